@@ -1,0 +1,1 @@
+"""Signals: files and arrays to tensors, sampling, LightningDataModules."""

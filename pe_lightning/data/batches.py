@@ -1,0 +1,78 @@
+"""What a DataModule tells a module: the shape of the signals, and batches of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["GridBatch", "PointBatch", "SignalInfo"]
+
+
+@dataclass(frozen=True)
+class SignalInfo:
+    """The shape of a set of signals: all that a module needs to build its parameters.
+
+    Args:
+        names: One name per signal.
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+        channels: Number of channels ``C``.
+    """
+
+    names: tuple[str, ...]
+    grid: tuple[int, ...]
+    channels: int
+
+    @property
+    def num_signals(self) -> int:
+        """Number of signals ``S``."""
+        return len(self.names)
+
+    @property
+    def num_axes(self) -> int:
+        """Number of coordinate axes ``D``."""
+        return len(self.grid)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, for checkpoints."""
+        return {"names": list(self.names), "grid": list(self.grid), "channels": self.channels}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:
+        """The inverse of :meth:`to_dict`."""
+        return cls(tuple(plain["names"]), tuple(plain["grid"]), plain["channels"])
+
+
+@dataclass
+class GridBatch:
+    """Values on a separable grid: one coordinate vector per axis.
+
+    Args:
+        axes: ``D`` coordinate vectors, axis a of shape ``(n_a,)``, in [0, 1).
+        values: ``(S, n_1, ..., n_D, C)``.
+        mask: Which samples are scored, ``(S or 1, n_1, ..., n_D)`` booleans. ``None``: all of them.
+        train_mask: In an evaluation batch, which samples were trained on; same shape as ``mask``.
+    """
+
+    axes: tuple[Tensor, ...]
+    values: Tensor
+    mask: Tensor | None = None
+    train_mask: Tensor | None = None
+
+
+@dataclass
+class PointBatch:
+    """Values at scattered points.
+
+    Args:
+        coords: ``(S or 1, P, D)``: each signal's own points, or points shared by all signals.
+        values: ``(S, P, C)``.
+        axes: If the points are samples of a grid, its coordinate vectors, axis a of shape ``(N_a,)``.
+        index: If the points are samples of a grid, their row-major positions in it, ``(S or 1, P)`` integers.
+    """
+
+    coords: Tensor
+    values: Tensor
+    axes: tuple[Tensor, ...] | None = None
+    index: Tensor | None = None

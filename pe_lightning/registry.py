@@ -1,0 +1,204 @@
+"""Names for classes: a typed registry that other packages can add to.
+
+A class joins a registry by decorator, ``@encoders.register("gau")``, or from another package by an entry point in the
+registry's group. Entry points are imported when a name is first looked up, so that importing this package stays cheap
+and a broken plugin stops only those who asked for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["PluginWarning", "Registry"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+class PluginWarning(UserWarning):
+    """A plugin could not be imported; the message names it, its distribution and the original error."""
+
+
+class Registry(Generic[T]):
+    """Maps names to subclasses of one base class.
+
+    Args:
+        kind: What is registered, in the singular, for messages: ``"encoder"``.
+        base: Every registered class is a subclass of it.
+        group: Entry-point group through which other packages register classes. ``None``: closed.
+
+    Example:
+        >>> shapes: Registry[object] = Registry("shape", object)
+        >>> @shapes.register("round")
+        ... class Round: ...
+        >>> shapes.names()
+        ['round']
+    """
+
+    def __init__(self, kind: str, base: type[T], group: str | None = None) -> None:
+        self.kind = kind
+        self.base = base
+        self.group = group
+        self._classes: dict[str, type[T]] = {}
+        self._broken: dict[str, str] = {}
+        self._plugins_loaded = group is None
+
+    # -- filling ----------------------------------------------------------------------------------------------------
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """Class decorator that registers the class under ``name``.
+
+        Raises:
+            InputError: If the name is taken by another class, is not a plain word, or the class has the wrong base.
+        """
+
+        def decorate(cls: C) -> C:
+            self._add(name, cls)
+            return cls
+
+        return decorate
+
+    def _add(self, name: str, cls: object, origin: str = "") -> None:
+        if not name.isidentifier():
+            raise InputError(f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores{origin}")
+        if not (isinstance(cls, type) and issubclass(cls, self.base)):
+            raise InputError(
+                f"cannot register {cls!r} as {self.kind} {name!r}: it is not a subclass of "
+                f"{self.base.__module__}.{self.base.__qualname__}{origin}"
+            )
+        taken = self._classes.get(name)
+        if taken is not None and taken is not cls:
+            raise InputError(
+                f"{self.kind} name {name!r} is taken by {_path(taken)}; register {_path(cls)} under another name{origin}"
+            )
+        self._classes[name] = cls
+
+    def load_plugins(self) -> None:
+        """Imports the entry points of the group, once.
+
+        Raises:
+            InputError: If a plugin claims a name that is taken, or registers a class of the wrong base.
+
+        Warns:
+            PluginWarning: If a plugin cannot be imported. Asking for it by name is then an error.
+        """
+        if self._plugins_loaded or self.group is None:
+            return
+        self._plugins_loaded = True
+        for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
+            origin = f" (entry point {point.name!r} of the distribution {_distribution(point)})"
+            try:
+                loaded = point.load()
+            except Exception as error:  # whatever a plugin raises on import must not stop those who do not use it
+                self._broken[point.name] = (
+                    f"the {self.kind} plugin {point.name!r} of the distribution {_distribution(point)} failed to "
+                    f"import {point.value!r}: {type(error).__name__}: {error}"
+                )
+                warnings.warn(self._broken[point.name], PluginWarning, stacklevel=2)
+                continue
+            if isinstance(loaded, ModuleType):
+                if point.name not in self._classes:
+                    raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}{origin}")
+            else:
+                self._add(point.name, loaded, origin)
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The registered names, sorted, plugins included."""
+        self.load_plugins()
+        return sorted(self._classes)
+
+    def broken(self) -> dict[str, str]:
+        """Plugins that failed to import: name -> what went wrong."""
+        self.load_plugins()
+        return dict(self._broken)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        self.load_plugins()
+        return name in self._classes
+
+    def name_of(self, cls: type) -> str:
+        """The name of a registered class, or its full path if it has none."""
+        self.load_plugins()
+        return next((name for name, known in self._classes.items() if known is cls), _path(cls))
+
+    def get(self, name: str) -> type[T]:
+        """The class called ``name``: a registered name, a registered class's own name, or a full class path.
+
+        Raises:
+            InputError: If there is none; the message holds the nearest names and all of them.
+        """
+        self.load_plugins()
+        if not isinstance(name, str):
+            raise InputError(f"a {self.kind} is named by a string such as {self._example()!r}, got {name!r}")
+        if name in self._classes:
+            return self._classes[name]
+        if name in self._broken:
+            raise InputError(self._broken[name])
+        by_class_name = [cls for cls in dict.fromkeys(self._classes.values()) if cls.__name__ == name]
+        if len(by_class_name) == 1:
+            return by_class_name[0]
+        if "." in name:
+            return self._import(name)
+        known = self.names()
+        near = did_you_mean(name, [*known, *(cls.__name__ for cls in self._classes.values())])
+        raise InputError(f"unknown {self.kind} {name!r}{near or '.'} Registered: {', '.join(known)}")
+
+    def _import(self, path: str) -> type[T]:
+        module_name, _, class_name = path.rpartition(".")
+        try:
+            cls = getattr(importlib.import_module(module_name), class_name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InputError(
+                f"unknown {self.kind} {path!r}: {error}. Registered: {', '.join(self.names())}"
+            ) from error
+        if not (isinstance(cls, type) and issubclass(cls, self.base)):
+            raise InputError(f"{path!r} is not a {self.kind}: it is not a subclass of {_path(self.base)}")
+        return cls
+
+    def create(self, name: str, /, **kwargs: Any) -> T:
+        """An instance of the class called ``name``.
+
+        Raises:
+            InputError: If the name or an argument is unknown, or the class refuses a value.
+        """
+        cls = self.get(name)
+        self.check_arguments(cls, kwargs)
+        return cls(**kwargs)
+
+    def check_arguments(self, cls: type[T], kwargs: Mapping[str, Any]) -> None:
+        """Raises :class:`InputError` if ``cls`` does not take an argument of that name."""
+        allowed = self.parameters(cls)
+        for key in kwargs:
+            if key not in allowed:
+                takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
+                raise InputError(
+                    f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}{did_you_mean(key, allowed) or '.'} {takes}"
+                )
+
+    def parameters(self, cls: type[T]) -> dict[str, inspect.Parameter]:
+        """The constructor's parameters, in order."""
+        return dict(inspect.signature(cls).parameters)
+
+    def _example(self) -> str:
+        return next(iter(self._classes), "NAME")
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "(unknown)"
