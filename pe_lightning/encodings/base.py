@@ -1,0 +1,50 @@
+"""What simple and complex encodings share: scaling by the largest row norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.errors import InputError
+
+__all__ = ["Encoding"]
+
+
+class Encoding(nn.Module):
+    """An encoding of ``D`` axes.
+
+    Args:
+        num_axes: Number of coordinate axes ``D``.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, num_axes: int) -> None:
+        super().__init__()
+        if num_axes < 1:
+            raise InputError(f"an encoding needs at least one axis, got num_axes={num_axes}")
+        self.num_axes = num_axes
+
+    def check_axes(self, axes: Sequence[Tensor]) -> None:
+        """Raises :class:`InputError` unless there is one coordinate vector per axis."""
+        if len(axes) != self.num_axes:
+            raise InputError(f"the encoding has {self.num_axes} axes, got {len(axes)} coordinate vectors")
+        for a, x in enumerate(axes):
+            if x.ndim != 1:
+                raise InputError(f"axis {a}: a coordinate vector has shape (N,), got {tuple(x.shape)}")
+
+    def check_points(self, coords: Tensor) -> None:
+        """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
+        if coords.ndim < 1 or coords.shape[-1] != self.num_axes:
+            raise InputError(
+                f"coordinates have shape (*batch, {self.num_axes}), one per axis; got {tuple(coords.shape)}"
+            )
+
+
+def largest_row_norm(features: Tensor) -> Tensor:
+    """The largest Euclidean norm of a row of ``(*batch, K)`` features, 1 if all are zero."""
+    largest = torch.linalg.vector_norm(features, dim=-1).amax()
+    return torch.where(largest > 0, largest, torch.ones_like(largest))

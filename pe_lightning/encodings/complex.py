@@ -1,0 +1,125 @@
+"""Complex encoding: the Kronecker product of the axes' features, never formed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders.base import Encoder, EncoderLike, resolve
+from pe_lightning.encodings.base import Encoding, largest_row_norm
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import mode_products, rowwise_products
+
+__all__ = ["Complex"]
+
+
+class Complex(Encoding):
+    r"""Kronecker product of per-axis features: :math:`\Psi = \psi_1(x_1) \otimes \dots \otimes \psi_D(x_D)`.
+
+    The product has :math:`\prod_a K_a` entries and is never formed. A linear layer on it holds one weight per entry,
+    ``(*batch, K_1, ..., K_D)``, and is evaluated on a separable grid by mode products
+    :math:`W \times_1 \Psi_1 \dots \times_D \Psi_D` and at scattered points one axis after another; both are exact.
+
+    Args:
+        encoder: One encoder for all axes, or a sequence with one per axis. Axes that share an encoder share its random
+            frequencies too, as in the papers.
+        num_axes: Number of coordinate axes ``D``.
+        normalize: Divide each axis's features by their largest row norm over the training coordinates (see
+            :meth:`calibrate`), so that gradient descent sees features of one size whatever the encoder.
+
+    Raises:
+        InputError: If the number of encoders is not ``num_axes``, or an encoder is joint over several axes.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
+    """
+
+    name: ClassVar[str] = "complex"
+
+    def __init__(
+        self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, normalize: bool = True
+    ) -> None:
+        super().__init__(num_axes)
+        self.encoders = nn.ModuleList(per_axis(encoder, num_axes))
+        for axis_encoder in self.encoders:
+            if axis_encoder.num_axes != 1:
+                raise InputError(
+                    f"complex encoding takes encoders of one axis, {axis_encoder.name!r} has "
+                    f"num_axes={axis_encoder.num_axes}; leave num_axes out"
+                )
+        self.num_features: tuple[int, ...] = tuple(axis_encoder.num_features for axis_encoder in self.encoders)
+        self.normalize = normalize
+        self.scales: Tensor
+        self.register_buffer("scales", torch.ones(num_axes))
+
+    @torch.no_grad()
+    def calibrate(self, axes: Sequence[Tensor]) -> None:
+        """Sets the scales from the training coordinates; without ``normalize`` they stay 1.
+
+        Args:
+            axes: One coordinate vector per axis, ``(N_a,)``.
+        """
+        self.check_axes(axes)
+        if self.normalize:
+            norms = [largest_row_norm(encoder(x)) for encoder, x in zip(self.encoders, axes, strict=True)]
+            self.scales.copy_(1 / torch.stack(norms))
+
+    def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
+        """The features of each axis, ``(N_a, K_a)``, scaled."""
+        self.check_axes(axes)
+        return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True))]
+
+    def point_features(self, coords: Tensor) -> list[Tensor]:
+        """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""
+        self.check_points(coords)
+        return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.encoders)]
+
+    def grid(self, weight: Tensor, axes: Sequence[Tensor]) -> Tensor:
+        """The linear layer on a separable grid.
+
+        Args:
+            weight: ``(*batch, K_1, ..., K_D)``.
+            axes: One coordinate vector per axis, ``(N_a,)``.
+
+        Returns:
+            ``(*batch, N_1, ..., N_D)``.
+        """
+        return self.products(weight, self.axis_features(axes))
+
+    def products(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
+        """As :meth:`grid`, from features of :meth:`axis_features` that were computed before."""
+        return mode_products(weight, features)
+
+    def points(self, weight: Tensor, coords: Tensor, chunk: int = 1 << 24) -> Tensor:
+        """The linear layer at scattered points, exactly.
+
+        Args:
+            weight: ``(*batch, K_1, ..., K_D)``.
+            coords: ``(P, D)``.
+            chunk: Largest number of intermediate values held at once; points are taken in turns of that size.
+
+        Returns:
+            ``(*batch, P)``.
+        """
+        width = max(1, weight.numel() // self.num_features[0])
+        return torch.cat(
+            [rowwise_products(weight, self.point_features(part)) for part in coords.split(max(1, chunk // width))], -1
+        )
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""
+        product, *rest = self.point_features(coords)
+        for features in rest:
+            product = (product[..., :, None] * features[..., None, :]).flatten(-2)
+        return product
+
+
+def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> list[Encoder]:
+    """One encoder per axis; a single one serves every axis (the same module, so that random frequencies are shared)."""
+    if isinstance(encoder, Sequence) and not isinstance(encoder, str):
+        if len(encoder) != num_axes:
+            raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")
+        return [resolve(entry) for entry in encoder]
+    return [resolve(encoder)] * num_axes

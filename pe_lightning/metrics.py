@@ -1,0 +1,90 @@
+"""PSNR per signal, from sums and counts, so that it is exact over any split into batches and processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+__all__ = ["SignalPSNR", "psnr", "summary"]
+
+
+def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``.
+
+    Args:
+        squared_error: Sum of squared errors, ``(S,)``.
+        count: Number of values summed, ``(S,)``.
+
+    Returns:
+        ``(S,)``: infinite where the error is zero, NaN where nothing was counted.
+    """
+    return -10 * torch.log10(squared_error / count)
+
+
+class SignalPSNR(Metric):
+    """PSNR of each signal of a set, of unclamped predictions, peak 1.
+
+    States are the sums of squared errors and the counts, in float64; processes add theirs. Only samples under the mask
+    enter, never a padded or repeated one.
+
+    Args:
+        num_signals: Number of signals ``S``.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    squared_error: Tensor
+    count: Tensor
+
+    def __init__(self, num_signals: int) -> None:
+        super().__init__()
+        self.add_state("squared_error", torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
+        """Adds a batch.
+
+        Args:
+            prediction: ``(S, *samples, C)``.
+            target: The same shape.
+            mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
+        """
+        error = (prediction.float() - target.float()).square().sum(-1).flatten(1)
+        channels = target.shape[-1]
+        if mask is None:
+            self.squared_error += error.sum(1, dtype=torch.float64)
+            self.count += error.shape[1] * channels
+        else:
+            flat = mask.flatten(1)
+            self.squared_error += torch.where(flat, error, 0.0).sum(1, dtype=torch.float64)
+            self.count += flat.sum(1) * channels
+
+    def compute(self) -> Tensor:
+        """PSNR per signal, ``(S,)``; infinite for a perfect fit, NaN where no sample was scored."""
+        return psnr(self.squared_error, self.count)
+
+
+def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
+    """Mean, standard deviation and list of a per-signal metric as plain JSON values.
+
+    What is not finite becomes ``None``, with the reason under ``<prefix>_reason``.
+
+    Args:
+        values: One value per signal, ``(S,)``.
+        prefix: Key of the mean: ``"test/psnr"``.
+        nothing: The reason to give for NaN.
+    """
+    finite = torch.isfinite(values)
+    plain: dict[str, Any] = {f"{prefix}": None, f"{prefix}_std": None}
+    if finite.all():
+        plain[prefix] = values.mean().item()
+        # over the signals at hand, not an estimate for others: one signal has deviation 0
+        plain[f"{prefix}_std"] = values.std(correction=0).item()
+    plain[f"{prefix}_per_signal"] = [v.item() if ok else None for v, ok in zip(values, finite, strict=True)]
+    if not finite.all():
+        plain[f"{prefix}_reason"] = nothing if values.isnan().any() else "infinite: a signal is reproduced exactly"
+    return plain

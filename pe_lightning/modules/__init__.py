@@ -1,0 +1,7 @@
+"""LightningModules: an encoding and what maps its features to values."""
+
+from pe_lightning.modules.base import CoordinateModule
+from pe_lightning.modules.complex_linear import ComplexLinear
+from pe_lightning.modules.simple_mlp import SimpleMLP
+
+__all__ = ["ComplexLinear", "CoordinateModule", "SimpleMLP"]

@@ -1,0 +1,138 @@
+"""Simple encoding and a multilayer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.encodings import Simple
+from pe_lightning.errors import InputError
+from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.mlp import Activation, SignalMLP, check_activation
+
+__all__ = ["SimpleMLP"]
+
+CACHE_LIMIT = 1 << 30
+"""Bytes of training features that are kept between steps; more are computed anew each step."""
+
+
+class SimpleMLP(CoordinateModule):
+    r"""Concatenated features and a multilayer perceptron per signal: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \dots)`.
+
+    Args:
+        encoder: The encoder by name, or one per direction. Its ``num_features`` is the total width of the encoding, which
+            is divided among the directions.
+        depth: Number of hidden layers; 0 is a single linear layer.
+        width: Units per hidden layer.
+        activation: Non-linearity after each hidden layer.
+        sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
+        layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint`` (rff);
+            ``auto`` chooses what the papers use for the encoder.
+        normalize: Whether features are divided by their largest row norm over the training coordinates.
+        points_per_chunk: How many points of one signal are evaluated at once outside training.
+        optimizer: Makes the optimiser. The default is the papers' Adam.
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderChoice,
+        depth: int = 4,
+        width: int = 256,
+        activation: Activation = "relu",
+        sigmoid: bool = False,
+        layout: Literal["auto", "axes", "directions", "joint"] = "auto",
+        normalize: bool = True,
+        points_per_chunk: int = 65536,
+        optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=5e-3, weight_decay=1e-8, fused=True),
+        lr_scheduler: LRSchedulerCallable | None = None,
+    ) -> None:
+        super().__init__(encoder, optimizer, lr_scheduler)
+        if depth < 0 or width < 1 or points_per_chunk < 1:
+            raise InputError(
+                f"SimpleMLP: depth must be >= 0, width and points_per_chunk >= 1; got depth={depth}, width={width}, "
+                f"points_per_chunk={points_per_chunk}"
+            )
+        self.depth = depth
+        self.width = width
+        self.activation = check_activation(activation)
+        self.sigmoid = sigmoid
+        self.layout: Literal["auto", "axes", "directions", "joint"] = layout
+        self.normalize = normalize
+        self.points_per_chunk = points_per_chunk
+        self.remember(
+            depth=depth,
+            width=width,
+            activation=activation,
+            sigmoid=sigmoid,
+            layout=layout,
+            normalize=normalize,
+            points_per_chunk=points_per_chunk,
+        )
+
+    def make(self, info: SignalInfo) -> None:
+        """Creates the encoding and the perceptrons."""
+        self.encoding: Simple = Simple(self.encoder_prototype, info.num_axes, self.layout, self.normalize)
+        self.mlp = SignalMLP(
+            info.num_signals,
+            self.encoding.num_features,
+            info.channels,
+            self.depth,
+            self.width,
+            self.activation,
+            self.sigmoid,
+        )
+
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        """Sets the scale of the features from the training coordinates."""
+        self.encoding.calibrate(_coords(batch))
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Prediction minus truth, ``(S, P * C)``."""
+        key = batch.axes if isinstance(batch, GridBatch) else batch.coords
+        signals, channels = batch.values.shape[0], batch.values.shape[-1]
+        count = batch.values.numel() // (signals * channels)
+        small = count * self.encoding.num_features * 4 <= CACHE_LIMIT
+        features = self.cached(key, lambda: self._features(batch)) if small else self._features(batch)
+        prediction: Tensor = self.mlp(features)
+        return (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
+
+    def _features(self, batch: GridBatch | PointBatch) -> Tensor:
+        features: Tensor = self.encoding(_coords(batch))
+        return features
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
+        info = self.require_info()
+        values: Tensor = self.mlp(self.encoding(coords.reshape(1, -1, info.num_axes)))
+        return values.reshape(info.num_signals, *coords.shape[:-1], info.channels)
+
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid, a few rows of the first axis at a time."""
+        info = self.require_info()
+        self.encoding.check_axes(axes)
+        points_per_row = 1
+        for x in axes[1:]:
+            points_per_row *= len(x)
+        rows = max(1, self.points_per_chunk // (points_per_row * info.num_signals))
+        parts = [
+            self(torch.stack(torch.meshgrid(part, *axes[1:], indexing="ij"), -1)) for part in axes[0].split(rows)
+        ]
+        return torch.cat(parts, 1)
+
+
+def _coords(batch: GridBatch | PointBatch) -> Tensor:
+    """The coordinates of a batch, ``(S or 1, P, D)``."""
+    if isinstance(batch, PointBatch):
+        return batch.coords
+    return torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).reshape(1, -1, len(batch.axes))
