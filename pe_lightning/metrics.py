@@ -67,6 +67,11 @@ class SignalPSNR(Metric):
         """PSNR per signal, ``(S,)``; infinite for a perfect fit, NaN where no sample was scored."""
         return psnr(self.squared_error, self.count)
 
+    def per_signal(self) -> Tensor:
+        """As :meth:`compute`, always of shape ``(S,)``: torchmetrics takes the dimension off a single value."""
+        values: Tensor = self.compute()
+        return values.reshape(-1)
+
 
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
     """Mean, standard deviation and list of a per-signal metric as plain JSON values.

@@ -57,7 +57,8 @@ class Registry(Generic[T]):
         """Class decorator that registers the class under ``name``.
 
         Raises:
-            InputError: If the name is taken by another class, is not a plain word, or the class has the wrong base.
+            InputError: If the name is taken by another class, is not a plain word, or the class has the wrong base or
+                abstract methods.
         """
 
         def decorate(cls: C) -> C:
@@ -68,16 +69,20 @@ class Registry(Generic[T]):
 
     def _add(self, name: str, cls: object, origin: str = "") -> None:
         if not name.isidentifier():
-            raise InputError(f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores{origin}")
+            raise InputError(
+                f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores{origin}"
+            )
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InputError(
                 f"cannot register {cls!r} as {self.kind} {name!r}: it is not a subclass of "
                 f"{self.base.__module__}.{self.base.__qualname__}{origin}"
             )
+        _refuse_abstract(self.kind, cls, origin)
         taken = self._classes.get(name)
         if taken is not None and taken is not cls:
             raise InputError(
-                f"{self.kind} name {name!r} is taken by {_path(taken)}; register {_path(cls)} under another name{origin}"
+                f"{self.kind} name {name!r} is taken by {_path(taken)}; "
+                f"register {_path(cls)} under another name{origin}"
             )
         self._classes[name] = cls
 
@@ -92,23 +97,32 @@ class Registry(Generic[T]):
         """
         if self._plugins_loaded or self.group is None:
             return
-        self._plugins_loaded = True
-        for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
-            origin = f" (entry point {point.name!r} of the distribution {_distribution(point)})"
-            try:
-                loaded = point.load()
-            except Exception as error:  # whatever a plugin raises on import must not stop those who do not use it
-                self._broken[point.name] = (
-                    f"the {self.kind} plugin {point.name!r} of the distribution {_distribution(point)} failed to "
-                    f"import {point.value!r}: {type(error).__name__}: {error}"
-                )
-                warnings.warn(self._broken[point.name], PluginWarning, stacklevel=2)
-                continue
-            if isinstance(loaded, ModuleType):
-                if point.name not in self._classes:
-                    raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}{origin}")
-            else:
-                self._add(point.name, loaded, origin)
+        self._plugins_loaded = True  # before the imports: a plugin may itself ask for names
+        try:
+            for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
+                self._load_plugin(point)
+        except BaseException:
+            self._plugins_loaded = False  # the next one to ask meets the same error
+            raise
+        for message in self._broken.values():  # after the loop: a warning may be an error, others must be loaded still
+            warnings.warn(message, PluginWarning, stacklevel=2)
+
+    def _load_plugin(self, point: EntryPoint) -> None:
+        origin = f" (entry point {point.name!r} of the distribution {_distribution(point)})"
+        try:
+            loaded = point.load()
+        except InputError as error:  # the plugin's own @register was refused
+            raise InputError(f"{error}{origin}") from error
+        except Exception as error:  # whatever a plugin raises on import must not stop those who do not use it
+            self._broken[point.name] = (
+                f"the {self.kind} plugin {point.name!r} of the distribution {_distribution(point)} failed to "
+                f"import {point.value!r}: {type(error).__name__}: {error}"
+            )
+            return
+        if not isinstance(loaded, ModuleType):
+            self._add(point.name, loaded, origin)
+        elif point.name not in self._classes:
+            raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}{origin}")
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -153,47 +167,64 @@ class Registry(Generic[T]):
         if "." in name:
             return self._import(name)
         known = self.names()
-        near = did_you_mean(name, [*known, *(cls.__name__ for cls in self._classes.values())])
+        # of words that differ in case only the last is offered: the name to type, not the class's
+        near = did_you_mean(name, [*(cls.__name__ for cls in self._classes.values()), *known])
         raise InputError(f"unknown {self.kind} {name!r}{near or '.'} Registered: {', '.join(known)}")
 
     def _import(self, path: str) -> type[T]:
         module_name, _, class_name = path.rpartition(".")
         try:
             cls = getattr(importlib.import_module(module_name), class_name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"unknown {self.kind} {path!r}: {error}. Registered: {', '.join(self.names())}"
-            ) from error
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise InputError(f"unknown {self.kind} {path!r}: {error}. Registered: {', '.join(self.names())}") from error
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InputError(f"{path!r} is not a {self.kind}: it is not a subclass of {_path(self.base)}")
+        _refuse_abstract(self.kind, cls)
         return cls
 
     def create(self, name: str, /, **kwargs: Any) -> T:
         """An instance of the class called ``name``.
 
         Raises:
-            InputError: If the name or an argument is unknown, or the class refuses a value.
+            InputError: If the name or an argument is unknown, an argument without default is missing, or the class
+                refuses a value.
         """
         cls = self.get(name)
         self.check_arguments(cls, kwargs)
+        for key, parameter in self.parameters(cls).items():
+            variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if key not in kwargs and parameter.default is parameter.empty and not variadic:
+                raise InputError(f"{self.kind} {name!r} needs a value for {key!r}")
         return cls(**kwargs)
 
     def check_arguments(self, cls: type[T], kwargs: Mapping[str, Any]) -> None:
         """Raises :class:`InputError` if ``cls`` does not take an argument of that name."""
         allowed = self.parameters(cls)
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values()):
+            return  # a plugin's **kwargs: only the class itself can tell
         for key in kwargs:
             if key not in allowed:
                 takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
                 raise InputError(
-                    f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}{did_you_mean(key, allowed) or '.'} {takes}"
+                    f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}"
+                    f"{did_you_mean(key, allowed) or '.'} {takes}"
                 )
 
     def parameters(self, cls: type[T]) -> dict[str, inspect.Parameter]:
         """The constructor's parameters, in order."""
-        return dict(inspect.signature(cls).parameters)
+        if cls.__init__ is object.__init__:
+            return {}
+        # of __init__, not of the class: where a base defines __new__(*args, **kwargs), that one can be found first
+        return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
 
     def _example(self) -> str:
         return next(iter(self._classes), "NAME")
+
+
+def _refuse_abstract(kind: str, cls: type, origin: str = "") -> None:
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise InputError(f"{_path(cls)} is not a complete {kind}: it does not define {', '.join(missing)}{origin}")
 
 
 def _path(cls: type) -> str:

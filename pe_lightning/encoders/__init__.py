@@ -3,11 +3,50 @@
 >>> from pe_lightning import encoders
 >>> encoders.create("gau", num_features=256, sigma=0.0025).num_features
 256
+
+- :mod:`~pe_lightning.encoders.fourier`: ``linf``, ``logf``, ``rff``, ``basic``.
+- :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``.
+- :mod:`~pe_lightning.encoders.cells`: ``rect``, ``impulse``.
+- :mod:`~pe_lightning.encoders.waves`: ``sine``, ``square``.
+- :mod:`~pe_lightning.encoders.kernels`: ``keys``, ``bspline``.
+- :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``.
 """
 
 from pe_lightning.encoders.base import Encoder, EncoderLike, registry, resolve
+from pe_lightning.encoders.cells import Impulse, Rectangle
+from pe_lightning.encoders.control import Identity, Noise
+from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
+from pe_lightning.encoders.kernels import BSpline, Keys
+from pe_lightning.encoders.shifted import Gaussian, Laplace, Triangle
+from pe_lightning.encoders.table import EncoderRow, encoder_table
+from pe_lightning.encoders.waves import Sine, Square
 
-__all__ = ["Encoder", "EncoderLike", "create", "names", "register", "registry", "resolve"]
+__all__ = [
+    "BSpline",
+    "Basic",
+    "Encoder",
+    "EncoderLike",
+    "EncoderRow",
+    "Gaussian",
+    "Identity",
+    "Impulse",
+    "Keys",
+    "Laplace",
+    "LinearFourier",
+    "LogFourier",
+    "Noise",
+    "RandomFourier",
+    "Rectangle",
+    "Sine",
+    "Square",
+    "Triangle",
+    "create",
+    "encoder_table",
+    "names",
+    "register",
+    "registry",
+    "resolve",
+]
 
 register = registry.register
 create = registry.create

@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any, ClassVar, TypeAlias
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["Encoder", "EncoderLike", "check_count", "check_positive", "registry", "resolve"]
+__all__ = ["Encoder", "EncoderLike", "check_count", "check_positive", "exact_dtype", "registry", "resolve"]
 
 GROUP = "pe_lightning.encoders"
 
@@ -21,10 +23,10 @@ GROUP = "pe_lightning.encoders"
 class Encoder(nn.Module, ABC):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
-    A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by row
-    norms is the encoding's. Every hyper-parameter has a default that follows ``num_features``, written as ``None`` in the
-    signature, so that a name alone is a good encoder; the constructor keeps what was *given* (see :meth:`given`), so that
-    :meth:`replace` can resolve defaults again for another ``num_features``.
+    A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by
+    row norms is the encoding's. Every hyper-parameter has a default that follows ``num_features``, written as ``None``
+    in the signature, so that a name alone is a good encoder; the constructor keeps what was *given* (see
+    :meth:`given`), so that :meth:`replace` can resolve defaults again for another ``num_features``.
 
     An encoder whose features depend on all axes at once sets ``joint = True`` and takes ``num_axes``; with
     ``num_axes > 1`` its input is ``(*batch, num_axes)``.
@@ -50,6 +52,8 @@ class Encoder(nn.Module, ABC):
     """The feature in words, one line, for tables."""
     reference: ClassVar[str] = ""
     """Where it is defined: paper and equation."""
+    default_rules: ClassVar[Mapping[str, str]] = {}
+    """For each argument whose default is ``None``: the rule, in words, such as ``{"sigma": "0.64/K"}``."""
     joint: ClassVar[bool] = False
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
     directional: ClassVar[bool] = False
@@ -63,7 +67,8 @@ class Encoder(nn.Module, ABC):
         """Keeps the arguments that were given, so that :meth:`replace` and checkpoints can rebuild the encoder."""
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
-        given = dict(list(bound.arguments.items())[1:])
+        # NumPy numbers, as from a sweep over np.linspace, become Python's: a checkpoint holds plain values only
+        given = {key: _plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
         return self
 
@@ -109,8 +114,14 @@ class Encoder(nn.Module, ABC):
         return dict(self._given)
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force, as plain numbers and strings."""
-        return {key: getattr(self, key) for key in inspect.signature(type(self)).parameters}
+        """Every constructor argument with the value in force, as plain numbers and strings.
+
+        The value is the attribute of the argument's name; without such an attribute, what was given or the default.
+        """
+        return {
+            key: getattr(self, key, self._given.get(key, parameter.default))
+            for key, parameter in registry.parameters(type(self)).items()
+        }
 
     def spec(self) -> dict[str, Any]:
         """A plain description that :func:`resolve` turns back into an equal encoder."""
@@ -157,15 +168,41 @@ def resolve(encoder: EncoderLike) -> Encoder:
     raise InputError(f"an encoder is a name such as 'gau', a mapping with a 'name', or an Encoder; got {encoder!r}")
 
 
-def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
+def exact_dtype(x: Tensor) -> torch.dtype:
+    """The dtype to compute features of ``x`` in: that of ``x``, but float32 for the half precisions.
+
+    Raises:
+        InputError: If ``x`` is not of a floating-point dtype.
+    """
+    if not x.is_floating_point():
+        raise InputError(f"coordinates must be floating-point numbers in [0, 1], got dtype {x.dtype}")
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def check_count(owner: object, name: str, value: object, minimum: int = 1, maximum: int = 2**63 - 1) -> int:
     """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise InputError(f"{type(owner).__name__}: {name} must be an integer >= {minimum}, got {value!r}")
-    return value
+    if isinstance(value, bool) or not isinstance(value, Integral) or not minimum <= int(value) <= maximum:
+        upper = "" if maximum == 2**63 - 1 else f" and <= {maximum}"
+        raise InputError(f"{type(owner).__name__}: {name} must be an integer >= {minimum}{upper}, got {value!r}")
+    return int(value)
 
 
-def check_positive(owner: object, name: str, value: object) -> float:
-    """``value`` if it is a finite positive number, else an :class:`InputError` that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise InputError(f"{type(owner).__name__}: {name} must be a positive finite number, got {value!r}")
+def check_positive(owner: object, name: str, value: object, maximum: float = 1e12) -> float:
+    """``value`` if it is a number in [1e-12, ``maximum``], else an :class:`InputError` that names it.
+
+    The bounds are far outside anything useful on [0, 1]; past them float32 features overflow to NaN.
+    """
+    number: Any = value  # compared before it is converted: float() of a very long integer overflows
+    if isinstance(value, bool) or not isinstance(value, Real) or not 1e-12 <= number <= maximum:
+        raise InputError(
+            f"{type(owner).__name__}: {name} must be a positive number from 1e-12 to {maximum:g}, got {value!r}"
+        )
     return float(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value

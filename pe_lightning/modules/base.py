@@ -44,6 +44,7 @@ class CoordinateModule(LightningModule, ABC):
     """
 
     encoding: Encoding
+    scores: dict[str, Tensor]
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ class CoordinateModule(LightningModule, ABC):
         several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
         # prototypes: the encoding makes its own from them once the number of axes is known, so they are no submodules
         prototypes = [resolve(entry) for entry in (encoder if several else [encoder])]  # type: ignore[list-item, union-attr]
-        object.__setattr__(self, "_prototypes", prototypes)
+        self.prototypes: list[Encoder]
+        object.__setattr__(self, "prototypes", prototypes)
         self._several_encoders = several
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
@@ -86,12 +88,11 @@ class CoordinateModule(LightningModule, ABC):
     @property
     def encoder_prototype(self) -> Encoder | list[Encoder]:
         """The encoder as configured, or the list of them."""
-        prototypes: list[Encoder] = self._prototypes
-        return prototypes if self._several_encoders else prototypes[0]
+        return self.prototypes if self._several_encoders else self.prototypes[0]
 
     def remember(self, **arguments: Any) -> None:
         """Saves the hyper-parameters as plain names and values, so that a checkpoint loads with ``weights_only``."""
-        described = [_plain_encoder(encoder) for encoder in self._prototypes]
+        described = [_plain_encoder(encoder) for encoder in self.prototypes]
         self.save_hyperparameters(
             {
                 # LightningCLI and load_from_checkpoint read the class from here
@@ -123,10 +124,16 @@ class CoordinateModule(LightningModule, ABC):
 
     def configure_model(self) -> None:
         """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint."""
-        if self.info is not None or self._trainer is None:
+        if self.info is not None:
             return
-        data = getattr(self.trainer, "datamodule", None)
+        try:
+            trainer = self.trainer
+        except RuntimeError:  # Lightning's way to say that there is none
+            return
+        data = getattr(trainer, "datamodule", None)
         info = getattr(data, "info", None)
+        if info is None and trainer.ckpt_path:
+            return  # the checkpoint, read next, knows the shape
         if not isinstance(info, SignalInfo):
             raise InputError(
                 f"{type(self).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such as "
@@ -226,7 +233,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def on_validation_epoch_end(self) -> None:
         """Logs ``val/psnr``, mean over signals; nothing when no sample is held out."""
-        score = self.test_psnr.compute().mean()
+        score = self.test_psnr.per_signal().mean()
         self.test_psnr.reset()
         if not score.isnan():
             self.log("val/psnr", score.float(), prog_bar=True, batch_size=1)
@@ -240,7 +247,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def on_test_epoch_end(self) -> None:
         """Keeps the scores per signal in ``self.scores`` and logs their means."""
-        self.scores = {"test/psnr": self.test_psnr.compute().cpu(), "train/psnr": self.train_psnr.compute().cpu()}
+        self.scores = {"test/psnr": self.test_psnr.per_signal().cpu(), "train/psnr": self.train_psnr.per_signal().cpu()}
         self.test_psnr.reset()
         self.train_psnr.reset()
         for name, values in self.scores.items():

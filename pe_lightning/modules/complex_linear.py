@@ -17,6 +17,9 @@ from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_a
 
 __all__ = ["ComplexLinear"]
 
+HIDDEN_LIMIT = 1 << 24
+"""Numbers of a hidden layer that are held at once outside training."""
+
 
 class ComplexLinear(CoordinateModule):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
@@ -98,11 +101,11 @@ class ComplexLinear(CoordinateModule):
     # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ---------------
 
     def _respond(self, linear: Tensor) -> Tensor:
-        """From the linear layer's output ``(S, outputs, *samples)`` to values ``(S, C, *samples)``."""
-        if self.head is not None:
-            hidden = ACTIVATIONS[self.activation](linear.flatten(2).transpose(1, 2))
-            linear = self.head(hidden).transpose(1, 2).unflatten(2, linear.shape[2:])
-        return linear + self.mean.reshape(*self.mean.shape, *[1] * (linear.ndim - 2)) if self.center else linear
+        """The head, if any: the linear layer's output ``(S, outputs, *samples)`` to ``(S, C, *samples)``, mean left out."""
+        if self.head is None:
+            return linear
+        hidden = ACTIVATIONS[self.activation](linear.flatten(2).transpose(1, 2))
+        return self.head(hidden).transpose(1, 2).unflatten(2, linear.shape[2:])  # type: ignore[no-any-return]
 
     def _linear_at_points(self, coords: Tensor) -> Tensor:
         """``(S or 1, P, D)`` -> ``(S, outputs, P)``."""
@@ -110,27 +113,32 @@ class ComplexLinear(CoordinateModule):
             return self.encoding.points(self.weight, coords[0])
         return torch.stack([self.encoding.points(w, x) for w, x in zip(self.weight, coords, strict=True)])
 
+    def _target(self, values: Tensor) -> Tensor:
+        """``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous, mean taken out."""
+        centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
+        return centred.movedim(-1, 1).contiguous()
+
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, C * P)``."""
         if isinstance(batch, GridBatch):
             features, target = self.cached(
-                batch.axes, lambda: (self.encoding.axis_features(batch.axes), _channels_first(batch.values))
+                batch.axes, lambda: (self.encoding.axis_features(batch.axes), self._target(batch.values))
             )
             linear = self.encoding.products(self.weight, features)
         elif batch.axes is not None and batch.index is not None and self._grid_is_cheaper(batch):
-            axes, index = batch.axes, batch.index
+            axes, index = batch.axes, batch.index.unsqueeze(1)
             features, target, where = self.cached(
                 batch.coords,
                 lambda: (
                     self.encoding.axis_features(axes),
-                    _channels_first(batch.values),
-                    index.unsqueeze(1).expand(self.weight.shape[0], self.weight.shape[1], -1),
+                    self._target(batch.values),
+                    index.expand(self.weight.shape[0], self.weight.shape[1], -1),
                 ),
             )
             # samples of a grid: the whole grid by mode products, then the samples; exact, and far fewer operations
             linear = self.encoding.products(self.weight, features).flatten(2).gather(2, where)
         else:
-            target = self.cached(batch.coords, lambda: _channels_first(batch.values))
+            target = self.cached(batch.coords, lambda: self._target(batch.values))
             linear = self._linear_at_points(batch.coords)
         return (self._respond(linear) - target).flatten(1)
 
@@ -146,25 +154,18 @@ class ComplexLinear(CoordinateModule):
     def forward(self, coords: Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
         info = self.require_info()
-        values = self._respond(self._linear_at_points(coords.reshape(1, -1, info.num_axes)))
-        return values.transpose(1, 2).reshape(info.num_signals, *coords.shape[:-1], info.channels)
+        values = self._respond(self._linear_at_points(coords.reshape(1, -1, info.num_axes))).transpose(1, 2)
+        return (values + self.mean[:, None]).reshape(info.num_signals, *coords.shape[:-1], info.channels)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, exactly, by mode products."""
-        self.require_info()
-        features = self.encoding.axis_features(axes)
-        if self.head is None:
-            return self._respond(self.encoding.products(self.weight, features)).movedim(1, -1)
-        # the hidden layer holds `width` numbers per sample: a few rows at a time
-        per_row = self.width * self.weight.shape[0] * math.prod(len(x) for x in axes[1:])
-        rows = max(1, (1 << 24) // per_row)
+        info = self.require_info()
+        first, *others = self.encoding.axis_features(axes)
+        # a hidden layer holds `width` numbers per sample: then a few rows at a time
+        per_row = self.width * info.num_signals * math.prod(len(x) for x in axes[1:])
+        rows = max(1, HIDDEN_LIMIT // per_row) if self.head is not None else len(first)
         parts = [
-            self._respond(self.encoding.products(self.weight, [part, *features[1:]]))
-            for part in features[0].split(rows)
+            self._respond(self.encoding.products(self.weight, [part, *others])).movedim(1, -1)
+            for part in first.split(rows)
         ]
-        return torch.cat(parts, 2).movedim(1, -1)
-
-
-def _channels_first(values: Tensor) -> Tensor:
-    """``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous."""
-    return values.movedim(-1, 1).contiguous()
+        return torch.cat(parts, 1) + self.mean.reshape(info.num_signals, *[1] * info.num_axes, info.channels)

@@ -1,0 +1,67 @@
+"""The command ``pe-lightning``, also ``python -m pe_lightning``.
+
+What needs no training answers without importing Lightning.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pe_lightning import __version__
+from pe_lightning.errors import InputError, did_you_mean
+
+VERBS = {
+    "fit": "fit signals, score the held-out samples, write reconstructions",
+    "validate": "score the held-out samples of a checkpoint",
+    "test": "score a checkpoint and write its reconstructions",
+    "predict": "write reconstructions of a checkpoint at any size",
+    "encoders": "list the registered encoders",
+}
+
+HELP = f"""\
+usage: pe-lightning VERB [options]
+
+Which positional encoding represents this signal best, how fast, and why.
+
+{chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
+
+  pe-lightning fit --config configs/image/demo.yaml                 fit a sample photograph
+  pe-lightning fit --config configs/image/demo.yaml --data.paths FOLDER --model.encoder tri
+  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024
+  pe-lightning VERB --help                                          all options of a verb
+"""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status: 0, or 2 for input that has to be changed.
+
+    Args:
+        args: The arguments; ``None`` takes those of the process.
+    """
+    arguments = list(sys.argv[1:] if args is None else args)
+    verb = arguments[0] if arguments else "--help"
+    if verb in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if verb == "--version":
+        print(f"pe-lightning {__version__}")
+        return 0
+    try:
+        if verb == "encoders":
+            from pe_lightning.listing import print_encoders
+
+            return print_encoders(arguments[1:])
+        if verb not in VERBS:
+            raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
+        from pe_lightning.cli import run
+
+        run(verb, arguments[1:])
+    except InputError as error:
+        print(f"pe-lightning: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

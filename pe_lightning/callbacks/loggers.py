@@ -1,0 +1,82 @@
+"""Weights & Biases and CSV loggers of a run, offline unless the user is logged in."""
+
+from __future__ import annotations
+
+import netrc
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import wandb
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.utilities import rank_zero_only
+
+__all__ = ["WandbSettings", "make_loggers", "wandb_is_offline"]
+
+
+@dataclass
+class WandbSettings:
+    """How a run appears in W&B.
+
+    Args:
+        project: Project that runs are collected in.
+        entity: User or team that owns the project; ``None`` is the account's default.
+        name: Name of the run; ``None`` is ``<data>-<model>-<encoder>-<n>``.
+        group: Group that the run belongs to.
+        tags: Tags of the run.
+        enabled: Whether to log to W&B at all; the CSV log is kept either way.
+    """
+
+    project: str = "pe-lightning"
+    entity: str | None = None
+    name: str | None = None
+    group: str | None = None
+    tags: list[str] | None = None
+    enabled: bool = True
+
+
+def wandb_is_offline() -> bool:
+    """Whether runs are to be kept on disk: no ``WANDB_MODE`` says otherwise, and nobody is logged in.
+
+    Logged in means a ``WANDB_API_KEY`` or an entry for the W&B host in the ``.netrc`` file, where ``wandb login`` puts it.
+    """
+    if os.environ.get("WANDB_MODE"):
+        return False  # wandb itself follows the variable
+    if os.environ.get("WANDB_API_KEY"):
+        return False
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is None
+    except (OSError, netrc.NetrcParseError):
+        return True
+
+
+def make_loggers(run_dir: Path, settings: WandbSettings) -> list[Logger]:
+    """The loggers of a run; each process makes them, only the first one writes.
+
+    Args:
+        run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is ``logs/version_0/metrics.csv``.
+        settings: How the run appears in W&B.
+    """
+    loggers: list[Logger] = [CSVLogger(save_dir=run_dir, name="logs")]
+    if settings.enabled:
+        # the run is started here and not by WandbLogger, whose arguments draw a deprecation warning from wandb
+        experiment = _start_run(run_dir, settings) if rank_zero_only.rank == 0 else None
+        loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
+    return loggers
+
+
+def _start_run(run_dir: Path, settings: WandbSettings) -> Any:
+    return wandb.init(
+        project=settings.project,
+        entity=settings.entity,
+        name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
+        group=settings.group,
+        tags=settings.tags,
+        dir=run_dir,
+        mode="offline" if wandb_is_offline() else None,
+        # the terminal belongs to our own progress bar and table; wandb's notices would tear them
+        settings=wandb.Settings(console="off", silent=True),
+    )

@@ -1,0 +1,211 @@
+"""The verbs that train and evaluate: LightningCLI with our defaults, names and errors."""
+
+from __future__ import annotations
+
+import pydoc
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import wandb
+import yaml
+from jsonargparse import ArgumentError
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
+
+from pe_lightning import encoders, naming, runs
+from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
+from pe_lightning.checkpoints import complete_arguments, read_model
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.modules import CoordinateModule
+
+__all__ = ["CoordinateCLI", "run"]
+
+TRAINER_DEFAULTS = {
+    "max_steps": 2000,  # the papers'
+    "num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data: nothing to try out first
+}
+
+
+def run(verb: str, arguments: Sequence[str]) -> CoordinateCLI:
+    """Runs a verb of the Trainer with command-line arguments.
+
+    Raises:
+        InputError: If something that was given has to be changed.
+    """
+    encoders.registry.load_plugins()
+    naming.install()
+    return CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
+
+
+class CoordinateCLI(LightningCLI):
+    """LightningCLI for the modules and DataModules of this package.
+
+    Args:
+        args: The verb and its arguments.
+    """
+
+    def __init__(self, args: list[str]) -> None:
+        common = {"parser_mode": naming.MODE, "exit_on_error": False}
+        listed = f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders)."
+        super().__init__(
+            CoordinateModule,
+            LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            save_config_callback=KeepConfig,
+            save_config_kwargs={"save_to_log_dir": False},
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            # checkpoints hold plain hyper-parameters of our own making
+            load_from_checkpoint_support=False,
+            trainer_defaults=TRAINER_DEFAULTS,
+            parser_kwargs={
+                **common,
+                **{verb: {**common, "description": listed} for verb in ("fit", "validate", "test", "predict")},
+            },
+            args=args,
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds the ``wandb`` group."""
+        parser.add_class_arguments(WandbSettings, "wandb")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parses, with errors of one paragraph, and refuses a model that is not the checkpoint's."""
+        try:
+            self.config = parser.parse_args(args)
+        except ArgumentError as error:
+            raise InputError(explain(str(error))) from error
+        verb = self.config.subcommand
+        path = self.config[verb].get("ckpt_path")
+        if path and Path(path).is_file():
+            _check_checkpoint(path, self.config[verb].model.as_dict())
+
+    def instantiate_classes(self) -> None:
+        """Makes data, model and Trainer; what a constructor refuses is the user's to change."""
+        try:
+            super().instantiate_classes()
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(str(error)) from error
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Adds the callbacks that every run has, unless their switches are off."""
+        config = self.config_init[self.subcommand]
+        trainer = config.trainer
+        recorder = RunRecorder(wandb=WandbSettings(**vars(config.wandb)), log=trainer.logger is not False)
+        callbacks: list[Any] = [recorder]
+        if trainer.enable_progress_bar is not False:
+            callbacks.append(PSNRProgressBar())
+        if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
+            callbacks.append(
+                ModelCheckpoint(
+                    filename="best", monitor="val/psnr", mode="max", save_last=True, enable_version_counter=False
+                )
+            )
+        given = trainer.callbacks or []
+        trainer.callbacks = [*(given if isinstance(given, list) else [given]), *callbacks]
+        if trainer.logger in (None, True):
+            trainer.logger = False  # the recorder attaches loggers once the run has a directory
+        return super().instantiate_trainer(**kwargs)
+
+    def before_fit(self) -> None:
+        """Loads the data, so that bad input fails before anything is started or written."""
+        self._load("fit")
+
+    def before_validate(self) -> None:
+        """Loads the data."""
+        self._load("validate")
+
+    def before_test(self) -> None:
+        """Loads the data."""
+        self._load("test")
+
+    def _load(self, stage: str) -> None:
+        if isinstance(self.datamodule, SignalDataModule):
+            self.datamodule.prepare_data()
+            self.datamodule.setup(stage)
+            if not self.config_init[self.subcommand].get("ckpt_path"):
+                self.model.build(self.datamodule.info)
+
+    def after_fit(self) -> None:
+        """Ends a fit with the test evaluation of the last weights."""
+        if self.trainer.fast_dev_run:
+            return
+        self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
+        if wandb.run is not None:
+            wandb.finish()
+
+
+class KeepConfig(SaveConfigCallback):
+    """Hands the resolved configuration to the run's recorder, which knows where it goes."""
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes the configuration of a fit; an evaluation has its run's."""
+        if stage == "fit":
+            super().setup(trainer, pl_module, stage)
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes ``config.yaml`` into the run directory."""
+        text = self.parser.dump(self.config, skip_none=False)
+        for recorder in (callback for callback in trainer.callbacks if isinstance(callback, RunRecorder)):
+            recorder.hyper_parameters = yaml.safe_load(text)
+            if recorder.run_dir is not None:
+                runs.write_atomically(recorder.run_dir / runs.CONFIG, text)
+
+
+def _check_checkpoint(path: str, model: dict[str, Any]) -> None:
+    """Raises :class:`InputError` if the configured model is not the one in the checkpoint."""
+    saved = read_model(path)
+    if model["class_path"].rpartition(".")[2] != saved["class_path"].rpartition(".")[2]:
+        raise InputError(
+            f"the checkpoint {path!r} holds a {saved['class_path'].rpartition('.')[2]}, "
+            f"--model asks for a {model['class_path'].rpartition('.')[2]}; leave --model out"
+        )
+    for key, value in saved["init_args"].items():
+        asked = model["init_args"].get(key)
+        if _plain(asked) != _plain(value):
+            raise InputError(
+                f"the checkpoint {path!r} was fitted with {key} {_spell(value)}, --model.{key} asks for {_spell(asked)}; "
+                "leave the option out, or name another checkpoint"
+            )
+
+
+def _plain(value: Any) -> Any:
+    """Class paths by their last word (a class can be imported from several places), containers recursively."""
+    if isinstance(value, dict):
+        return {
+            key: entry.rpartition(".")[2] if key == "class_path" else _plain(entry)
+            for key, entry in value.items()
+            if entry is not None
+        }
+    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, dict) and "class_path" in value:
+        arguments = {key: entry for key, entry in (value.get("init_args") or {}).items() if entry is not None}
+        return f"{value['class_path'].rpartition('.')[2]}({', '.join(f'{k}={v}' for k, v in arguments.items())})"
+    return repr(value)
+
+
+def explain(message: str) -> str:
+    """jsonargparse's message as one paragraph, with the nearest names for what it does not know."""
+    owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
+    unknown = re.search(r"Option '([\w.+]+)' is not accepted|[Kk]ey '([\w.]+)' is not expected", message)
+    if owner and unknown:
+        word = next(group for group in unknown.groups() if group)
+        cls: Any = pydoc.locate(owner[-1])
+        allowed = list(encoders.registry.parameters(cls))
+        return (
+            f"{cls.__name__} has no argument {word!r}{did_you_mean(word, allowed) or '.'} It takes: {', '.join(allowed)}"
+        )
+    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:", "Expected a <class 'NoneType'>")
+    lines = [line.strip(" -") for line in message.splitlines()]
+    kept = [line for line in lines if line and not line.startswith(noise)]
+    return " ".join(kept)

@@ -1,0 +1,43 @@
+"""Coordinates of samples: sample i of N lies at i/N, so coordinates live in [0, 1) and 1 is never reached.
+
+These are the papers' ``linspace(0, 1, N + 1)[:-1]``. The same rule serves output at any other size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["grid_axes", "point_coordinates"]
+
+
+def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+    """One coordinate vector per axis: ``i/N`` for ``i = 0..N-1``, divided in float64 and rounded once.
+
+    Args:
+        shape: Number of samples per axis, ``(N_1, ..., N_D)``.
+        dtype: Of the result.
+
+    Returns:
+        ``D`` vectors, axis a of shape ``(N_a,)``.
+
+    >>> grid_axes((2, 4))
+    (tensor([0.0000, 0.5000]), tensor([0.0000, 0.2500, 0.5000, 0.7500]))
+    """
+    return tuple((torch.arange(n, dtype=torch.float64) / n).to(dtype) for n in shape)
+
+
+def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
+    """Coordinates of the samples of a grid at row-major positions ``index``.
+
+    Args:
+        axes: ``D`` coordinate vectors, axis a of shape ``(N_a,)``.
+        index: ``(*batch,)`` integers below ``N_1 * ... * N_D``.
+
+    Returns:
+        ``(*batch, D)``.
+    """
+    positions = torch.unravel_index(index, tuple(len(axis) for axis in axes))
+    return torch.stack([axis[position] for axis, position in zip(axes, positions, strict=True)], dim=-1)

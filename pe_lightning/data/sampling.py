@@ -1,0 +1,167 @@
+"""Which samples of a signal are trained on: samplings, by name, and the splits that they make."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from pe_lightning.data.splits import GridSplit, PointSplit, Split
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
+
+__all__ = ["GridSampling", "RandomSampling", "Sampling", "SamplingLike", "resolve", "samplings"]
+
+
+class Sampling(ABC):
+    """Chooses the samples of a set of signals that are trained on.
+
+    A subclass keeps every constructor argument as an attribute of the same name, with plain values.
+    """
+
+    @abstractmethod
+    def split(self, grid: Sequence[int], num_signals: int) -> Split:
+        """The trained samples of ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples.
+
+        Raises:
+            InputError: If the sampling does not suit the grid.
+        """
+
+    @property
+    def name(self) -> str:
+        """The registered name, or the full class path of an unregistered sampling."""
+        return samplings.name_of(type(self))
+
+    def spec(self) -> dict[str, Any]:
+        """A plain description with every value in force, which :func:`resolve` turns back into an equal sampling."""
+        return {"name": self.name, **{key: getattr(self, key) for key in inspect.signature(type(self)).parameters}}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.spec().items() if key != "name")
+        return f"{type(self).__name__}({arguments})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sampling) and self.spec() == other.spec()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+SamplingLike: TypeAlias = "Sampling | str | Mapping[str, Any]"
+"""A sampling, a registered name, or ``{"name": ..., **arguments}``."""
+
+samplings: Registry[Sampling] = Registry("sampling", Sampling)  # type: ignore[type-abstract]
+
+
+@samplings.register("grid")
+class GridSampling(Sampling):
+    """Every ``stride``-th sample of each axis, starting at the first: the trained samples are a grid too.
+
+    Args:
+        stride: Distance between trained samples, in samples: one number for all axes, or one per axis. 1 trains on
+            every sample.
+
+    Raises:
+        InputError: If a stride is less than 1, or (at :meth:`split`) leaves fewer than 2 samples on an axis.
+    """
+
+    def __init__(self, stride: int | list[int] = 2) -> None:
+        strides = stride if isinstance(stride, (list, tuple)) else [stride]
+        if not strides or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in strides):
+            raise InputError(f"GridSampling: stride must be an integer >= 1, or a list of one per axis; got {stride!r}")
+        self.stride = list(strides) if isinstance(stride, (list, tuple)) else stride
+
+    def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
+        """The sub-grid that all signals share."""
+        strides = self.stride if isinstance(self.stride, list) else [self.stride] * len(grid)
+        if len(strides) != len(grid):
+            raise InputError(
+                f"GridSampling: stride {self.stride} is for {len(strides)} axes, but the signals have {len(grid)} "
+                f"({_by(grid)} samples); give one number or {len(grid)}"
+            )
+        if any(stride >= size for stride, size in zip(strides, grid, strict=True)):
+            raise InputError(
+                f"GridSampling: stride {_by(strides)} leaves fewer than 2 trained samples on an axis of the signals, "
+                f"which have {_by(grid)} samples; each stride must be smaller than its axis: set at most "
+                f"{[max(size - 1, 1) for size in grid]}"
+            )
+        index = tuple(torch.arange(0, size, stride) for size, stride in zip(grid, strides, strict=True))
+        return GridSplit(tuple(grid), index, tuple(strides))
+
+
+@samplings.register("random")
+class RandomSampling(Sampling):
+    """A random share of the samples, drawn without replacement: for each signal its own, as in the papers.
+
+    The draw depends on the seed, the signal's position and the grid alone: the same on every process, machine and
+    version of NumPy, whatever the global random state. A smaller fraction is a subset of a larger one.
+
+    Args:
+        fraction: Share of the samples that is trained on, in (0, 1]; rounded to whole samples, at least one.
+        seed: Of the draw, a non-negative integer.
+        shared: Whether all signals are trained on the same samples.
+
+    Raises:
+        InputError: If the fraction or the seed is out of range.
+    """
+
+    def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False) -> None:
+        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+            raise InputError(
+                f"RandomSampling: fraction is the trained share of the samples, in (0, 1]; got {fraction!r}. "
+                "For a quarter of them set fraction: 0.25"
+            )
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InputError(f"RandomSampling: seed must be an integer >= 0, got {seed!r}")
+        if not isinstance(shared, bool):
+            raise InputError(f"RandomSampling: shared must be true or false, got {shared!r}")
+        self.fraction = float(fraction)
+        self.seed = seed
+        self.shared = shared
+
+    def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        """The drawn points, per signal or shared."""
+        size = math.prod(grid)
+        count = min(max(round(self.fraction * size), 1), size)
+        draws = [self._draw(signal, size, count) for signal in range(1 if self.shared else num_signals)]
+        return PointSplit(tuple(grid), torch.from_numpy(np.stack(draws)))
+
+    def _draw(self, signal: int, size: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        # Each sample gets a 64-bit key; the smallest keys win. NumPy promises its bit generators' output for ever, but
+        # not what Generator.choice makes of it.
+        keys = np.random.PCG64(np.random.SeedSequence((self.seed, signal))).random_raw(size)
+        threshold = np.partition(keys, count - 1)[count - 1]
+        return np.flatnonzero(keys <= threshold)[:count].astype(np.int64, copy=False)
+
+
+def resolve(sampling: SamplingLike) -> Sampling:
+    """The sampling that a name or a description stands for; a sampling is returned as it is.
+
+    Accepts ``"grid"``, ``{"name": "grid", "stride": 2}`` and ``{"class_path": ..., "init_args": {...}}``.
+
+    Raises:
+        InputError: If the name or an argument is unknown, or a value is refused.
+    """
+    if isinstance(sampling, Sampling):
+        return sampling
+    if isinstance(sampling, str):
+        return samplings.create(sampling)
+    if isinstance(sampling, Mapping):
+        arguments = dict(sampling)
+        name = arguments.pop("name", None) or arguments.pop("class_path", None)
+        arguments.update(arguments.pop("init_args", None) or {})
+        if name is not None:
+            return samplings.create(name, **arguments)
+    raise InputError(
+        f"a sampling is a name such as 'grid', a mapping with a 'name' such as {{name: grid, stride: 2}}, or a "
+        f"Sampling; got {sampling!r}"
+    )
+
+
+def _by(numbers: Sequence[int]) -> str:
+    return "x".join(map(str, numbers))

@@ -1,0 +1,157 @@
+"""What is trained on and what is held out: the result of a sampling, and the protocols that score it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["GridSplit", "PointSplit", "Protocol", "Split", "check_protocol"]
+
+Protocol: TypeAlias = Literal["rest", "odd", "all", "none"]
+"""Which samples are scored. The same predictor differs by more than 1 dB between protocols.
+
+- ``rest``: everything that is not trained on (the papers').
+- ``odd``: only the samples whose index is odd on every axis; with a grid of stride 2.
+- ``all``: every sample, the trained ones included.
+- ``none``: nothing.
+"""
+
+
+def check_protocol(protocol: str) -> None:
+    """Raises :class:`InputError` if there is no such protocol."""
+    if protocol not in get_args(Protocol):
+        near = did_you_mean(str(protocol), get_args(Protocol))
+        raise InputError(f"unknown protocol {protocol!r}{near or '.'} Protocols: {', '.join(get_args(Protocol))}")
+
+
+@dataclass(frozen=True, eq=False)
+class Split(ABC):
+    """The trained samples of a set of signals.
+
+    Args:
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+    """
+
+    grid: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+
+    @property
+    @abstractmethod
+    def train_indices(self) -> tuple[Tensor, ...]:
+        """The integers that define the split, for fingerprints."""
+
+    @abstractmethod
+    def train_mask(self) -> Tensor:
+        """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
+
+    def test_mask(self, protocol: Protocol) -> Tensor:
+        """Which samples are scored: ``(S or 1, N_1, ..., N_D)`` booleans.
+
+        Raises:
+            InputError: If the protocol is unknown or does not suit the split.
+        """
+        check_protocol(protocol)
+        if protocol == "rest":
+            return ~self.train_mask()
+        if protocol == "odd":
+            return self._odd_mask()
+        return torch.full((1, *self.grid), protocol == "all")
+
+    def _odd_mask(self) -> Tensor:
+        raise InputError("protocol 'odd' needs sampling: {name: grid, stride: 2}; set that, or protocol: rest")
+
+
+@dataclass(frozen=True, eq=False)
+class GridSplit(Split):
+    """A sub-grid, the same for all signals.
+
+    Args:
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+        index: Trained positions of each axis, ascending: axis a of shape ``(n_a,)``, int64.
+        stride: Distance between them, per axis.
+    """
+
+    index: tuple[Tensor, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+        return math.prod(len(index) for index in self.index)
+
+    @property
+    def train_indices(self) -> tuple[Tensor, ...]:
+        """The positions of each axis."""
+        return self.index
+
+    def take(self, values: Tensor) -> Tensor:
+        """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous."""
+        for axis, index in enumerate(self.index):
+            values = values.index_select(axis + 1, index)
+        return values.contiguous()
+
+    def train_mask(self) -> Tensor:
+        """Which samples are trained on: ``(1, N_1, ..., N_D)`` booleans."""
+        return self._outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in self._axes()])
+
+    def _odd_mask(self) -> Tensor:
+        if set(self.stride) != {2}:
+            stride = self.stride[0] if len(set(self.stride)) == 1 else list(self.stride)
+            raise InputError(
+                f"protocol 'odd' scores the samples midway between those of a grid of stride 2, but the stride is "
+                f"{stride}; set sampling: {{name: grid, stride: 2}}, or protocol: rest"
+            )
+        return self._outer([torch.arange(n) % 2 == 1 for n in self.grid])
+
+    def _axes(self) -> list[tuple[int, Tensor]]:
+        return list(zip(self.grid, self.index, strict=True))
+
+    def _outer(self, masks: list[Tensor]) -> Tensor:
+        mask = torch.ones(1, *(1 for _ in self.grid), dtype=torch.bool)
+        for axis, along in enumerate(masks):
+            mask = mask & along.reshape(-1, *(1 for _ in self.grid[axis + 1 :]))
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class PointSplit(Split):
+    """Scattered samples, each signal's own or shared by all.
+
+    Args:
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+        index: Row-major positions in the grid, ascending: ``(S or 1, P)``, int64.
+    """
+
+    index: Tensor
+
+    @property
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+        return self.index.shape[1]
+
+    @property
+    def train_indices(self) -> tuple[Tensor, ...]:
+        """The row-major positions."""
+        return (self.index,)
+
+    def take(self, values: Tensor) -> Tensor:
+        """The trained samples of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, P, C)``, contiguous."""
+        flat = values.flatten(1, -2)
+        index = self.index.expand(len(flat), -1)[..., None].expand(-1, -1, flat.shape[-1])
+        return flat.gather(1, index)
+
+    def train_mask(self) -> Tensor:
+        """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
+        mask = torch.zeros(len(self.index), math.prod(self.grid), dtype=torch.bool)
+        return mask.scatter_(1, self.index, True).reshape(-1, *self.grid)

@@ -1,0 +1,80 @@
+"""Run directories: ``<root>/<data>-<model>-<encoder>/<n>``, and what belongs to a checkpoint in one.
+
+A directory is claimed by creating it, which the file system allows one process only, so two runs never share one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from pe_lightning.errors import InputError
+
+__all__ = ["CHECKPOINTS", "CONFIG", "METRICS", "RECONSTRUCTIONS", "claim", "of_checkpoint", "slug", "write_atomically"]
+
+CONFIG = "config.yaml"
+METRICS = "metrics.json"
+CHECKPOINTS = "checkpoints"
+RECONSTRUCTIONS = "reconstructions"
+
+
+def slug(text: str) -> str:
+    """``text`` as part of a file name: letters, digits, dot, dash and underscore; anything else becomes a dash."""
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "unnamed"
+
+
+def claim(root: str | Path, name: str) -> Path:
+    """Creates and returns the next free ``<root>/<name>/<n>``, counting from 1.
+
+    Raises:
+        InputError: If the directory cannot be created.
+    """
+    parent = Path(root) / slug(name)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        taken = [int(entry.name) for entry in parent.iterdir() if entry.name.isdecimal()]
+        number = max(taken, default=0) + 1
+        while True:
+            try:
+                (parent / str(number)).mkdir()
+            except FileExistsError:  # another run was faster
+                number += 1
+            else:
+                return (parent / str(number)).absolute()
+    except OSError as error:
+        raise InputError(
+            f"cannot create a run directory under {str(parent)!r}: {error.strerror or error}; "
+            "choose another place with --trainer.default_root_dir"
+        ) from error
+
+
+def of_checkpoint(path: str | Path) -> Path:
+    """The run directory that a checkpoint belongs to: the parent of ``checkpoints/``, else the checkpoint's own."""
+    folder = Path(path).absolute().parent
+    return folder.parent if folder.name == CHECKPOINTS else folder
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Writes a file so that a reader, or a kill, finds the old content or the new one, never a part of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

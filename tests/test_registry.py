@@ -1,0 +1,271 @@
+"""Names, what is said about wrong ones, and plugins: real distributions on sys.path, without mocks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.registry import PluginWarning, Registry
+
+GROUP = "tests.shapes"
+Install = Callable[[str, str, str], None]
+
+
+class Shape:
+    """The base class of these tests."""
+
+
+class Circle(Shape):
+    """A shape with a misspellable argument."""
+
+    def __init__(self, radius: float = 1.0, num_points: int = 8) -> None:
+        self.radius = radius
+        self.num_points = num_points
+
+
+class Polygon(Shape):
+    """A shape with a required argument."""
+
+    def __init__(self, corners: int) -> None:
+        self.corners = corners
+
+
+@pytest.fixture
+def shapes() -> Registry[Shape]:
+    registry = Registry("shape", Shape, GROUP)
+    registry.register("circle")(Circle)
+    registry.register("polygon")(Polygon)
+    return registry
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a distribution with one module and one entry point on sys.path, as pip would."""
+    before = set(sys.modules)
+
+    def install(module: str, source: str, entry_point: str) -> None:
+        site = tmp_path / module
+        info = site / f"{module}-1.5.dist-info"
+        info.mkdir(parents=True)
+        (site / f"{module}.py").write_text(source)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.5\n")
+        (info / "entry_points.txt").write_text(f"[{GROUP}]\n{entry_point}\n")
+        monkeypatch.syspath_prepend(str(site))
+
+    yield install
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def message(error: pytest.ExceptionInfo[InputError]) -> str:
+    return str(error.value)
+
+
+# -- registering ------------------------------------------------------------------------------------------------------
+
+
+def test_registered_names_are_sorted_and_iterable(shapes: Registry[Shape]) -> None:
+    assert shapes.names() == list(shapes) == ["circle", "polygon"]
+    assert "circle" in shapes
+    assert "gau" not in shapes
+    assert shapes.name_of(Circle) == "circle"
+    assert shapes.name_of(Shape) == f"{__name__}.Shape"
+
+
+def test_a_taken_name_is_an_error_that_names_both_classes(shapes: Registry[Shape]) -> None:
+    class Disc(Shape):
+        pass
+
+    with pytest.raises(InputError) as error:
+        shapes.register("circle")(Disc)
+    assert f"{__name__}.Circle" in message(error)
+    assert "Disc" in message(error)
+    assert shapes.get("circle") is Circle
+
+
+def test_registering_the_same_class_twice_is_harmless(shapes: Registry[Shape]) -> None:
+    assert shapes.register("circle")(Circle) is Circle
+
+
+@pytest.mark.parametrize("wrong", [int, Circle(), "circle"])
+def test_what_is_registered_has_the_base_class(shapes: Registry[Shape], wrong: object) -> None:
+    with pytest.raises(InputError, match=rf"not a subclass of {__name__}\.Shape"):
+        shapes.register("wrong")(wrong)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a.b", "1st", "a-b"])
+def test_a_name_is_a_plain_word(shapes: Registry[Shape], name: str) -> None:
+    with pytest.raises(InputError, match="letters, digits and underscores"):
+        shapes.register(name)(Circle)
+
+
+def test_an_incomplete_class_is_refused() -> None:
+    from pe_lightning.encoders import Encoder, registry
+
+    class Half(Encoder):
+        pass
+
+    with pytest.raises(InputError, match="does not define forward"):
+        registry.register("half")(Half)
+    with pytest.raises(InputError, match="does not define forward"):
+        registry.create("pe_lightning.encoders.Encoder", num_features=4)
+    assert "half" not in registry
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["circle", "Circle", f"{__name__}.Circle"])
+def test_a_name_a_class_name_and_a_class_path_are_the_same(shapes: Registry[Shape], name: str) -> None:
+    assert shapes.get(name) is Circle
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_all(shapes: Registry[Shape]) -> None:
+    with pytest.raises(InputError) as error:
+        shapes.get("cirlce")
+    assert message(error) == "unknown shape 'cirlce'; did you mean 'circle'? Registered: circle, polygon"
+    with pytest.raises(InputError) as error:
+        shapes.get("zzz")
+    assert message(error) == "unknown shape 'zzz'. Registered: circle, polygon"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("no_such_package.Circle", "No module named 'no_such_package'"),
+        (f"{__name__}.Squircle", "has no attribute 'Squircle'"),
+        ("..relative.Circle", "relative"),
+        (".Circle", "module name"),
+        ("builtins.int", "is not a shape: it is not a subclass"),
+    ],
+)
+def test_a_wrong_class_path_says_why(shapes: Registry[Shape], path: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        shapes.get(path)
+
+
+@pytest.mark.parametrize("name", [None, 3, Circle])
+def test_a_name_is_a_string(shapes: Registry[Shape], name: object) -> None:
+    with pytest.raises(InputError, match="named by a string such as 'circle'"):
+        shapes.get(name)  # type: ignore[arg-type]
+
+
+def test_arguments_are_checked_before_the_class_is_called(shapes: Registry[Shape]) -> None:
+    with pytest.raises(InputError) as error:
+        shapes.create("circle", radios=2.0)
+    assert message(error) == (
+        "shape 'circle' has no argument 'radios'; did you mean 'radius'? It takes: radius, num_points"
+    )
+    with pytest.raises(InputError, match="shape 'polygon' needs a value for 'corners'"):
+        shapes.create("polygon")
+    circle = shapes.create("circle", radius=2.0)
+    assert isinstance(circle, Circle)
+    assert circle.radius == 2.0
+
+
+def test_a_class_without_a_constructor_takes_no_arguments(shapes: Registry[Shape]) -> None:
+    @shapes.register("dot")
+    class Dot(Shape):
+        pass
+
+    assert isinstance(shapes.create("dot"), Dot)
+    with pytest.raises(InputError, match=r"'dot' has no argument 'size'\. It takes no arguments"):
+        shapes.create("dot", size=1)
+
+
+def test_keyword_arguments_of_a_plugin_are_its_own_affair(shapes: Registry[Shape]) -> None:
+    @shapes.register("free")
+    class Free(Shape):
+        def __init__(self, **options: int) -> None:
+            self.options = options
+
+    free = shapes.create("free", anything=1)
+    assert isinstance(free, Free)
+    assert free.options == {"anything": 1}
+
+
+def test_did_you_mean_ignores_case() -> None:
+    assert did_you_mean("GAU", ["gau", "tri"]) == "; did you mean 'gau'?"
+    assert did_you_mean("xyz", ["gau", "tri"]) == ""
+
+
+# -- plugins ----------------------------------------------------------------------------------------------------------
+
+PLUGIN = f"from {__name__} import Shape\nclass Star(Shape):\n    pass\n"
+
+
+def test_a_plugin_is_found_by_its_entry_point(shapes: Registry[Shape], install: Install) -> None:
+    install("pe_star", PLUGIN, "star = pe_star:Star")
+    assert "pe_star" not in sys.modules  # nothing is imported before somebody asks
+    assert shapes.names() == ["circle", "polygon", "star"]
+    assert type(shapes.create("star")).__module__ == "pe_star"
+    assert shapes.broken() == {}
+
+
+def test_a_plugin_may_register_by_decorator_and_ask_for_names(install: Install) -> None:
+    install(
+        "pe_deco",
+        f"import {__name__} as t\nassert t.SHARED.names() == []\n@t.SHARED.register('deco')\nclass Deco(t.Shape): ...\n",
+        "deco = pe_deco",
+    )
+    assert SHARED.names() == ["deco"]
+
+
+SHARED = Registry("shape", Shape, GROUP)
+
+
+def test_a_broken_plugin_stops_only_those_who_ask_for_it(shapes: Registry[Shape], install: Install) -> None:
+    install("pe_broken", "raise RuntimeError('needs a licence')", "aaa = pe_broken:Aaa")
+    install("pe_star", PLUGIN, "star = pe_star:Star")
+    with pytest.warns(PluginWarning) as warned:
+        assert shapes.names() == ["circle", "polygon", "star"]
+    parts = ["'aaa'", "pe_broken 1.5", "pe_broken:Aaa", "RuntimeError: needs a licence"]
+    assert len(warned) == 1
+    assert all(part in str(warned[0].message) for part in parts)
+    assert isinstance(shapes.create("circle"), Circle)
+    with pytest.raises(InputError) as error:
+        shapes.create("aaa")
+    assert all(part in message(error) for part in parts)
+    assert shapes.broken() == {"aaa": message(error)}
+
+
+def test_a_broken_plugin_does_not_hide_others_where_warnings_are_errors(
+    shapes: Registry[Shape], install: Install
+) -> None:
+    install("pe_broken", "import no_such_module", "aaa = pe_broken:Aaa")
+    install("pe_star", PLUGIN, "star = pe_star:Star")
+    with pytest.raises(PluginWarning):
+        shapes.names()
+    assert "star" in shapes.names()
+
+
+@pytest.mark.parametrize(
+    ("source", "entry_point", "reason"),
+    [
+        (PLUGIN, "circle = pe_bad:Star", r"'circle' is taken by .*Circle; register pe_bad\.Star under another name"),
+        (f"from {__name__} import Shape\nStar = 3", "star = pe_bad:Star", "not a subclass of"),
+        ("", "star = pe_bad", "registered no shape 'star'"),
+        (PLUGIN, "two-words = pe_bad:Star", "not a plain word"),
+    ],
+)
+def test_a_plugin_that_breaks_the_rules_is_an_error_each_time(
+    shapes: Registry[Shape], install: Install, source: str, entry_point: str, reason: str
+) -> None:
+    install("pe_bad", source, entry_point)
+    for _ in range(2):
+        with pytest.raises(InputError, match=rf"(?s){reason}.*distribution pe_bad 1\.5"):
+            shapes.names()
+
+
+def test_a_taken_name_in_a_plugins_decorator_names_its_distribution(
+    monkeypatch: pytest.MonkeyPatch, shapes: Registry[Shape], install: Install
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SHARED", shapes)
+    source = f"import {__name__} as t\n@t.SHARED.register('circle')\nclass Star(t.Shape):\n    pass\n"
+    install("pe_bad", source, "circle = pe_bad:Star")
+    with pytest.raises(InputError, match=r"'circle' is taken by .*distribution pe_bad 1\.5"):
+        shapes.names()
