@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import pydoc
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ __all__ = ["CoordinateCLI", "run"]
 
 TRAINER_DEFAULTS = {
     "max_steps": 2000,  # the papers'
+    "enable_model_summary": False,  # the table that ends a run has the number of parameters
     "num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data: nothing to try out first
 }
 
@@ -38,7 +42,18 @@ def run(verb: str, arguments: Sequence[str]) -> CoordinateCLI:
     """
     encoders.registry.load_plugins()
     naming.install()
+    _quieten()
     return CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
+
+
+def _quieten() -> None:
+    """Takes out of the terminal what no user of this command can act on."""
+    # advertisements that Lightning prints for other products
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(lambda record: "Tip:" not in record.getMessage())
+    # Lightning 2.6 asks torch >= 2.13 about its trees in an outdated way
+    warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
+    # the data is one batch in memory: worker processes would only slow it down
+    warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
 
 
 class CoordinateCLI(LightningCLI):
@@ -89,20 +104,21 @@ class CoordinateCLI(LightningCLI):
         """Makes data, model and Trainer; what a constructor refuses is the user's to change."""
         try:
             super().instantiate_classes()
-        except InputError:
-            raise
         except ValueError as error:
-            raise InputError(str(error)) from error
+            raise InputError(_root_message(error)) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds the callbacks that every run has, unless their switches are off."""
         config = self.config_init[self.subcommand]
         trainer = config.trainer
-        recorder = RunRecorder(wandb=WandbSettings(**vars(config.wandb)), log=trainer.logger is not False)
+        wandb_settings = WandbSettings(**vars(config.wandb))
+        recorder = RunRecorder(
+            ckpt_path=config.get("ckpt_path"), wandb=wandb_settings, log=trainer.logger is not False
+        )
         callbacks: list[Any] = [recorder]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
-        if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
+        if trainer.enable_checkpointing is not False:
             callbacks.append(
                 ModelCheckpoint(
                     filename="best", monitor="val/psnr", mode="max", save_last=True, enable_version_counter=False
@@ -123,8 +139,9 @@ class CoordinateCLI(LightningCLI):
         self._load("validate")
 
     def before_test(self) -> None:
-        """Loads the data."""
+        """Loads the data; the table at the end is ours, not Lightning's."""
         self._load("test")
+        self.config_init["test"]["verbose"] = False
 
     def _load(self, stage: str) -> None:
         if isinstance(self.datamodule, SignalDataModule):
@@ -194,6 +211,15 @@ def _spell(value: Any) -> str:
     return repr(value)
 
 
+def _root_message(error: BaseException) -> str:
+    """What a constructor said, without what jsonargparse put around it."""
+    while True:
+        inner = error.__cause__ or error.__context__
+        if isinstance(error, InputError) or not isinstance(inner, ValueError):
+            return str(error) if isinstance(error, InputError) else explain(str(error))
+        error = inner
+
+
 def explain(message: str) -> str:
     """jsonargparse's message as one paragraph, with the nearest names for what it does not know."""
     owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
@@ -201,11 +227,32 @@ def explain(message: str) -> str:
     if owner and unknown:
         word = next(group for group in unknown.groups() if group)
         cls: Any = pydoc.locate(owner[-1])
-        allowed = list(encoders.registry.parameters(cls))
+        allowed = list(inspect.signature(cls).parameters)
         return (
             f"{cls.__name__} has no argument {word!r}{did_you_mean(word, allowed) or '.'} It takes: {', '.join(allowed)}"
         )
-    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:", "Expected a <class 'NoneType'>")
+    option = re.search(r"[Uu]nrecognized arguments?: (--[\w.]+)", message) or re.search(
+        r"[Kk]ey '(?:\w+\.)?([\w.]+)' is not expected", message
+    )
+    if option:
+        near = did_you_mean(option[1], OPTIONS) if option[1].startswith("--") else ""
+        return f"unknown option {option[1]!r}{near or '.'} pe-lightning VERB --help lists the options"
     lines = [line.strip(" -") for line in message.splitlines()]
-    kept = [line for line in lines if line and not line.startswith(noise)]
-    return " ".join(kept)
+    place = next((place for place, line in enumerate(lines) if line.startswith("Expected a")), None)
+    if place is not None:
+        keys = [key for line in lines[:place] for key in re.findall(r'Parser key "([\w.]+)"', line)]
+        wanted, _, given = lines[place].partition(". Got value: ")
+        later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
+        wanted = re.sub(r"a typing\.Literal\[(.*)\]", r"one of \1", wanted.replace("Expected", "expected"))
+        wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
+        return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given or next(iter(later), 'something else')}"
+    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
+    return " ".join(line for line in lines if line and not line.startswith(noise))
+
+
+OPTIONS = [
+    *(f"--{name}" for name in ("config", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
+    *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
+    *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
+]
+"""What can be misspelt outside of model and data."""

@@ -41,6 +41,8 @@ NAMED: dict[str, tuple[Registry[Any], frozenset[str]]] = {
 CLASSES: dict[str, type] = {"model": CoordinateModule, "data": SignalDataModule}
 
 OPTIONS = {"--model.encoder": "encoder", "--model.init_args.encoder": "encoder"}
+SAMPLING_ARGUMENT = ("--data.sampling.", "--data.init_args.sampling.")
+DEFAULT_SAMPLING = "grid"
 OPTIONS |= {"--data.sampling": "sampling", "--data.init_args.sampling": "sampling"}
 
 
@@ -113,28 +115,48 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
     Raises:
         InputError: If a name or an argument is unknown.
     """
-    expanded, rest = [], list(arguments)
+    expanded: list[str] = []
+    rest = list(arguments)
+    sampling_named = False
     while rest:
         argument = rest.pop(0)
         option, equals, text = argument.partition("=")
-        if option[2:] in CLASSES and (equals or rest):
-            check_class(option[2:], text if equals else rest[0])
-        if option in OPTIONS and (equals or rest):
-            value = _parse(text if equals else rest.pop(0))
-            expanded.append(f"{option}={json.dumps(expand(value, OPTIONS[option]))}")
+        follows = text if equals else rest[0] if rest else None
+        if option[2:] in CLASSES and follows is not None:
+            check_class(option[2:], follows)
+        if option in ("-c", "--config") and follows is not None:
+            sampling_named |= _names_sampling(follows)
+        if option.startswith(SAMPLING_ARGUMENT) and not sampling_named:
+            # jsonargparse cannot change an argument of a class that only the signature's default names
+            expanded.append(f"--data.sampling={json.dumps(expand(DEFAULT_SAMPLING, 'sampling'))}")
+            sampling_named = True
+        if option in OPTIONS and follows is not None:
+            if not equals:
+                rest.pop(0)
+            sampling_named |= OPTIONS[option] == "sampling"
+            expanded.append(f"{option}={json.dumps(expand(_parse(follows), OPTIONS[option]))}")
         else:
             expanded.append(argument)
     return expanded
 
 
-def _parse(text: str) -> Any:
-    if text.endswith((".yaml", ".yml", ".json")):
-        try:
-            text = Path(text).read_text()
-        except OSError as error:
-            raise InputError(f"cannot read {text!r}: {error.strerror or error}") from error
+def _names_sampling(path: str) -> bool:
+    """Whether a configuration file says which sampling it wants; a file that cannot be read is the parser's to refuse."""
     try:
+        tree = jsonargparse.get_loader("yaml")(Path(path).read_text() if not path.startswith("{") else path)
+        return (tree["data"].get("init_args") or {}).get("sampling") is not None
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
+        return False
+
+
+def _parse(text: str) -> Any:
+    """The value of an option: YAML, or the content of a YAML file."""
+    try:
+        if text.endswith((".yaml", ".yml", ".json")):
+            text = Path(text).read_text()
         return jsonargparse.get_loader("yaml")(text)
+    except OSError as error:
+        raise InputError(f"cannot read {text!r}: {error.strerror or error}") from error
     except yaml.YAMLError as error:
         raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
 

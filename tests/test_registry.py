@@ -209,7 +209,7 @@ def test_a_plugin_is_found_by_its_entry_point(shapes: Registry[Shape], install: 
 def test_a_plugin_may_register_by_decorator_and_ask_for_names(install: Install) -> None:
     install(
         "pe_deco",
-        f"import {__name__} as t\nassert t.SHARED.names() == []\n@t.SHARED.register('deco')\nclass Deco(t.Shape): ...\n",
+        f"import {__name__} as t\nassert not t.SHARED.names()\n@t.SHARED.register('deco')\nclass Deco(t.Shape): ...\n",
         "deco = pe_deco",
     )
     assert SHARED.names() == ["deco"]

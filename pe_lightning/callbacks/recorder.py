@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.trainer.states import TrainerFn
 from skimage.metrics import structural_similarity
 from torch import Tensor
 
@@ -44,6 +45,7 @@ class RunRecorder(Callback):
 
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
+        ckpt_path: The checkpoint that the Trainer is going to load, if any.
         config: The resolved configuration as YAML, kept as ``config.yaml``.
         hyper_parameters: The resolved configuration as plain values, for the loggers.
         wandb: How the run appears in W&B.
@@ -54,6 +56,7 @@ class RunRecorder(Callback):
     def __init__(
         self,
         root: str | Path | None = None,
+        ckpt_path: str | Path | None = None,
         config: str | None = None,
         hyper_parameters: dict[str, Any] | None = None,
         wandb: WandbSettings | None = None,
@@ -61,6 +64,7 @@ class RunRecorder(Callback):
         table: bool = True,
     ) -> None:
         self.root = root
+        self.ckpt_path = ckpt_path
         self.config = config
         self.hyper_parameters = hyper_parameters or {}
         self.wandb = wandb or WandbSettings()
@@ -83,17 +87,20 @@ class RunRecorder(Callback):
         if not isinstance(pl_module, CoordinateModule):
             raise InputError(f"RunRecorder records modules of pe_lightning, got a {type(pl_module).__name__}")
         pl_module.configure_model()
-        resumed = trainer.ckpt_path
         chosen: str | None = None
         if trainer.is_global_zero:
-            if resumed:
-                run = runs.of_checkpoint(resumed)
-                folder = run if stage == "fit" else run / stage
+            if self.ckpt_path is not None:
+                run = runs.of_checkpoint(self.ckpt_path)
+                folder = run if stage == "fit" else run / TrainerFn(stage).value
             else:
                 folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", _run_name(trainer, pl_module))
             folder.mkdir(parents=True, exist_ok=True)
             chosen = str(folder)
         self.run_dir = Path(trainer.strategy.broadcast(chosen))
+        home = self.run_dir if self.ckpt_path is None else runs.of_checkpoint(self.ckpt_path)
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint):
+                callback.dirpath = callback.dirpath or str(home / runs.CHECKPOINTS)
         if stage == "fit":
             self._prepare_fit(trainer)
 
@@ -101,10 +108,8 @@ class RunRecorder(Callback):
         assert self.run_dir is not None
         held_out = not isinstance(_data(trainer), SignalDataModule) or _data(trainer).effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint):
-                callback.dirpath = callback.dirpath or str(self.run_dir / runs.CHECKPOINTS)
-                if callback.monitor == "val/psnr" and not held_out:
-                    callback.monitor = None  # nothing to compare checkpoints by: the latest is kept
+            if isinstance(callback, ModelCheckpoint) and callback.monitor == "val/psnr" and not held_out:
+                callback.monitor = None  # nothing to compare checkpoints by: the latest is kept
         if self.log_runs and not trainer.loggers:
             trainer.loggers = make_loggers(self.run_dir, self.wandb)
         if self.config is not None and trainer.is_global_zero:
@@ -220,6 +225,13 @@ class RunRecorder(Callback):
                 if isinstance(self.metrics[key], (int, float))
             }
             logger.log_metrics({f"final/{key.replace('/', '_')}": v for key, v in numbers.items()}, trainer.global_step)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes the scores of a ``validate``; during a fit they are in the logs."""
+        if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
+            return
+        scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps({"schema": 1, **scores}, indent=2) + "\n")
 
     def on_predict_batch_end(
         self,

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
-from lightning import LightningDataModule
+from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
@@ -107,6 +107,8 @@ class SignalDataModule(LightningDataModule, ABC):
         if self._values is not None:
             return
         values, names = self.load()
+        if len(names) != len(values):
+            raise InputError(f"{type(self).__name__}.load returned {len(values)} signals but {len(names)} names")
         info = SignalInfo(tuple(names), tuple(values.shape[1:-1]), values.shape[-1])
         if min(info.grid) < 2:
             sizes = "x".join(map(str, info.grid))

@@ -161,9 +161,10 @@ def _decode_deep_grey(image: Image.Image) -> FloatArray | str:
 def _decode_png16(path: Path) -> FloatArray:
     import png
 
-    width, height, rows, info = png.Reader(filename=str(path)).read()
-    # read(), not asDirect(): the latter shifts samples by the sBIT chunk, although they are stored at full scale
-    raw = np.array([np.asarray(row, dtype=np.uint16) for row in rows]).reshape(height, width, info["planes"])
+    with path.open("rb") as file:
+        # read(), not asDirect(): the latter shifts samples by the sBIT chunk, although they are stored at full scale
+        width, height, rows, info = png.Reader(file=file).read()
+        raw = np.array([np.asarray(row, dtype=np.uint16) for row in rows]).reshape(height, width, info["planes"])
     array: FloatArray = raw.astype(np.float32) / np.float32(65535)
     if "transparent" in info:
         opaque = (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True)
@@ -178,9 +179,9 @@ def _decode_tiff(path: Path) -> FloatArray | str:
         if len(file.pages) > 1:
             return f"holds {len(file.pages)} pictures, not one; save the one you mean as a file of its own"
         page = file.pages[0]
-        limit = Image.MAX_IMAGE_PIXELS
-        if limit is not None and page.imagelength * page.imagewidth > 2 * limit:
-            raise Image.DecompressionBombError(f"{page.imagelength}x{page.imagewidth} pixels, the limit is {2 * limit}")
+        pixels, limit = page.imagelength * page.imagewidth, Image.MAX_IMAGE_PIXELS
+        if limit is not None and pixels > 2 * limit:  # as Pillow does
+            raise Image.DecompressionBombError(f"Image size ({pixels} pixels) exceeds limit of {2 * limit} pixels")
         photometric, axes = int(page.photometric), page.axes
         extra = [int(sample) for sample in page.extrasamples]
         colours = page.samplesperpixel - len(extra)
@@ -224,7 +225,7 @@ def _check_float(raw: NDArray[Any]) -> FloatArray | str:
     if low < 0 or high > 1:
         return (
             f"holds floating-point values from {low:g} to {high:g}; they must lie in [0, 1], because PSNR takes 1 as "
-            f"the peak. Save (values - {low:g}) / {high - low:g} instead, or integers of 8 or 16 bits"
+            f"the peak. Subtract {low:g} and divide by {high - low:g}, or save integers of 8 or 16 bits"
         )
     return raw.astype(np.float32)
 

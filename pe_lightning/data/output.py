@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
 from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.data.datamodule import Repeat
 from pe_lightning.errors import InputError
 
 __all__ = ["OutputGrid"]
@@ -29,7 +28,7 @@ class OutputGrid(LightningDataModule):
             raise InputError(f"output_shape needs a size >= 1 per axis, got {output_shape}")
         self.output_shape = output_shape
 
-    def predict_dataloader(self) -> Iterable[tuple[Tensor, ...]]:
+    def predict_dataloader(self) -> Repeat[tuple[Tensor, ...]]:
         """One batch: a coordinate vector per axis."""
         module = self.trainer.lightning_module if self.trainer is not None else None
         info = getattr(module, "info", None)
@@ -39,4 +38,4 @@ class OutputGrid(LightningDataModule):
                 f"output_shape {list(shape)} has {len(shape)} size(s), the signals have {info.num_axes} axes: "
                 f"give {info.num_axes}, such as {' '.join(str(2 * n) for n in info.grid)}"
             )
-        return [grid_axes(shape)]
+        return Repeat(grid_axes(shape))

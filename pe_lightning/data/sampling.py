@@ -6,6 +6,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,9 +73,10 @@ class GridSampling(Sampling):
 
     def __init__(self, stride: int | list[int] = 2) -> None:
         strides = stride if isinstance(stride, (list, tuple)) else [stride]
-        if not strides or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in strides):
+        if not strides or any(not _is_whole(s) or s < 1 for s in strides):
             raise InputError(f"GridSampling: stride must be an integer >= 1, or a list of one per axis; got {stride!r}")
-        self.stride = list(strides) if isinstance(stride, (list, tuple)) else stride
+        # plain numbers, whatever kind was given: they go into metrics.json
+        self.stride = [int(s) for s in strides] if isinstance(stride, (list, tuple)) else int(stride)
 
     def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
         """The sub-grid that all signals share."""
@@ -111,17 +113,17 @@ class RandomSampling(Sampling):
     """
 
     def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False) -> None:
-        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+        if not _is_number(fraction) or not 0 < fraction <= 1:
             raise InputError(
                 f"RandomSampling: fraction is the trained share of the samples, in (0, 1]; got {fraction!r}. "
                 "For a quarter of them set fraction: 0.25"
             )
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        if not _is_whole(seed) or seed < 0:
             raise InputError(f"RandomSampling: seed must be an integer >= 0, got {seed!r}")
         if not isinstance(shared, bool):
             raise InputError(f"RandomSampling: shared must be true or false, got {shared!r}")
         self.fraction = float(fraction)
-        self.seed = seed
+        self.seed = int(seed)
         self.shared = shared
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
@@ -161,6 +163,14 @@ def resolve(sampling: SamplingLike) -> Sampling:
         f"a sampling is a name such as 'grid', a mapping with a 'name' such as {{name: grid, stride: 2}}, or a "
         f"Sampling; got {sampling!r}"
     )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _by(numbers: Sequence[int]) -> str:

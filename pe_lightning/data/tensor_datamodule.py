@@ -115,10 +115,9 @@ def _check_range(values: Tensor) -> None:
         )
     low, high = float(values.min()), float(values.max())
     if low < 0 or high > 1:
-        rescaled = f"(values - {low:g}) / {high - low:g}" if low != high else "values * 0 + 0.5"
         raise InputError(
             f"values lies in [{low:g}, {high:g}], but must lie in [0, 1], because PSNR takes 1 as the peak; "
-            f"pass {rescaled}"
+            "pass (values - values.min()) / (values.max() - values.min())"
         )
 
 

@@ -222,7 +222,7 @@ class RandomFourier(Fourier):
         return torch.exp(-2 * (math.pi * self.sigma) ** 2 * squared)
 
     def stable_rank(self, num_samples: int) -> float:
-        r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; a draw of 750 frequencies stays 10 to 45 % below it.
+        r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it.
 
         Raises:
             NotImplementedError: For several axes.

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
@@ -132,7 +133,7 @@ class CoordinateModule(LightningModule, ABC):
             return
         data = getattr(trainer, "datamodule", None)
         info = getattr(data, "info", None)
-        if info is None and trainer.ckpt_path:
+        if info is None and trainer.state.fn != TrainerFn.FITTING:
             return  # the checkpoint, read next, knows the shape
         if not isinstance(info, SignalInfo):
             raise InputError(

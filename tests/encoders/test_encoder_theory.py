@@ -1,0 +1,123 @@
+"""Closed forms of distance preservation and stable rank, against sums and singular values of the features."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import Gaussian, Impulse, RandomFourier, Triangle, create
+
+DELTA = torch.linspace(-0.12, 0.12, 25, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "deltas"),
+    [
+        ("gau", {"sigma": 0.02}, DELTA),
+        ("tri", {"half_width": 0.05}, DELTA),
+        ("tri", {"half_width": 0.11}, DELTA),
+        ("laplace", {"scale": 0.015}, DELTA),
+        ("rect", {"sigma": 0.1}, DELTA),
+        ("sine", {"frequency": 1.0}, 4 * DELTA),
+        ("sine", {"frequency": 2.5}, 4 * DELTA),
+        ("square", {"frequency": 1.0}, 4 * DELTA),
+        ("square", {"frequency": 0.5}, 4 * DELTA),
+        ("square", {"frequency": 3.0}, 4 * DELTA),
+    ],
+)
+def test_distance_is_the_integral_over_the_shifts(name: str, arguments: dict[str, Any], deltas: Tensor) -> None:
+    encoder = create(name, num_features=4000, **arguments)
+    x = torch.tensor(0.50003, dtype=torch.float64)  # between two shifts, so that no jump falls on one
+    integral = encoder(x + deltas) @ encoder(x) / 4000
+    # jumps of rect and square are known to one shift: 1/4000 each
+    tolerance = {"rect": 1e-3, "square": 8e-3}.get(name, 1e-6)
+    torch.testing.assert_close(encoder.distance(deltas), integral, rtol=0, atol=tolerance)
+
+
+def test_the_printed_distance_of_the_triangle_is_wrong() -> None:
+    encoder = Triangle(4000, half_width=0.05)
+    width = 0.1
+    printed = 0.25 * width**2 * (1 - DELTA.abs() / width).clamp_min(0) ** 2
+    factor = encoder.distance(DELTA[12]) / printed[12]
+    assert factor.item() == pytest.approx(4 / (3 * width))
+    assert (printed * factor / encoder.distance(DELTA) - 1).abs()[5:20].max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["linf", "logf", "rff", "basic"])
+def test_fourier_distances_are_sums_of_cosines(name: str) -> None:
+    encoder = create(name, **({} if name == "basic" else {"num_features": 64}))
+    x = torch.tensor(0.31, dtype=torch.float64)
+    products = encoder(x + DELTA) @ encoder(x) / (encoder.num_features / 2)
+    torch.testing.assert_close(encoder.empirical_distance(DELTA), products)  # type: ignore[operator]
+    if name != "rff":
+        torch.testing.assert_close(encoder.distance(DELTA), products)
+
+
+@pytest.mark.parametrize("num_axes", [1, 2])
+def test_random_fourier_distance_is_the_mean_over_draws(num_axes: int) -> None:
+    encoder = RandomFourier(200_000, sigma=2.0, num_axes=num_axes)
+    delta = DELTA if num_axes == 1 else torch.stack([DELTA, DELTA.flip(0) / 2], -1)
+    torch.testing.assert_close(encoder.distance(delta), encoder.empirical_distance(delta), rtol=0, atol=0.01)
+    assert encoder.distance(delta).shape == DELTA.shape
+
+
+def test_gaussians_and_random_fourier_features_agree() -> None:
+    gaussian = Gaussian(256, sigma=0.02)
+    fourier = RandomFourier(256, sigma=1 / (2 * math.sqrt(2) * math.pi * 0.02))
+    similarity = gaussian.distance(DELTA) / gaussian.distance(torch.zeros((), dtype=torch.float64))
+    torch.testing.assert_close(similarity, fourier.distance(DELTA))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "tolerance"),
+    [
+        ("gau", {"sigma": 0.01}, 0.03),
+        ("gau", {"sigma": 0.006}, 0.03),
+        ("tri", {"half_width": 0.02}, 0.03),
+        ("rect", {"sigma": 0.02}, 0.03),
+        ("laplace", {"scale": 0.01}, 0.03),
+        ("sine", {"frequency": 2.0}, 1e-6),
+        ("sine", {"frequency": 1.3}, 1e-6),
+        ("square", {"frequency": 2.0}, 0.01),
+        ("square", {"frequency": 0.5}, 0.01),
+        ("impulse", {}, 1e-6),
+    ],
+)
+def test_stable_rank_is_that_of_the_singular_values(name: str, arguments: dict[str, Any], tolerance: float) -> None:
+    size = 400
+    encoder = create(name, num_features=size, **arguments)
+    values = torch.linalg.svdvals(encoder(torch.arange(size, dtype=torch.float64) / size))
+    measured = (values.square().sum() / values[0].square()).item()
+    assert encoder.stable_rank(size) == pytest.approx(measured, rel=tolerance)
+
+
+def test_stable_rank_of_random_fourier_features_is_approached_from_below() -> None:
+    x = torch.arange(300, dtype=torch.float64) / 300
+    measured = []
+    for num_features in (300, 3000, 30000):
+        features = RandomFourier(num_features, sigma=20.0)(x)
+        eigenvalues = torch.linalg.eigvalsh(features @ features.T)
+        measured.append((eigenvalues.sum() / eigenvalues[-1]).item())
+    assert measured == sorted(measured)
+    assert RandomFourier(30000, sigma=20.0).stable_rank(300) == pytest.approx(measured[-1], rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["gau", "tri", "rect", "laplace", "rff", "impulse", "sine", "square"])
+def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str) -> None:
+    encoder = create(name, num_features=50)
+    assert encoder.stable_rank(1) == 1
+    assert 1 <= encoder.stable_rank(10) <= 10
+    assert encoder.stable_rank(10**6) <= 50
+    assert Impulse(50, padding=3).stable_rank(10**6) == 50
+    assert Gaussian(50, sigma=100.0).stable_rank(10) == 1
+
+
+def test_where_theory_gives_nothing_it_is_said() -> None:
+    with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
+        create("keys").stable_rank(10)
+    with pytest.raises(NotImplementedError, match="RandomFourier has no closed form of the stable rank"):
+        RandomFourier(8, num_axes=2).stable_rank(10)

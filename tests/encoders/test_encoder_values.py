@@ -1,0 +1,293 @@
+"""Features against NumPy formulas written from the papers, and what follows from them exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from pe_lightning.encoders import Noise, RandomFourier, create, names, registry
+from pe_lightning.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def differences(x: Array, num_shifts: int, padding: int = 0) -> Array:
+    """x - t_i for t_i = i/K."""
+    return x[:, None] - np.arange(-padding, num_shifts + padding) / num_shifts
+
+
+def waves(x: Array, frequencies: Array) -> Array:
+    angles = 2 * np.pi * x[:, None] * frequencies
+    return np.concatenate([np.cos(angles), np.sin(angles)], 1)
+
+
+def keys_kernel(s: Array) -> Array:
+    near = 1.5 * s**3 - 2.5 * s**2 + 1
+    far = -0.5 * s**3 + 2.5 * s**2 - 4 * s + 2
+    return np.where(s < 1, near, np.where(s < 2, far, 0.0))
+
+
+def spline_kernel(s: Array) -> Array:
+    # as the fourth difference of truncated powers: not the pieces that the code uses
+    return sum(c * np.maximum(2 - j - s, 0) ** 3 for j, c in enumerate([1, -4, 6, -4])) / 6  # type: ignore[return-value]
+
+
+def boxes(d: Array, width: float) -> Array:
+    return ((-width / 2 <= d) & (d < width / 2)).astype(float)
+
+
+def one_hot(x: Array, num_shifts: int, padding: int) -> Array:
+    nearest = np.abs(differences(x, num_shifts, padding)).argmin(1)
+    return np.eye(num_shifts + 2 * padding)[nearest]
+
+
+# name -> (arguments, formula); a case with every default, and one with every argument
+CASES: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
+    ("linf", {}, lambda x: waves(x, np.linspace(1, 2**6, 128))),
+    ("linf", {"num_features": 10, "sigma": 3.5}, lambda x: waves(x, np.linspace(1, 2**3.5, 5))),
+    ("linf", {"num_features": 4}, lambda x: waves(x, np.array([1.0, 2.0]))),
+    ("linf", {"num_features": 2}, lambda x: waves(x, np.array([1.0]))),
+    ("logf", {}, lambda x: waves(x, 2 ** np.linspace(0, 6.5, 128))),
+    ("logf", {"num_features": 10, "sigma": 4.0}, lambda x: waves(x, np.array([1.0, 2.0, 4.0, 8.0, 16.0]))),
+    ("logf", {"num_features": 2}, lambda x: waves(x, np.array([1.0]))),
+    ("basic", {}, lambda x: waves(x, np.array([1.0]))),
+    ("identity", {}, lambda x: x[:, None]),
+    ("gau", {}, lambda x: np.exp(-(differences(x, 256) ** 2) / (2 * 0.0025**2))),
+    (
+        "gau",
+        {"num_features": 12, "sigma": 0.1, "padding": 2},
+        lambda x: np.exp(-(differences(x, 12, 2) ** 2) / (2 * 0.1**2)),
+    ),
+    ("tri", {}, lambda x: np.maximum(1 - np.abs(differences(x, 256)) * 256, 0)),
+    (
+        "tri",
+        {"num_features": 12, "half_width": 0.3, "padding": 1},
+        lambda x: np.maximum(1 - np.abs(differences(x, 12, 1)) / 0.3, 0),
+    ),
+    ("laplace", {}, lambda x: np.exp(-np.abs(differences(x, 256)) * 256 / 1.5)),
+    (
+        "laplace",
+        {"num_features": 12, "scale": 0.2, "padding": 3},
+        lambda x: np.exp(-np.abs(differences(x, 12, 3)) / 0.2),
+    ),
+    ("rect", {}, lambda x: boxes(differences(x, 256), 1 / 256)),
+    ("rect", {"num_features": 12, "sigma": 0.23, "padding": 2}, lambda x: boxes(differences(x, 12, 2), 0.23)),
+    ("rect", {"num_features": 12, "sigma": 0.01}, lambda x: boxes(differences(x, 12), 0.01)),
+    ("impulse", {}, lambda x: one_hot(x, 256, 0)),
+    ("impulse", {"num_features": 12, "padding": 1}, lambda x: one_hot(x, 12, 1)),
+    ("sine", {}, lambda x: np.sin(-2 * np.pi * differences(x, 256))),
+    (
+        "sine",
+        {"num_features": 12, "frequency": 2.3, "padding": 1},
+        lambda x: np.sin(-2 * np.pi * 2.3 * differences(x, 12, 1)),
+    ),
+    ("square", {}, lambda x: np.sign(np.sin(-2 * np.pi * differences(x, 256)))),
+    (
+        "square",
+        {"num_features": 12, "frequency": 2.3, "padding": 1},
+        lambda x: np.sign(np.sin(-2 * np.pi * 2.3 * differences(x, 12, 1))),
+    ),
+    ("keys", {}, lambda x: keys_kernel(np.abs(differences(x, 256)) * 256)),
+    ("keys", {"num_features": 7, "padding": 2}, lambda x: keys_kernel(np.abs(differences(x, 7, 2)) * 7)),
+    ("bspline", {}, lambda x: spline_kernel(np.abs(differences(x, 256)) * 256)),
+    ("bspline", {"num_features": 7, "padding": 2}, lambda x: spline_kernel(np.abs(differences(x, 7, 2)) * 7)),
+]
+
+
+def identifier(case: Any) -> str:
+    return case if isinstance(case, str) else ",".join(f"{k}={v}" for k, v in case.items()) if case else "defaults"
+
+
+@pytest.mark.parametrize(("name", "arguments", "formula"), CASES, ids=lambda c: "" if callable(c) else identifier(c))
+def test_values_are_those_of_the_formula(
+    name: str, arguments: dict[str, Any], formula: Callable[[Array], Array]
+) -> None:
+    x = np.concatenate([np.random.default_rng(0).uniform(0, 1, 400), [0.3, 0.999, -0.07, 1.06]])
+    encoder = create(name, **arguments)
+    np.testing.assert_allclose(encoder(torch.from_numpy(x)).numpy(), formula(x), rtol=1e-11, atol=1e-11)
+    x32 = x.astype(np.float32)
+    # a coordinate's rounding of 6e-8 times the slope of the feature, at most 2 pi 2**6.5 here or 1 / 0.0025
+    expected, above = formula(x32.astype(np.float64)), formula(x32 + 1e-6)
+    clear = np.abs(above - expected).max(1) < 0.5  # within rounding below a jump, the jump has been made
+    np.testing.assert_allclose(encoder(torch.from_numpy(x32)).numpy()[clear], expected[clear], rtol=1e-4, atol=2e-4)
+    assert clear.mean() > 0.99
+
+
+def test_every_deterministic_encoder_has_a_formula_here() -> None:
+    here = {name for name, _, _ in CASES}
+    ours = {name for name in names() if registry.get(name).__module__.startswith("pe_lightning.")}
+    learnable = {name for name in ours if any(p.requires_grad for p in registry.create(name).parameters())}
+    assert ours - here - learnable == {"rff", "noise"}
+
+
+# -- random encoders --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_random_fourier_features_of_several_axes(num_axes: int) -> None:
+    encoder = RandomFourier(40, sigma=3.0, seed=4, num_axes=num_axes)
+    frequencies = encoder.frequencies.double().numpy()
+    assert frequencies.shape == (20, num_axes)
+    points = np.random.default_rng(1).uniform(size=(5, 7, num_axes))
+    angles = 2 * np.pi * points @ frequencies.T
+    x = torch.from_numpy(points if num_axes > 1 else points[..., 0])
+    np.testing.assert_allclose(encoder(x).numpy(), np.concatenate([np.cos(angles), np.sin(angles)], -1), atol=1e-12)
+
+
+def test_random_frequencies_have_the_standard_deviation_sigma() -> None:
+    frequencies = RandomFourier(20000, sigma=5.0).frequencies
+    assert frequencies.std().item() == pytest.approx(5.0, rel=0.03)
+    assert frequencies.mean().item() == pytest.approx(0.0, abs=0.15)
+    assert torch.equal(RandomFourier(20000, sigma=10.0).frequencies, 2 * frequencies)
+    assert RandomFourier(60).sigma == 10.0
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (5, 3)])
+def test_points_of_the_wrong_number_of_axes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"points of 2 axes have the shape \(\*batch, 2\)"):
+        RandomFourier(8, num_axes=2)(torch.rand(shape))
+
+
+def test_noise_is_a_table_of_positions() -> None:
+    encoder = Noise(6, seed=3, num_positions=10)
+    positions = torch.tensor([0.0, 0.05, 0.1, 0.95, 1.0, 1.5, -0.5])
+    torch.testing.assert_close(encoder(positions), encoder.table[[0, 0, 1, 9, 9, 9, 0]])
+    table = Noise().table
+    assert table.shape == (4096, 256)
+    assert table.mean().item() == pytest.approx(0, abs=0.01)
+    assert table.std().item() == pytest.approx(1, abs=0.01)
+
+
+# -- borders of cells, where samples usually are ----------------------------------------------------------------------
+
+SIZES = [1, 2, 3, 7, 49, 100, 103, 256]
+COORDINATES: dict[str, Callable[[int, torch.dtype], torch.Tensor]] = {
+    "linspace": lambda n, dtype: torch.linspace(0, 1, n + 1, dtype=dtype)[:-1],
+    "quotients": lambda n, dtype: torch.arange(n, dtype=dtype) / n,
+    "products": lambda n, dtype: torch.arange(n, dtype=dtype) * (1 / n),
+    "numpy": lambda n, dtype: torch.from_numpy(np.linspace(0, 1, n + 1)[:-1]).to(dtype),
+    "arange": lambda n, dtype: torch.arange(0, 1 - 0.5 / n, 1 / n, dtype=dtype),
+}
+coordinates = pytest.mark.parametrize("grid", COORDINATES.values(), ids=COORDINATES)
+precision = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+
+
+def nearest_shifts(num_samples: int, num_shifts: int) -> Array:
+    """floor(K n/N + 1/2), in integers."""
+    return (2 * np.arange(num_samples) * num_shifts + num_samples) // (2 * num_samples)
+
+
+@coordinates
+@precision
+@pytest.mark.parametrize("ratio", [Fraction(1), Fraction(2), Fraction(3), Fraction(4), Fraction(1, 2), Fraction(3, 2)])
+def test_every_sample_is_in_exactly_one_cell(
+    grid: Callable[[int, torch.dtype], torch.Tensor], dtype: torch.dtype, ratio: Fraction
+) -> None:
+    for num_shifts in SIZES:
+        num_samples = math.ceil(num_shifts * ratio)
+        x = grid(num_samples, dtype)
+        expected = nearest_shifts(num_samples, num_shifts)
+        inside = expected < num_shifts  # the last half cell has no box
+        for arguments in ({}, {"sigma": 1 / num_shifts}):
+            boxes = create("rect", num_features=num_shifts, **arguments)(x).numpy()
+            np.testing.assert_array_equal(boxes.sum(1), inside)
+            np.testing.assert_array_equal(boxes[inside].argmax(1), expected[inside])
+        padded = create("rect", num_features=num_shifts, padding=1)(x).numpy()
+        np.testing.assert_array_equal(padded, np.eye(num_shifts + 2)[expected + 1])
+        impulse = create("impulse", num_features=num_shifts)(x).numpy()
+        np.testing.assert_array_equal(impulse, np.eye(num_shifts)[np.minimum(expected, num_shifts - 1)])
+
+
+@coordinates
+@precision
+@pytest.mark.parametrize("cells", [2, 3, 5])
+def test_every_sample_is_in_as_many_boxes_as_they_are_wide(
+    grid: Callable[[int, torch.dtype], torch.Tensor], dtype: torch.dtype, cells: int
+) -> None:
+    for num_shifts in SIZES:
+        x = grid(2 * num_shifts, dtype)
+        boxes = create("rect", num_features=num_shifts, sigma=cells / num_shifts, padding=cells)(x)
+        assert (boxes.sum(1) == cells).all()
+
+
+@precision
+def test_any_coordinate_is_in_exactly_one_cell(dtype: torch.dtype) -> None:
+    everywhere = torch.rand(1000, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    for num_shifts in SIZES:
+        borders = (torch.arange(num_shifts, dtype=dtype) + 0.5) / num_shifts
+        roundings = torch.arange(-40, 41, dtype=dtype) * torch.finfo(dtype).eps / 4  # every number around each border
+        x = torch.cat([everywhere, (borders[:, None] + roundings).flatten(), torch.tensor([0, 1], dtype=dtype)])
+        nearest = create("impulse", num_features=num_shifts, padding=1)(x)
+        for arguments in ({}, {"sigma": 1 / num_shifts}):
+            features = create("rect", num_features=num_shifts, padding=1, **arguments)(x)
+            assert (features.sum(1) == 1).all()
+            assert torch.equal(features, nearest)
+
+
+@coordinates
+@precision
+def test_every_sample_has_its_own_noise(grid: Callable[[int, torch.dtype], torch.Tensor], dtype: torch.dtype) -> None:
+    for size in SIZES:
+        encoder = Noise(2, num_positions=size)
+        assert torch.equal(encoder(grid(size, dtype)), encoder.table.to(dtype))
+
+
+@coordinates
+@precision
+@pytest.mark.parametrize("frequency", [1, 2, 5])
+def test_square_waves_are_exact_at_their_jumps(
+    grid: Callable[[int, torch.dtype], torch.Tensor], dtype: torch.dtype, frequency: int
+) -> None:
+    for num_shifts in SIZES:
+        num_samples = 2 * num_shifts
+        n, i = np.arange(num_samples)[:, None], np.arange(num_shifts)
+        period = num_shifts * num_samples
+        phase = frequency * (i * num_samples - n * num_shifts) % period
+        expected = np.where(phase % period == 0, 0, np.sign(period - 2 * phase))
+        features = create("square", num_features=num_shifts, frequency=float(frequency))(grid(num_samples, dtype))
+        np.testing.assert_array_equal(features.numpy(), expected)
+
+
+# -- interpolation ----------------------------------------------------------------------------------------------------
+
+
+def test_triangles_of_one_spacing_interpolate_linearly() -> None:
+    rng = np.random.default_rng(2)
+    samples = rng.uniform(size=20)
+    t = np.arange(20) / 20
+    x = rng.uniform(0, t[-1], 100)
+    features = create("tri", num_features=20)(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(features @ samples, np.interp(x, t, samples), atol=1e-13)
+
+
+@pytest.mark.parametrize(("name", "degree"), [("tri", 1), ("keys", 2), ("bspline", 1)])
+def test_polynomials_are_reproduced(name: str, degree: int) -> None:
+    x = np.random.default_rng(3).uniform(0, 1, 100)
+    features = create(name, num_features=20, padding=3)(torch.from_numpy(x)).numpy()
+    t = np.arange(-3, 23) / 20
+    for power in range(degree + 1):
+        np.testing.assert_allclose(features @ t**power, x**power, atol=1e-13)
+    np.testing.assert_allclose(create(name, num_features=20)(torch.tensor(0.5)).sum(), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tri", "keys", "impulse", "rect"])
+def test_kernels_that_interpolate_are_the_identity_at_their_shifts(name: str) -> None:
+    for size in SIZES:
+        x = torch.linspace(0, 1, size + 1)[:-1]
+        torch.testing.assert_close(create(name, num_features=size)(x), torch.eye(size), rtol=0, atol=2e-4)
+
+
+def test_padding_repairs_the_far_border() -> None:
+    x = torch.tensor([0.99, 0.999, 1.0], dtype=torch.float64)
+    for name in ("tri", "keys", "bspline"):
+        without = create(name, num_features=20)(x).sum(-1)
+        repaired = create(name, num_features=20, padding=3)(x).sum(-1)
+        assert (without - 1).abs().max() > 0.1
+        torch.testing.assert_close(repaired, torch.ones_like(repaired))
