@@ -54,6 +54,10 @@ def _quieten() -> None:
     warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
     # the data is one batch in memory: worker processes would only slow it down
     warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
+    # evaluating a checkpoint needs no callback that writes checkpoints
+    warnings.filterwarnings("ignore", message=r"Be aware that when using `ckpt_path`, callbacks used to create")
+    # a resumed fit keeps its directory
+    warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
 
 
 class CoordinateCLI(LightningCLI):
@@ -118,10 +122,15 @@ class CoordinateCLI(LightningCLI):
         callbacks: list[Any] = [recorder]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
-        if trainer.enable_checkpointing is not False:
+        if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
             callbacks.append(
                 ModelCheckpoint(
-                    filename="best", monitor="val/psnr", mode="max", save_last=True, enable_version_counter=False
+                    filename="best",
+                    monitor="val/psnr",
+                    mode="max",
+                    save_last=True,
+                    enable_version_counter=False,
+                    save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
                 )
             )
         given = trainer.callbacks or []

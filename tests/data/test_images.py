@@ -122,13 +122,21 @@ def test_resize(tmp_path, resize):
 
 
 def test_resize_smooths_before_it_shrinks(tmp_path):
-    stripes = np.zeros((64, 64), np.uint8)
-    stripes[:, ::2] = (
-        255  # the finest pattern there is: without smoothing it would come out as stripes or as flat 0 or 1
-    )
+    stripes = np.zeros((96, 96), np.uint8)
+    stripes[:, ::3] = 255  # too fine for the result: without smoothing it comes out as coarser stripes
     Image.fromarray(stripes).save(tmp_path / "a.png")
-    values, _ = read_images(str(tmp_path), resize=16)
-    assert np.abs(values[:, 2:-2, 2:-2] - 0.5).max() < 0.05
+    values, _ = read_images(str(tmp_path), resize=24)
+    assert np.abs(values[:, 2:-2, 2:-2] - 1 / 3).max() < 0.02
+
+
+def test_resize_does_not_overshoot(tmp_path):
+    step = np.zeros((16, 16), np.uint8)
+    step[:, 8:] = 255
+    Image.fromarray(step).save(tmp_path / "a.png")
+    values, _ = read_images(str(tmp_path), resize=64)
+    assert values.min() == 0
+    assert values.max() == 1
+    assert ((values > 0) & (values < 1)).any()
 
 
 def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
