@@ -58,6 +58,8 @@ def _quieten() -> None:
     warnings.filterwarnings("ignore", message=r"Be aware that when using `ckpt_path`, callbacks used to create")
     # a resumed fit keeps its directory
     warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
+    # resuming replays the end of the last epoch, whose validation is not repeated
+    warnings.filterwarnings("ignore", message=r"`ModelCheckpoint\(monitor='val/psnr'\)` could not find the monitored")
 
 
 class CoordinateCLI(LightningCLI):
@@ -68,7 +70,7 @@ class CoordinateCLI(LightningCLI):
     """
 
     def __init__(self, args: list[str]) -> None:
-        common = {"parser_mode": naming.MODE, "exit_on_error": False}
+        common = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
         listed = f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders)."
         super().__init__(
             CoordinateModule,

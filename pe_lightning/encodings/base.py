@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -33,18 +33,29 @@ class Encoding(nn.Module):
         if len(axes) != self.num_axes:
             raise InputError(f"the encoding has {self.num_axes} axes, got {len(axes)} coordinate vectors")
         for a, x in enumerate(axes):
-            if x.ndim != 1:
-                raise InputError(f"axis {a}: a coordinate vector has shape (N,), got {tuple(x.shape)}")
+            if x.ndim != 1 or not x.is_floating_point():
+                raise InputError(
+                    f"axis {a}: a coordinate vector has shape (N,) and holds floating-point numbers in [0, 1]; "
+                    f"got {tuple(x.shape)}, {x.dtype}"
+                )
 
     def check_points(self, coords: Tensor) -> None:
         """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
-        if coords.ndim < 1 or coords.shape[-1] != self.num_axes:
+        if coords.ndim < 1 or coords.shape[-1] != self.num_axes or not coords.is_floating_point():
             raise InputError(
-                f"coordinates have shape (*batch, {self.num_axes}), one per axis; got {tuple(coords.shape)}"
+                f"coordinates have shape (*batch, {self.num_axes}), one floating-point number in [0, 1] per axis; "
+                f"got {tuple(coords.shape)}, {coords.dtype}"
             )
 
 
-def largest_row_norm(features: Tensor) -> Tensor:
-    """The largest Euclidean norm of a row of ``(*batch, K)`` features, 1 if all are zero."""
-    largest = torch.linalg.vector_norm(features, dim=-1).amax()
+def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, chunk: int) -> Tensor:
+    """The largest Euclidean norm of the features of a point, 1 if all features are zero.
+
+    Args:
+        encode: Points to features, ``(P, ...)`` -> ``(P, K)``.
+        points: ``(P, ...)``.
+        chunk: How many points are encoded at once.
+    """
+    norms = [torch.linalg.vector_norm(encode(part), dim=-1).amax() for part in torch.split(points, chunk)]
+    largest = torch.stack(norms).amax()
     return torch.where(largest > 0, largest, torch.ones_like(largest))

@@ -38,32 +38,32 @@ class Complex(Encoding):
 
     name: ClassVar[str] = "complex"
 
-    def __init__(
-        self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, normalize: bool = True
-    ) -> None:
+    def __init__(self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, normalize: bool = True) -> None:
         super().__init__(num_axes)
-        self.encoders = nn.ModuleList(per_axis(encoder, num_axes))
-        for axis_encoder in self.encoders:
+        encoders = per_axis(encoder, num_axes)
+        for axis_encoder in encoders:
             if axis_encoder.num_axes != 1:
                 raise InputError(
                     f"complex encoding takes encoders of one axis, {axis_encoder.name!r} has "
                     f"num_axes={axis_encoder.num_axes}; leave num_axes out"
                 )
-        self.num_features: tuple[int, ...] = tuple(axis_encoder.num_features for axis_encoder in self.encoders)
+        self.encoders = nn.ModuleList(encoders)
+        self.num_features: tuple[int, ...] = tuple(axis_encoder.num_features for axis_encoder in encoders)
         self.normalize = normalize
         self.scales: Tensor
         self.register_buffer("scales", torch.ones(num_axes))
 
     @torch.no_grad()
-    def calibrate(self, axes: Sequence[Tensor]) -> None:
+    def calibrate(self, axes: Sequence[Tensor], chunk: int = 1 << 16) -> None:
         """Sets the scales from the training coordinates; without ``normalize`` they stay 1.
 
         Args:
             axes: One coordinate vector per axis, ``(N_a,)``.
+            chunk: How many coordinates are encoded at once.
         """
         self.check_axes(axes)
         if self.normalize:
-            norms = [largest_row_norm(encoder(x)) for encoder, x in zip(self.encoders, axes, strict=True)]
+            norms = [largest_row_norm(encoder, x, chunk) for encoder, x in zip(self.encoders, axes, strict=True)]
             self.scales.copy_(1 / torch.stack(norms))
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
@@ -104,9 +104,8 @@ class Complex(Encoding):
             ``(*batch, P)``.
         """
         width = max(1, weight.numel() // self.num_features[0])
-        return torch.cat(
-            [rowwise_products(weight, self.point_features(part)) for part in coords.split(max(1, chunk // width))], -1
-        )
+        parts = torch.split(coords, max(1, chunk // width))
+        return torch.cat([rowwise_products(weight, self.point_features(part)) for part in parts], -1)
 
     def forward(self, coords: Tensor) -> Tensor:
         """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""

@@ -55,15 +55,21 @@ class Simple(Encoding):
         normalize: bool = True,
     ) -> None:
         super().__init__(num_axes)
-        several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
-        given = [resolve(entry) for entry in encoder] if several else [resolve(encoder)]  # type: ignore[arg-type, union-attr]
-        self.layout = _layout(layout, given[0], num_axes)
+        parts: list[Encoder] | None = None
+        if isinstance(encoder, Sequence) and not isinstance(encoder, str):
+            parts = [resolve(entry) for entry in encoder]
+            self.layout = _layout_of_several(layout, parts, num_axes)
+        else:
+            whole = resolve(encoder)
+            self.layout = _layout(layout, whole, num_axes)
         self.directions: Tensor
         self.register_buffer("directions", _directions(self.layout, num_axes), persistent=False)
         count = 1 if self.layout == "joint" else len(self.directions)
-        if several and len(given) != count:
-            raise InputError(f"{len(given)} encoders were given for {count} directions; give one, or one per direction")
-        parts = given if several else _divide(given[0], count, num_axes if self.layout == "joint" else 1)
+        if parts is None:
+            parts = _divide(whole, count, num_axes if self.layout == "joint" else 1)
+        if len(parts) != count:
+            raise InputError(f"{len(parts)} encoders were given for {count} directions; give one, or one per direction")
+        _check_inputs(parts, self.layout, num_axes)
         self.encoders = nn.ModuleList(parts)
         self.num_features: int = sum(part.num_features for part in parts)
         self.normalize = normalize
@@ -80,8 +86,7 @@ class Simple(Encoding):
         """
         self.check_points(coords)
         if self.normalize:
-            parts = coords.reshape(-1, self.num_axes).split(chunk)
-            self.scale.copy_(1 / torch.stack([largest_row_norm(self._raw(part)) for part in parts]).amax())
+            self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes), chunk))
 
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
@@ -123,6 +128,27 @@ def _layout(layout: Layout, encoder: Encoder, num_axes: int) -> Layout:
     return layout
 
 
+def _layout_of_several(layout: Layout, encoders: Sequence[Encoder], num_axes: int) -> Layout:
+    """As :func:`_layout`; ``auto`` follows the number of encoders that were given."""
+    if not encoders:
+        raise InputError("an empty list of encoders was given; give one encoder, or one per direction")
+    if layout != "auto":
+        return _layout(layout, encoders[0], num_axes)
+    if len(encoders) == 1 and encoders[0].num_axes > 1:
+        return "joint"
+    return "directions" if len(encoders) == 4 and num_axes == 2 else "axes"
+
+
+def _check_inputs(parts: Sequence[Encoder], layout: Layout, num_axes: int) -> None:
+    wanted = num_axes if layout == "joint" else 1
+    for part in parts:
+        if part.num_axes != wanted:
+            raise InputError(
+                f"layout {layout!r} of {num_axes} axes needs encoders with num_axes={wanted}, "
+                f"{part.name!r} has num_axes={part.num_axes}"
+            )
+
+
 def _directions(layout: Layout, num_axes: int) -> Tensor:
     """Rows ``(w_1, ..., w_D, offset)`` of the directions ``v = w . x + offset``."""
     if layout == "directions":
@@ -134,16 +160,30 @@ def _divide(encoder: Encoder, count: int, num_axes: int) -> list[Encoder]:
     """``count`` encoders that share the width of ``encoder``."""
     changes: dict[str, int] = {}
     takes = encoder.resolved()
-    if num_axes > 1:
+    # an encoder of one axis becomes joint over all of them; any other number that was asked for is kept, to be refused
+    if num_axes > 1 and encoder.num_axes == 1:
         changes["num_axes"] = num_axes
     if count > 1 and "num_features" in takes:
-        total = takes["num_features"]
-        if total % count:
-            lower = total - total % count
+        total = encoder.num_features
+        if not _divides(encoder, total, count):
+            # some encoders take even numbers only, so the nearest multiple of the count is not always one to offer
+            near = [*range(total - 1, 0, -1)], [*range(total + 1, total + 4 * count + 1)]
+            usable = [next((n for n in numbers if _divides(encoder, n, count)), None) for numbers in near]
             raise InputError(
-                f"num_features={total} does not divide among {count} directions; "
-                f"use {f'{lower} or ' if lower else ''}{lower + count}"
+                f"{encoder.name!r}: num_features={total} does not divide among {count} directions; "
+                f"use {' or '.join(str(n) for n in usable if n is not None)}"
             )
         changes["num_features"] = total // count
     # one module per direction, not one shared: learnable encoders must be free to differ
     return [encoder.replace(**changes) for _ in range(count)]
+
+
+def _divides(encoder: Encoder, total: int, count: int) -> bool:
+    """Whether ``total`` features are ``count`` times a number that the encoder takes."""
+    if total % count:
+        return False
+    try:
+        encoder.replace(num_features=total // count)
+    except InputError:
+        return False
+    return True
