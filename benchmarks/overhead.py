@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -56,7 +57,7 @@ def loop_simple(data: ImageDataModule, steps: int) -> float:
     target = batch.values[0].reshape(-1, 3)
     sizes = [512, 256, 256, 256, 256, 3]
     layers: list[torch.nn.Module] = []
-    for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+    for n, m in pairwise(sizes):
         layers += [torch.nn.Linear(n, m), torch.nn.ReLU()]
     network = torch.nn.Sequential(*layers[:-1])
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-3, weight_decay=1e-8, fused=True)

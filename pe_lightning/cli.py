@@ -13,7 +13,7 @@ from typing import Any
 
 import wandb
 import yaml
-from jsonargparse import ArgumentError
+from jsonargparse import ArgumentError, Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -78,7 +78,6 @@ class CoordinateCLI(LightningCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             save_config_callback=KeepConfig,
-            save_config_kwargs={"save_to_log_dir": False},
             seed_everything_default=0,
             auto_configure_optimizers=False,
             # checkpoints hold plain hyper-parameters of our own making
@@ -98,7 +97,7 @@ class CoordinateCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses, with errors of one paragraph, and refuses a model that is not the checkpoint's."""
         try:
-            self.config = parser.parse_args(args)
+            self.config = parser.parse_args(args if isinstance(args, list) else None)
         except ArgumentError as error:
             raise InputError(explain(str(error))) from error
         verb = self.config.subcommand
@@ -118,9 +117,8 @@ class CoordinateCLI(LightningCLI):
         config = self.config_init[self.subcommand]
         trainer = config.trainer
         wandb_settings = WandbSettings(**vars(config.wandb))
-        recorder = RunRecorder(
-            ckpt_path=config.get("ckpt_path"), wandb=wandb_settings, log=trainer.logger is not False
-        )
+        recorder = RunRecorder(ckpt_path=config.get("ckpt_path"), wandb=wandb_settings, log=trainer.logger is not False)
+        self.save_config_kwargs = {"recorder": recorder}
         callbacks: list[Any] = [recorder]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
@@ -163,15 +161,23 @@ class CoordinateCLI(LightningCLI):
 
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""
-        if self.trainer.fast_dev_run:
-            return
         self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
         if wandb.run is not None:
             wandb.finish()
 
 
 class KeepConfig(SaveConfigCallback):
-    """Hands the resolved configuration to the run's recorder, which knows where it goes."""
+    """Hands the resolved configuration to the run's recorder, which knows where it goes.
+
+    Args:
+        parser: The parser of the verb.
+        config: What it parsed.
+        recorder: The recorder of the run.
+    """
+
+    def __init__(self, parser: LightningArgumentParser, config: Namespace, recorder: RunRecorder) -> None:
+        super().__init__(parser, config, save_to_log_dir=False)
+        self.recorder = recorder
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Writes the configuration of a fit; an evaluation has its run's."""
@@ -181,10 +187,9 @@ class KeepConfig(SaveConfigCallback):
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Writes ``config.yaml`` into the run directory."""
         text = self.parser.dump(self.config, skip_none=False)
-        for recorder in (callback for callback in trainer.callbacks if isinstance(callback, RunRecorder)):
-            recorder.hyper_parameters = yaml.safe_load(text)
-            if recorder.run_dir is not None:
-                runs.write_atomically(recorder.run_dir / runs.CONFIG, text)
+        self.recorder.hyper_parameters = yaml.safe_load(text)
+        if self.recorder.run_dir is not None:
+            runs.write_atomically(self.recorder.run_dir / runs.CONFIG, text)
 
 
 def _check_checkpoint(path: str, model: dict[str, Any]) -> None:
@@ -232,16 +237,14 @@ def _root_message(error: BaseException) -> str:
 
 
 def explain(message: str) -> str:
-    """jsonargparse's message as one paragraph, with the nearest names for what it does not know."""
+    """The parser's message as one paragraph, with the nearest names for what it does not know."""
     owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
     unknown = re.search(r"Option '([\w.+]+)' is not accepted|[Kk]ey '([\w.]+)' is not expected", message)
     if owner and unknown:
         word = next(group for group in unknown.groups() if group)
         cls: Any = pydoc.locate(owner[-1])
         allowed = list(inspect.signature(cls).parameters)
-        return (
-            f"{cls.__name__} has no argument {word!r}{did_you_mean(word, allowed) or '.'} It takes: {', '.join(allowed)}"
-        )
+        return f"{cls.__name__} has no argument {word!r}{did_you_mean(word, allowed) or '.'} It takes: {', '.join(allowed)}"
     option = re.search(r"[Uu]nrecognized arguments?: (--[\w.]+)", message) or re.search(
         r"[Kk]ey '(?:\w+\.)?([\w.]+)' is not expected", message
     )

@@ -19,9 +19,11 @@ def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
         count: Number of values summed, ``(S,)``.
 
     Returns:
-        ``(S,)``: infinite where the error is zero, NaN where nothing was counted.
+        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN
+        where nothing was counted.
     """
-    return -10 * torch.log10(squared_error / count)
+    error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
+    return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
 
 
 class SignalPSNR(Metric):
@@ -52,8 +54,23 @@ class SignalPSNR(Metric):
             prediction: ``(S, *samples, C)``.
             target: The same shape.
             mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
+
+        Raises:
+            ValueError: If the shapes do not fit; sums must not be taken over broadcast values.
         """
-        error = (prediction.float() - target.float()).square().sum(-1).flatten(1)
+        signals, samples = len(self.count), target.shape[1:-1]
+        if prediction.shape != target.shape or len(target) != signals:
+            raise ValueError(
+                f"prediction and target have the shape ({signals}, *samples, C); "
+                f"got {tuple(prediction.shape)} and {tuple(target.shape)}"
+            )
+        if mask is not None and (mask.shape[1:] != samples or len(mask) not in (1, signals)):
+            raise ValueError(
+                f"a mask has the shape (1 or {signals}, {', '.join(map(str, samples))}); got {tuple(mask.shape)}"
+            )
+        # the half precisions are widened; float64 stays what it is
+        precise = torch.promote_types(prediction.dtype, torch.float32)
+        error = (prediction.to(precise) - target.to(precise)).square().sum(-1).flatten(1)
         channels = target.shape[-1]
         if mask is None:
             self.squared_error += error.sum(1, dtype=torch.float64)
@@ -64,7 +81,7 @@ class SignalPSNR(Metric):
             self.count += flat.sum(1) * channels
 
     def compute(self) -> Tensor:
-        """PSNR per signal, ``(S,)``; infinite for a perfect fit, NaN where no sample was scored."""
+        """PSNR per signal, ``(S,)``; infinite for a perfect fit, NaN where no sample was scored (see :func:`psnr`)."""
         return psnr(self.squared_error, self.count)
 
     def per_signal(self) -> Tensor:
@@ -84,12 +101,17 @@ def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
         nothing: The reason to give for NaN.
     """
     finite = torch.isfinite(values)
-    plain: dict[str, Any] = {f"{prefix}": None, f"{prefix}_std": None}
+    plain: dict[str, Any] = {prefix: None, f"{prefix}_std": None}
     if finite.all():
         plain[prefix] = values.mean().item()
         # over the signals at hand, not an estimate for others: one signal has deviation 0
         plain[f"{prefix}_std"] = values.std(correction=0).item()
     plain[f"{prefix}_per_signal"] = [v.item() if ok else None for v, ok in zip(values, finite, strict=True)]
+    reasons = {
+        nothing: values.isnan(),
+        "infinite: a signal is reproduced exactly": values.isposinf(),
+        "minus infinite: a prediction is not finite": values.isneginf(),
+    }
     if not finite.all():
-        plain[f"{prefix}_reason"] = nothing if values.isnan().any() else "infinite: a signal is reproduced exactly"
+        plain[f"{prefix}_reason"] = "; ".join(reason for reason, where in reasons.items() if where.any())
     return plain

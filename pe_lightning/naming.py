@@ -64,7 +64,7 @@ def expand(value: Any, key: str) -> Any:
     if name is None:
         return value  # arguments alone: they change the class named before
     given.update(given.pop("init_args", None) or {})
-    cls = registry.get(name)
+    cls: type[Any] = registry.get(name)
     registry.check_arguments(cls, given)
     defaults = {
         argument: parameter.default
@@ -89,7 +89,7 @@ def check_class(option: str, value: Any) -> None:
         raise InputError(f"unknown {option} {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
 
 
-def _concrete(base: type) -> list[type]:
+def _concrete(base: type[Any]) -> list[type[Any]]:
     found = [] if inspect.isabstract(base) else [base]
     for cls in base.__subclasses__():
         found += _concrete(cls)

@@ -69,9 +69,7 @@ class Registry(Generic[T]):
 
     def _add(self, name: str, cls: object, origin: str = "") -> None:
         if not name.isidentifier():
-            raise InputError(
-                f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores{origin}"
-            )
+            raise InputError(f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores{origin}")
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InputError(
                 f"cannot register {cls!r} as {self.kind} {name!r}: it is not a subclass of "
@@ -81,8 +79,7 @@ class Registry(Generic[T]):
         taken = self._classes.get(name)
         if taken is not None and taken is not cls:
             raise InputError(
-                f"{self.kind} name {name!r} is taken by {_path(taken)}; "
-                f"register {_path(cls)} under another name{origin}"
+                f"{self.kind} name {name!r} is taken by {_path(taken)}; register {_path(cls)} under another name{origin}"
             )
         self._classes[name] = cls
 
@@ -206,8 +203,7 @@ class Registry(Generic[T]):
             if key not in allowed:
                 takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
                 raise InputError(
-                    f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}"
-                    f"{did_you_mean(key, allowed) or '.'} {takes}"
+                    f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}{did_you_mean(key, allowed) or '.'} {takes}"
                 )
 
     def parameters(self, cls: type[T]) -> dict[str, inspect.Parameter]:

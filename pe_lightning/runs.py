@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 from pe_lightning.errors import InputError
 
@@ -21,8 +21,12 @@ RECONSTRUCTIONS = "reconstructions"
 
 
 def slug(text: str) -> str:
-    """``text`` as part of a file name: letters, digits, dot, dash and underscore; anything else becomes a dash."""
-    return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "unnamed"
+    """``text`` as part of a file name: letters, digits, dot, dash and underscore; anything else becomes a dash.
+
+    At most 180 bytes are kept: file systems take 255, and suffixes follow.
+    """
+    plain = re.sub(r"[^\w.-]+", "-", text).strip("-.")
+    return plain.encode()[:180].decode(errors="ignore") or "unnamed"
 
 
 def claim(root: str | Path, name: str) -> Path:
@@ -39,7 +43,7 @@ def claim(root: str | Path, name: str) -> Path:
         while True:
             try:
                 (parent / str(number)).mkdir()
-            except FileExistsError:  # another run was faster
+            except FileExistsError:
                 number += 1
             else:
                 return (parent / str(number)).absolute()
@@ -61,20 +65,13 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{uuid4().hex}.part")  # opened as any file, so that it has the permissions of any file
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -157,9 +157,7 @@ def test_a_name_is_a_string(shapes: Registry[Shape], name: object) -> None:
 def test_arguments_are_checked_before_the_class_is_called(shapes: Registry[Shape]) -> None:
     with pytest.raises(InputError) as error:
         shapes.create("circle", radios=2.0)
-    assert message(error) == (
-        "shape 'circle' has no argument 'radios'; did you mean 'radius'? It takes: radius, num_points"
-    )
+    assert message(error) == ("shape 'circle' has no argument 'radios'; did you mean 'radius'? It takes: radius, num_points")
     with pytest.raises(InputError, match="shape 'polygon' needs a value for 'corners'"):
         shapes.create("polygon")
     circle = shapes.create("circle", radius=2.0)
@@ -233,9 +231,7 @@ def test_a_broken_plugin_stops_only_those_who_ask_for_it(shapes: Registry[Shape]
     assert shapes.broken() == {"aaa": message(error)}
 
 
-def test_a_broken_plugin_does_not_hide_others_where_warnings_are_errors(
-    shapes: Registry[Shape], install: Install
-) -> None:
+def test_a_broken_plugin_does_not_hide_others_where_warnings_are_errors(shapes: Registry[Shape], install: Install) -> None:
     install("pe_broken", "import no_such_module", "aaa = pe_broken:Aaa")
     install("pe_star", PLUGIN, "star = pe_star:Star")
     with pytest.raises(PluginWarning):

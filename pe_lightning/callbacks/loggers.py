@@ -11,7 +11,6 @@ from urllib.parse import urlparse
 
 import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
-from lightning.pytorch.utilities import rank_zero_only
 
 __all__ = ["WandbSettings", "make_loggers", "wandb_is_offline"]
 
@@ -53,17 +52,18 @@ def wandb_is_offline() -> bool:
         return True
 
 
-def make_loggers(run_dir: Path, settings: WandbSettings) -> list[Logger]:
+def make_loggers(run_dir: Path, settings: WandbSettings, first_process: bool = True) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
     Args:
-        run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is ``logs/version_0/metrics.csv``.
+        run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
         settings: How the run appears in W&B.
+        first_process: Whether this is the process that writes.
     """
     loggers: list[Logger] = [CSVLogger(save_dir=run_dir, name="logs")]
     if settings.enabled:
         # the run is started here and not by WandbLogger, whose arguments draw a deprecation warning from wandb
-        experiment = _start_run(run_dir, settings) if rank_zero_only.rank == 0 else None
+        experiment = _start_run(run_dir, settings) if first_process else None
         loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
     return loggers
 

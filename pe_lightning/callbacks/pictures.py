@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,9 @@ def to_image(values: Array) -> Image.Image:
 
 def error_map(prediction: Array, truth: Array) -> Image.Image:
     """Mean absolute error over the channels, black at 0 to pale yellow at :data:`ERROR_FULL_SCALE` and above."""
-    error = np.nan_to_num(np.abs(prediction - truth).mean(-1), nan=np.inf)
-    position = np.clip(error / ERROR_FULL_SCALE, 0, 1) * (len(_HEAT) - 1)
+    difference = np.abs(prediction.astype(np.float64) - truth).mean(-1)
+    # NaN is as wrong as can be
+    position = np.clip(np.nan_to_num(difference, nan=1.0) / ERROR_FULL_SCALE, 0, 1) * (len(_HEAT) - 1)
     stops = np.arange(len(_HEAT))
     colours = np.stack([np.interp(position, stops, _HEAT[:, channel]) for channel in range(3)], -1)
     return Image.fromarray(np.rint(colours).astype(np.uint8))
@@ -90,11 +92,16 @@ def write_png(path: Path, image: Image.Image) -> Path:
 
 
 def file_names(names: tuple[str, ...]) -> list[str]:
-    """Distinct file names for signals of these names."""
-    taken: dict[str, int] = {}
-    result = []
+    """Distinct stems of files for signals of these names, on file systems that do not tell upper from lower case too.
+
+    No stem is another's with ``_comparison`` behind it either: that is the name of the sheet of :func:`comparison`.
+    """
+    taken: set[str] = set()
+    result: list[str] = []
     for name in names:
         base = slug(name)
-        taken[base] = taken.get(base, 0) + 1
-        result.append(base if taken[base] == 1 else f"{base}-{taken[base]}")
+        candidates = (base if number == 1 else f"{base}-{number}" for number in itertools.count(1))
+        stem = next(c for c in candidates if taken.isdisjoint({c.casefold(), f"{c.casefold()}_comparison"}))
+        taken |= {stem.casefold(), f"{stem.casefold()}_comparison"}
+        result.append(stem)
     return result

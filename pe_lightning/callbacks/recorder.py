@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from pathlib import Path
 from typing import Any
 
-import lightning
-import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
-from skimage.metrics import structural_similarity
 from torch import Tensor
 
-import pe_lightning
 from pe_lightning import runs
 from pe_lightning.callbacks.loggers import WandbSettings, make_loggers
-from pe_lightning.callbacks.pictures import comparison, file_names, is_picture, write_png, write_signal
+from pe_lightning.callbacks.pictures import file_names, write_signal
+from pe_lightning.callbacks.report import describe, log_scores, run_name, score, versions, write_reconstructions
 from pe_lightning.callbacks.table import print_scores
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.metrics import summary
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["RunRecorder"]
-
-SSIM_WINDOW = 7
-"""Side of scikit-image's default window; smaller pictures have no SSIM."""
-LOGGED_PICTURES = 16
-"""How many comparisons go to W&B; all of them are on disk."""
 
 
 class RunRecorder(Callback):
@@ -93,10 +82,10 @@ class RunRecorder(Callback):
                 run = runs.of_checkpoint(self.ckpt_path)
                 folder = run if stage == "fit" else run / TrainerFn(stage).value
             else:
-                folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", _run_name(trainer, pl_module))
+                folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", run_name(pl_module))
             folder.mkdir(parents=True, exist_ok=True)
             chosen = str(folder)
-        self.run_dir = Path(trainer.strategy.broadcast(chosen))
+        self.run_dir = Path(str(trainer.strategy.broadcast(chosen)))
         home = self.run_dir if self.ckpt_path is None else runs.of_checkpoint(self.ckpt_path)
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
@@ -106,12 +95,13 @@ class RunRecorder(Callback):
 
     def _prepare_fit(self, trainer: Trainer) -> None:
         assert self.run_dir is not None
-        held_out = not isinstance(_data(trainer), SignalDataModule) or _data(trainer).effective_protocol != "none"
+        data = data_of(trainer)
+        held_out = data is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.monitor == "val/psnr" and not held_out:
                 callback.monitor = None  # nothing to compare checkpoints by: the latest is kept
         if self.log_runs and not trainer.loggers:
-            trainer.loggers = make_loggers(self.run_dir, self.wandb)
+            trainer.loggers = make_loggers(self.run_dir, self.wandb, trainer.is_global_zero)
         if self.config is not None and trainer.is_global_zero:
             runs.write_atomically(self.run_dir / runs.CONFIG, self.config)
 
@@ -119,8 +109,8 @@ class RunRecorder(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock and logs the configuration."""
-        if self.run_dir is not None and trainer.is_global_zero:
-            described = {**self.hyper_parameters, **_describe(trainer, pl_module), "run_dir": str(self.run_dir)}
+        if self.run_dir is not None and trainer.is_global_zero and isinstance(pl_module, CoordinateModule):
+            described = {**self.hyper_parameters, **describe(pl_module, data_of(trainer)), "run_dir": str(self.run_dir)}
             for logger in trainer.loggers:
                 logger.log_hyperparams(described)
         self._started, self._excluded, self._paused_at = time.perf_counter(), 0.0, None
@@ -164,67 +154,20 @@ class RunRecorder(Callback):
             return
         predictions, values = torch.cat(self._predictions).numpy(), torch.cat(self._values).numpy()
         self._predictions, self._values = [], []
-        self.metrics = self._collect(trainer, pl_module, predictions, values)
-        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(self.metrics, indent=2, allow_nan=False) + "\n")
-        self._write_reconstructions(trainer, pl_module, predictions, values)
-        if self.table:
-            print_scores(self.metrics, self.run_dir)
-
-    def _collect(
-        self, trainer: Trainer, module: CoordinateModule, predictions: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
-    ) -> dict[str, Any]:
-        scores = module.scores
-        train = summary(scores["train/psnr"], "train/psnr", "no sample was trained on")
-        ssim, why_not = _ssim(predictions, values)
-        return {
-            "schema": 1,
-            **summary(scores["test/psnr"], "test/psnr", "nothing is held out (protocol none)"),
-            **train,
-            **summary(ssim, "test/ssim", why_not),
+        self.metrics = {
+            **score(pl_module, predictions, values),
             "fit_seconds": self._fit_seconds,
             "solve_seconds": None,
             "steps": trainer.global_step,
-            **_describe(trainer, module),
+            **describe(pl_module, data_of(trainer)),
             "seed": self.hyper_parameters.get("seed_everything"),
-            "versions": {
-                "pe_lightning": pe_lightning.__version__,
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "lightning": lightning.__version__,
-                "numpy": np.__version__,
-            },
+            "versions": versions(),
         }
-
-    def _write_reconstructions(
-        self, trainer: Trainer, module: CoordinateModule, predictions: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
-    ) -> None:
-        assert self.run_dir is not None
-        names = module.require_info().names
-        folder = self.run_dir / runs.RECONSTRUCTIONS
-        pictures: list[str] = []
-        for place, stem in enumerate(file_names(names)):
-            prediction, truth = predictions[place], values[place]
-            write_signal(folder / stem, prediction)
-            if is_picture(prediction):
-                score = self.metrics["test/psnr_per_signal"][place]
-                caption = "reconstruction" if score is None else f"reconstruction, {score:.2f} dB held out"
-                sheet = write_png(folder / f"{stem}_comparison.png", comparison(prediction, truth, caption))
-                pictures.append(str(sheet))
-        for logger in trainer.loggers:
-            if isinstance(logger, WandbLogger):
-                columns = ["signal", "test/psnr", "train/psnr", "test/ssim"]
-                keys = [f"{column}_per_signal" for column in columns[1:]]
-                rows = [[name, *[self.metrics[key][i] for key in keys]] for i, name in enumerate(names)]
-                logger.log_table("test/signals", columns=columns, data=rows, step=trainer.global_step)
-                if pictures:
-                    shown = pictures[:LOGGED_PICTURES]
-                    logger.log_image("reconstructions", shown, step=trainer.global_step, caption=list(names[: len(shown)]))
-            numbers = {
-                key: self.metrics[key]
-                for key in ("test/psnr", "test/psnr_std", "test/ssim", "train/psnr", "num_params", "fit_seconds")
-                if isinstance(self.metrics[key], (int, float))
-            }
-            logger.log_metrics({f"final/{key.replace('/', '_')}": v for key, v in numbers.items()}, trainer.global_step)
+        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(self.metrics, indent=2, allow_nan=False) + "\n")
+        pictures = write_reconstructions(self.run_dir / runs.RECONSTRUCTIONS, self.metrics, predictions, values)
+        log_scores(trainer.loggers, self.metrics, pictures, trainer.global_step)
+        if self.table:
+            print_scores(self.metrics, self.run_dir)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the scores of a ``validate``; during a fit they are in the logs."""
@@ -256,49 +199,7 @@ class RunRecorder(Callback):
                 print(path)
 
 
-def _data(trainer: Trainer) -> Any:
-    return getattr(trainer, "datamodule", None)
-
-
-def _run_name(trainer: Trainer, module: CoordinateModule) -> str:
-    names = module.require_info().names
-    data = names[0] if len(names) == 1 else f"{len(names)}-signals"
-    encoders = dict.fromkeys(encoder.name.rpartition(".")[2] for encoder in module.prototypes)
-    return "-".join([data, type(module).__name__, "+".join(encoders)])
-
-
-def _describe(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
-    """What was fitted with what, as plain values."""
-    info = module.require_info()
-    encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in module.encoding.encoders]
-    data = _data(trainer)
-    described = data.describe() if isinstance(data, SignalDataModule) else {}
-    return {
-        "model": type(module).__name__,
-        "num_params": module.num_params,
-        "num_signals": info.num_signals,
-        "grid": list(info.grid),
-        "channels": info.channels,
-        "signals": list(info.names),
-        "encoding": module.encoding.name,
-        # one entry where all axes or directions have the same encoder
-        "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
-        "protocol": described.get("protocol"),
-        "sampling": described.get("sampling"),
-        "data_fingerprint": described.get("fingerprint"),
-        "paths": described.get("paths"),
-    }
-
-
-def _ssim(predictions: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> tuple[Tensor, str]:
-    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
-    scores = torch.full((len(values),), float("nan"), dtype=torch.float64)
-    if values.ndim != 4:
-        return scores, f"SSIM is for pictures; the signals have {values.ndim - 2} axis or axes"
-    if min(values.shape[1:3]) < SSIM_WINDOW:
-        return scores, f"SSIM needs pictures of at least {SSIM_WINDOW} x {SSIM_WINDOW} samples"
-    for place, (prediction, truth) in enumerate(zip(predictions, values, strict=True)):
-        if np.isfinite(prediction).all():
-            clamped = np.clip(prediction, 0, 1)
-            scores[place] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))
-    return scores, "a prediction is not finite"
+def data_of(trainer: Trainer) -> SignalDataModule | None:
+    """The Trainer's DataModule, if it is one of ours."""
+    data = getattr(trainer, "datamodule", None)
+    return data if isinstance(data, SignalDataModule) else None

@@ -21,6 +21,7 @@ class Encoding(nn.Module):
     """
 
     name: ClassVar[str]
+    encoders: nn.ModuleList
 
     def __init__(self, num_axes: int) -> None:
         super().__init__()

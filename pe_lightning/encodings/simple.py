@@ -23,8 +23,8 @@ class Simple(Encoding):
     The total width is the encoder's ``num_features``, divided evenly among the directions:
 
     - ``axes``: the coordinates themselves, ``x_1, ..., x_D``;
-    - ``directions`` (2-D only): ``x, y, (x + y)/2, (x - y + 1)/2``, what the papers give the shifted encoders, since two
-      axes of bumps see no diagonal;
+    - ``directions`` (2-D only): ``x, y, (x + y)/2, (x - y + 1)/2``, what the papers give the shifted encoders, since
+      two axes of bumps see no diagonal;
     - ``joint``: one encoder of all axes at once, for encoders that can (rff);
     - ``auto``: ``joint`` for joint encoders, ``directions`` for shifted encoders in 2-D, else ``axes``.
 
@@ -41,8 +41,8 @@ class Simple(Encoding):
     Raises:
         InputError: If the width does not divide among the directions, or the layout does not exist for the encoder.
 
-    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 16; four
-    directions: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11.
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 16;
+    four directions: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11.
     """
 
     name: ClassVar[str] = "simple"
@@ -167,11 +167,12 @@ def _divide(encoder: Encoder, count: int, num_axes: int) -> list[Encoder]:
         total = encoder.num_features
         if not _divides(encoder, total, count):
             # some encoders take even numbers only, so the nearest multiple of the count is not always one to offer
-            near = [*range(total - 1, 0, -1)], [*range(total + 1, total + 4 * count + 1)]
-            usable = [next((n for n in numbers if _divides(encoder, n, count)), None) for numbers in near]
+            near = range(total - 1, max(total - 4 * count, 0), -1), range(total + 1, total + 4 * count + 1)
+            found = [next((n for n in numbers if _divides(encoder, n, count)), None) for numbers in near]
+            usable = " or ".join(str(n) for n in found if n is not None)
             raise InputError(
-                f"{encoder.name!r}: num_features={total} does not divide among {count} directions; "
-                f"use {' or '.join(str(n) for n in usable if n is not None)}"
+                f"{encoder.name!r}: num_features={total} does not divide among {count} directions"
+                + (f"; use {usable}" if usable else "")
             )
         changes["num_features"] = total // count
     # one module per direction, not one shared: learnable encoders must be free to differ

@@ -52,8 +52,8 @@ def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tupl
         sizes_out: ``N_a`` per axis.
 
     Returns:
-        A permutation of the axes; of equally cheap ones, the one that ends with the first axes, since products along the
-        last axis are the fastest while it is long.
+        A permutation of the axes; of equally cheap ones, the one that ends with the first axes, since products along
+        the last axis are the fastest while it is long.
     """
     # Of two neighbours in the order, a before b costs V N_a + V (N_a/K_a) N_b and b before a the same with a and b
     # exchanged: a comes first if 1/K_a - 1/N_a < 1/K_b - 1/N_b. V, what came before, is in both, so sorting is optimal.
@@ -83,8 +83,8 @@ def mode_products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
 def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     r"""Evaluates :math:`y_p = \sum_{k_1 \dots k_D} w_{k_1 \dots k_D} \prod_a \psi_{a,p,k_a}` for every point ``p``.
 
-    The points share no grid, so each point contracts its own feature vectors: one matrix product for the first axis, then
-    a weighted sum per remaining axis.
+    The points share no grid, so each point contracts its own feature vectors: one matrix product for the first axis,
+    then a weighted sum per remaining axis.
 
     Args:
         x: ``(*batch, K_1, ..., K_D)``; the same points for every batch entry.
@@ -97,8 +97,8 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     shapes = [tuple(factor.shape) for factor in factors]
     if not factors or first < 0 or [(len(factors[0]), k) for k in x.shape[first:]] != shapes:
         raise InputError(
-            f"rowwise_products: factors of shapes {shapes} for a tensor of shape {tuple(x.shape)}; each of its last axes "
-            "of K_a entries needs a factor (P, K_a), all of the same P"
+            f"rowwise_products: factors of shapes {shapes} for a tensor of shape {tuple(x.shape)}; each of its last "
+            "axes of K_a entries needs a factor (P, K_a), all of the same P"
         )
     batch = x.shape[:first]
     x = x.reshape(batch.numel(), *x.shape[first:])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
+import copy
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from lightning.pytorch import LightningModule
-from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -21,6 +22,7 @@ from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import SignalPSNR, psnr
+from pe_lightning.modules.description import plain_encoder, refuse_other_model, shape_in_words
 
 __all__ = ["CoordinateModule", "EncoderChoice"]
 
@@ -29,13 +31,16 @@ EncoderChoice = Encoder | list[Encoder] | str
 
 SIGNALS_KEY = "pe_lightning/signals"
 
+COORDINATES_LOST = ("16-true", "bf16-true")
+"""Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
+
 
 class CoordinateModule(LightningModule, ABC):
     """A set of signals as functions of coordinates, one network per signal, all fitted together.
 
-    Parameters exist once the shape of the signals is known: from the DataModule when a Trainer runs, from the checkpoint
-    when one is loaded, or by calling :meth:`build`. The training loss is the sum over signals of each one's mean squared
-    error, so that no signal's step depends on how many others there are.
+    Parameters exist once the shape of the signals is known: from the DataModule when a Trainer runs, from the
+    checkpoint when one is loaded, or by calling :meth:`build`. The training loss is the sum over signals of each one's
+    mean squared error, so that no signal's step depends on how many others there are.
 
     Args:
         encoder: One encoder, or one per axis.
@@ -46,6 +51,9 @@ class CoordinateModule(LightningModule, ABC):
 
     encoding: Encoding
     scores: dict[str, Tensor]
+    free: ClassVar[frozenset[str]] = frozenset({"normalize"})
+    """Hyper-parameters in which a checkpoint may differ from the model that loads it: they do not change what the
+    parameters and buffers mean."""
 
     def __init__(
         self,
@@ -55,16 +63,15 @@ class CoordinateModule(LightningModule, ABC):
     ) -> None:
         super().__init__()
         several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
-        # prototypes: the encoding makes its own from them once the number of axes is known, so they are no submodules
-        prototypes = [resolve(entry) for entry in (encoder if several else [encoder])]  # type: ignore[list-item, union-attr]
-        self.prototypes: list[Encoder]
-        object.__setattr__(self, "prototypes", prototypes)
+        entries: Sequence[EncoderLike] = encoder if several else [encoder]  # type: ignore[assignment, list-item]
+        # prototypes: the encoding gets its own once the number of axes is known, so they are in a list, no submodules
+        self.prototypes: list[Encoder] = [resolve(entry) for entry in entries]
         self._several_encoders = several
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         self.info: SignalInfo | None = None
-        self._cached: tuple[object, Any] | None = None
-        self._last: tuple[Tensor, Tensor] | None = None
+        self._cached: tuple[tuple[object, ...], Any] | None = None
+        self._last: tuple[Tensor, int] | None = None
 
     # -- what the subclasses define -----------------------------------------------------------------------------------
 
@@ -88,12 +95,12 @@ class CoordinateModule(LightningModule, ABC):
 
     @property
     def encoder_prototype(self) -> Encoder | list[Encoder]:
-        """The encoder as configured, or the list of them."""
-        return self.prototypes if self._several_encoders else self.prototypes[0]
+        """A copy of the encoder as configured, or of the list of them: models given the same one do not share it."""
+        return copy.deepcopy(self.prototypes if self._several_encoders else self.prototypes[0])
 
     def remember(self, **arguments: Any) -> None:
         """Saves the hyper-parameters as plain names and values, so that a checkpoint loads with ``weights_only``."""
-        described = [_plain_encoder(encoder) for encoder in self.prototypes]
+        described = [plain_encoder(encoder) for encoder in self.prototypes]
         self.save_hyperparameters(
             {
                 # LightningCLI and load_from_checkpoint read the class from here
@@ -104,16 +111,20 @@ class CoordinateModule(LightningModule, ABC):
             logger=False,
         )
 
-    def build(self, info: SignalInfo) -> None:
+    def build(self, info: SignalInfo, source: str = "the data") -> None:
         """Creates the parameters for signals of this shape; a module already built for the same shape is left alone.
+
+        Args:
+            info: The shape.
+            source: Where it comes from, for the message of the error.
 
         Raises:
             InputError: If the module was built for signals of another shape.
         """
         if self.info is not None:
-            mine, theirs = self.info, info
-            if (mine.num_signals, mine.num_axes, mine.channels) != (theirs.num_signals, theirs.num_axes, theirs.channels):
-                raise InputError(f"this module holds {_shape(mine)}; the data has {_shape(theirs)}")
+            mine, theirs = shape_in_words(self.info), shape_in_words(info)
+            if mine != theirs:
+                raise InputError(f"this module holds {mine}; {source} has {theirs}")
             return
         # Lightning may be inside a context that creates tensors on another device; initial weights come from the CPU's
         # generator so that a seed means the same model everywhere
@@ -124,21 +135,33 @@ class CoordinateModule(LightningModule, ABC):
             self.test_psnr = SignalPSNR(info.num_signals)
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint."""
-        if self.info is not None:
-            return
+        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint.
+
+        Raises:
+            InputError: If there is no shape to build for, the module was built for another, or the Trainer's precision
+                would round the coordinates.
+        """
         try:
             trainer = self.trainer
         except RuntimeError:  # Lightning's way to say that there is none
             return
+        if trainer.precision in COORDINATES_LOST:
+            raise InputError(
+                f"precision {trainer.precision!r} would round the coordinates, so that neighbouring samples fall "
+                f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
+            )
         data = getattr(trainer, "datamodule", None)
         info = getattr(data, "info", None)
+        if self.info is not None:
+            if isinstance(info, SignalInfo):
+                self.build(info)  # refuses signals of another shape
+            return
         if info is None and trainer.state.fn != TrainerFn.FITTING:
             return  # the checkpoint, read next, knows the shape
         if not isinstance(info, SignalInfo):
             raise InputError(
-                f"{type(self).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such as "
-                "TensorDataModule(values), to the Trainer"
+                f"{type(self).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such "
+                "as TensorDataModule(values), to the Trainer"
             )
         self.build(info)
         train_batch = getattr(data, "train_batch", None)
@@ -158,17 +181,12 @@ class CoordinateModule(LightningModule, ABC):
         """
         if SIGNALS_KEY not in checkpoint:
             raise InputError("this checkpoint was not written by pe_lightning: it holds no shape of signals")
-        self._check_same(checkpoint.get("hyper_parameters", {}))
-        self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]))
-
-    def _check_same(self, saved: dict[str, Any]) -> None:
-        mine = dict(self.hparams)
-        for key in ("_class_path", "encoder"):
-            if key in saved and saved[key] != mine.get(key):
-                raise InputError(
-                    f"the checkpoint holds {_describe(saved, key)}, the model asked for is {_describe(mine, key)}; "
-                    "leave the option out, or name a checkpoint of that model"
-                )
+        refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.free)
+        fresh = self.info is None
+        self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
+        if fresh:  # a model fitted in float64 comes back in float64
+            tensors = checkpoint["state_dict"].values()
+            self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
 
     @property
     def num_params(self) -> int:
@@ -181,24 +199,35 @@ class CoordinateModule(LightningModule, ABC):
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser over all parameters, and the scheduler if there is one."""
+        """The optimiser over all parameters, and the scheduler if there is one.
+
+        Raises:
+            InputError: If ``ReduceLROnPlateau`` waits for the PSNR to fall.
+        """
         optimizer = self.optimizer(self.parameters())
         if self.lr_scheduler is None:
             return optimizer
         scheduler = self.lr_scheduler(optimizer)
         if isinstance(scheduler, ReduceLROnPlateau):
             monitor = getattr(scheduler, "monitor", "val/psnr")
-            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": monitor}}
+            if "psnr" in monitor and scheduler.mode != "max":
+                raise InputError(f"ReduceLROnPlateau: {monitor} grows as the fit improves; set mode='max'")
+            every = self.trainer.check_val_every_n_epoch or 1
+            plateau = {"scheduler": scheduler, "monitor": monitor, "interval": "epoch", "frequency": every}
+            return {"optimizer": optimizer, "lr_scheduler": plateau}  # type: ignore[return-value]
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The sum over signals of the mean squared error, ``()``."""
         errors = self.errors(batch)
-        # a dot product per signal: one pass over the errors, forward and backward
-        squared = torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
-        self._last = (squared.detach(), squared.new_tensor(errors.shape[1]))
+        # a dot product per signal: one pass over the errors, forward and backward; in full precision, as half of it
+        # overflows at 65504
+        with torch.autocast(errors.device.type, enabled=False):
+            squared = torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
+        self._last = (squared.detach(), errors.shape[1])
         loss = squared.sum() / errors.shape[1]
-        if (self.trainer.global_step + 1) % self.trainer.log_every_n_steps == 0:
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if every and (self.trainer.global_step + 1) % every == 0:  # 0: never
             self.log("train/loss", loss.detach(), batch_size=1)
             self.log("train/psnr", self.last_train_psnr(), batch_size=1)
         return loss
@@ -207,15 +236,17 @@ class CoordinateModule(LightningModule, ABC):
         """PSNR of the latest training batch before its step, mean over signals, ``()``; NaN before the first step."""
         if self._last is None:
             return torch.tensor(float("nan"))
-        return psnr(*self._last).mean()
+        squared, count = self._last
+        return psnr(squared, torch.full_like(squared, count)).mean()
 
-    def cached(self, key: object, compute: Callable[[], Any]) -> Any:
-        """``compute()`` for a training batch, kept while batches with the same ``key`` object come and nothing it
-        depends on is trained."""
+    def cached(self, batch: GridBatch | PointBatch, compute: Callable[[], Any]) -> Any:
+        """``compute()``, kept while batches of the same tensors come and nothing that features depend on is trained."""
         if any(p.requires_grad for p in self.encoding.parameters()):
             return compute()
-        if self._cached is None or self._cached[0] is not key:
-            self._cached = (key, compute())
+        # by identity; the cache holds the tensors, so that no other object can take their place in memory
+        tensors = (type(batch), *vars(batch).values())
+        if self._cached is None or not all(map(operator.is_, self._cached[0], tensors)):
+            self._cached = (tensors, compute())
         return self._cached[1]
 
     def on_train_start(self) -> None:
@@ -273,30 +304,6 @@ class CoordinateModule(LightningModule, ABC):
         return self.info
 
 
-def _plain_encoder(encoder: Encoder) -> dict[str, Any]:
-    cls, given = type(encoder), encoder.given()
-    # every argument is written, so that equal encoders have equal descriptions however they were spelt
-    arguments = {key: given.get(key, parameter.default) for key, parameter in inspect.signature(cls).parameters.items()}
-    return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": arguments}
-
-
-def _describe(hparams: dict[str, Any], key: str) -> str:
-    value = hparams.get(key)
-    if key == "encoder":
-        entries = value if isinstance(value, list) else [value]
-        return "encoder " + ", ".join(
-            f"{entry['class_path'].rpartition('.')[2]}({', '.join(f'{k}={v}' for k, v in entry['init_args'].items())})"
-            for entry in entries
-            if isinstance(entry, dict)
-        )
-    return f"a {str(value).rpartition('.')[2]}"
-
-
-def _shape(info: SignalInfo) -> str:
-    return f"{info.num_signals} signal(s) of {info.num_axes} axes and {info.channels} channel(s)"
-
-
 def _leave_inference() -> contextlib.AbstractContextManager[None]:
     """Parameters made while Lightning is in inference mode could not be trained later."""
-    return torch.inference_mode(False)  # type: ignore[return-value]
-
+    return torch.inference_mode(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -32,10 +33,10 @@ class ComplexLinear(CoordinateModule):
         depth: Number of hidden layers after the linear layer; 0 is the single linear layer.
         width: Units per hidden layer, for ``depth`` >= 1.
         activation: Non-linearity of the hidden layers.
-        normalize: Whether each axis's features are divided by their largest row norm over the training coordinates, which
-            makes one learning rate fit all encoders.
-        center: Whether each signal's mean per channel over the training samples is taken out first and kept as a buffer.
-            Shifted encoders decay to zero past the last shift; without this they decay to black.
+        normalize: Whether each axis's features are divided by their largest row norm over the training coordinates,
+            which makes one learning rate fit all encoders.
+        center: Whether each signal's mean per channel over the training samples is taken out first and kept as a
+            buffer. Shifted encoders decay to zero past the last shift; without this they decay to black.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
@@ -44,6 +45,8 @@ class ComplexLinear(CoordinateModule):
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
+
+    free: ClassVar[frozenset[str]] = frozenset({"normalize", "center"})
 
     def __init__(
         self,
@@ -98,10 +101,10 @@ class ComplexLinear(CoordinateModule):
             signals, channels = batch.values.shape[0], batch.values.shape[-1]
             self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
 
-    # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ---------------
+    # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ------------
 
     def _respond(self, linear: Tensor) -> Tensor:
-        """The head, if any: the linear layer's output ``(S, outputs, *samples)`` to ``(S, C, *samples)``, mean left out."""
+        """The head, if any: the layer's output ``(S, outputs, *samples)`` to ``(S, C, *samples)``, mean left out."""
         if self.head is None:
             return linear
         hidden = ACTIVATIONS[self.activation](linear.flatten(2).transpose(1, 2))
@@ -122,13 +125,13 @@ class ComplexLinear(CoordinateModule):
         """Prediction minus truth, ``(S, C * P)``."""
         if isinstance(batch, GridBatch):
             features, target = self.cached(
-                batch.axes, lambda: (self.encoding.axis_features(batch.axes), self._target(batch.values))
+                batch, lambda: (self.encoding.axis_features(batch.axes), self._target(batch.values))
             )
             linear = self.encoding.products(self.weight, features)
         elif batch.axes is not None and batch.index is not None and self._grid_is_cheaper(batch):
             axes, index = batch.axes, batch.index.unsqueeze(1)
             features, target, where = self.cached(
-                batch.coords,
+                batch,
                 lambda: (
                     self.encoding.axis_features(axes),
                     self._target(batch.values),
@@ -138,9 +141,10 @@ class ComplexLinear(CoordinateModule):
             # samples of a grid: the whole grid by mode products, then the samples; exact, and far fewer operations
             linear = self.encoding.products(self.weight, features).flatten(2).gather(2, where)
         else:
-            target = self.cached(batch.coords, lambda: self._target(batch.values))
+            target = self.cached(batch, lambda: self._target(batch.values))
             linear = self._linear_at_points(batch.coords)
-        return (self._respond(linear) - target).flatten(1)
+        errors: Tensor = self._respond(linear) - target
+        return errors.flatten(1)
 
     def _grid_is_cheaper(self, batch: PointBatch) -> bool:
         """Whether evaluating the whole grid takes fewer multiplications than evaluating the points one by one."""
@@ -154,18 +158,21 @@ class ComplexLinear(CoordinateModule):
     def forward(self, coords: Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
         info = self.require_info()
-        values = self._respond(self._linear_at_points(coords.reshape(1, -1, info.num_axes))).transpose(1, 2)
+        self.encoding.check_points(coords)
+        points = coords.to(self.weight.dtype).reshape(1, -1, info.num_axes)
+        values = self._respond(self._linear_at_points(points)).transpose(1, 2)
         return (values + self.mean[:, None]).reshape(info.num_signals, *coords.shape[:-1], info.channels)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, exactly, by mode products."""
         info = self.require_info()
-        first, *others = self.encoding.axis_features(axes)
+        self.encoding.check_axes(axes)
+        first, *others = self.encoding.axis_features([x.to(self.weight.dtype) for x in axes])
         # a hidden layer holds `width` numbers per sample: then a few rows at a time
         per_row = self.width * info.num_signals * math.prod(len(x) for x in axes[1:])
-        rows = max(1, HIDDEN_LIMIT // per_row) if self.head is not None else len(first)
+        rows = max(1, HIDDEN_LIMIT // max(per_row, 1) if self.head is not None else len(first))
         parts = [
             self._respond(self.encoding.products(self.weight, [part, *others])).movedim(1, -1)
-            for part in first.split(rows)
+            for part in torch.split(first, rows)
         ]
         return torch.cat(parts, 1) + self.mean.reshape(info.num_signals, *[1] * info.num_axes, info.channels)

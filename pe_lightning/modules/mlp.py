@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal, get_args
 
 import torch
@@ -38,8 +39,8 @@ def check_activation(name: str) -> str:
 class SignalMLP(nn.Module):
     """``S`` perceptrons of one shape, one per signal, as batched matrix products.
 
-    Every signal starts from the same weights, drawn once as :class:`torch.nn.Linear` draws them, so that what is learned
-    for a signal does not depend on which others are fitted beside it.
+    Every signal starts from the same weights, drawn once as :class:`torch.nn.Linear` draws them, so that what is
+    learned for a signal does not depend on which others are fitted beside it.
 
     Args:
         num_signals: Number of signals ``S``.
@@ -70,7 +71,7 @@ class SignalMLP(nn.Module):
         sizes = [num_inputs, *[width] * depth, num_outputs]
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in pairwise(sizes):
             bound = 1 / math.sqrt(fan_in)
             weight = torch.empty(1, fan_in, fan_out).uniform_(-bound, bound)
             bias = torch.empty(1, 1, fan_out).uniform_(-bound, bound)

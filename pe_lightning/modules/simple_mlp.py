@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -22,19 +23,19 @@ CACHE_LIMIT = 1 << 30
 
 
 class SimpleMLP(CoordinateModule):
-    r"""Concatenated features and a multilayer perceptron per signal: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \dots)`.
+    r"""Concatenated features and an MLP per signal: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
     Args:
-        encoder: The encoder by name, or one per direction. Its ``num_features`` is the total width of the encoding, which
-            is divided among the directions.
+        encoder: The encoder by name, or one per direction. Its ``num_features`` is the total width of the encoding,
+            which is divided among the directions.
         depth: Number of hidden layers; 0 is a single linear layer.
         width: Units per hidden layer.
         activation: Non-linearity after each hidden layer.
         sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
-        layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint`` (rff);
-            ``auto`` chooses what the papers use for the encoder.
+        layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint``
+            (rff); ``auto`` chooses what the papers use for the encoder.
         normalize: Whether features are divided by their largest row norm over the training coordinates.
-        points_per_chunk: How many points of one signal are evaluated at once outside training.
+        points_per_chunk: How many points, of all signals together, are evaluated at once on a grid outside training.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
@@ -43,6 +44,8 @@ class SimpleMLP(CoordinateModule):
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
+
+    free: ClassVar[frozenset[str]] = frozenset({"normalize", "points_per_chunk"})
 
     def __init__(
         self,
@@ -99,11 +102,12 @@ class SimpleMLP(CoordinateModule):
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, P * C)``."""
-        key = batch.axes if isinstance(batch, GridBatch) else batch.coords
         signals, channels = batch.values.shape[0], batch.values.shape[-1]
         count = batch.values.numel() // (signals * channels)
-        small = count * self.encoding.num_features * 4 <= CACHE_LIMIT
-        features = self.cached(key, lambda: self._features(batch)) if small else self._features(batch)
+        if isinstance(batch, PointBatch):
+            count *= len(batch.coords)  # signals may have their own points, and then features
+        small = count * self.encoding.num_features * batch.values.element_size() <= CACHE_LIMIT
+        features = self.cached(batch, lambda: self._features(batch)) if small else self._features(batch)
         prediction: Tensor = self.mlp(features)
         return (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
 
@@ -114,20 +118,22 @@ class SimpleMLP(CoordinateModule):
     def forward(self, coords: Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
         info = self.require_info()
-        values: Tensor = self.mlp(self.encoding(coords.reshape(1, -1, info.num_axes)))
+        self.encoding.check_points(coords)
+        points = coords.to(self.mlp.weights[0].dtype).reshape(1, -1, info.num_axes)
+        values: Tensor = self.mlp(self.encoding(points))
         return values.reshape(info.num_signals, *coords.shape[:-1], info.channels)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid, a few rows of the first axis at a time."""
+        """Values on a separable grid, a few rows of the first axis, or points of one row, at a time."""
         info = self.require_info()
         self.encoding.check_axes(axes)
-        points_per_row = 1
-        for x in axes[1:]:
-            points_per_row *= len(x)
-        rows = max(1, self.points_per_chunk // (points_per_row * info.num_signals))
-        parts = [
-            self(torch.stack(torch.meshgrid(part, *axes[1:], indexing="ij"), -1)) for part in axes[0].split(rows)
-        ]
+        points = max(1, self.points_per_chunk // info.num_signals)
+        rows = max(1, points // max(1, math.prod(len(x) for x in axes[1:])))
+        parts = []
+        for some in torch.split(axes[0], rows):
+            coords = torch.stack(torch.meshgrid(some, *axes[1:], indexing="ij"), -1)
+            values = torch.cat([self(part) for part in torch.split(coords.flatten(0, -2), points)], 1)
+            parts.append(values.reshape(info.num_signals, *coords.shape[:-1], info.channels))
         return torch.cat(parts, 1)
 
 

@@ -1,0 +1,33 @@
+"""What the benchmarks share: a Trainer that only trains, and the line that names the machine."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import warnings
+
+import torch
+from lightning.pytorch import Trainer
+
+__all__ = ["make_trainer", "machine"]
+
+
+def machine() -> str:
+    """Processor architecture, threads and versions, for the first line of a table."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU only"
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, {device}, torch {torch.__version__}"
+
+
+def make_trainer(steps: int) -> Trainer:
+    """A Trainer without loggers, checkpoints, bars and validation."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # Lightning 2.6 with torch >= 2.13
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # the data is one batch in memory
+    return Trainer(
+        max_steps=steps,
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )

@@ -1,0 +1,135 @@
+"""The content of ``metrics.json``, the reconstructions, and what of both goes to the loggers."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning.pytorch.loggers import Logger, WandbLogger
+from skimage.metrics import structural_similarity
+from torch import Tensor
+
+import pe_lightning
+from pe_lightning.callbacks.pictures import comparison, file_names, is_picture, write_png, write_signal
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.encoders import Encoder
+from pe_lightning.metrics import summary
+from pe_lightning.modules import CoordinateModule
+
+__all__ = ["describe", "log_scores", "run_name", "score", "versions", "write_reconstructions"]
+
+Array = npt.NDArray[np.float32]
+
+SSIM_WINDOW = 7
+"""Side of scikit-image's default window; smaller pictures have no SSIM."""
+LOGGED_PICTURES = 16
+"""How many comparisons go to W&B; all of them are on disk."""
+
+
+def run_name(module: CoordinateModule) -> str:
+    """``<data>-<model>-<encoder>`` of a built module."""
+    names = module.require_info().names
+    data = names[0] if len(names) == 1 else f"{len(names)}-signals"
+    encoders = dict.fromkeys(encoder.name.rpartition(".")[2] for encoder in module.prototypes)
+    return "-".join([data, type(module).__name__, "+".join(encoders)])
+
+
+def describe(module: CoordinateModule, data: SignalDataModule | None) -> dict[str, Any]:
+    """What was fitted with what, as plain values."""
+    info = module.require_info()
+    made = [encoder for encoder in module.encoding.encoders if isinstance(encoder, Encoder)]
+    encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in made]
+    described = data.describe() if data is not None else {}
+    return {
+        "model": type(module).__name__,
+        "num_params": module.num_params,
+        "num_signals": info.num_signals,
+        "grid": list(info.grid),
+        "channels": info.channels,
+        "signals": list(info.names),
+        "encoding": module.encoding.name,
+        # one entry where all axes or directions have the same encoder
+        "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
+        "protocol": described.get("protocol"),
+        "sampling": described.get("sampling"),
+        "data_fingerprint": described.get("fingerprint"),
+        "paths": described.get("paths"),
+    }
+
+
+def score(module: CoordinateModule, predictions: Array, values: Array) -> dict[str, Any]:
+    """The scores of a tested module, per signal and on average, as plain values.
+
+    Args:
+        module: A module whose test has ended.
+        predictions: ``(S, *grid, C)``.
+        values: The truth, same shape.
+    """
+    similarity, why_not = _ssim(predictions, values)
+    return {
+        "schema": 1,
+        **summary(module.scores["test/psnr"], "test/psnr", "nothing is held out (protocol none)"),
+        **summary(module.scores["train/psnr"], "train/psnr", "no sample was trained on"),
+        **summary(similarity, "test/ssim", why_not),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    return {
+        "pe_lightning": pe_lightning.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "lightning": lightning.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def write_reconstructions(folder: Path, metrics: dict[str, Any], predictions: Array, values: Array) -> list[str]:
+    """Writes every signal, and for pictures truth, reconstruction and error side by side; returns the latter's paths."""
+    pictures = []
+    for place, stem in enumerate(file_names(tuple(metrics["signals"]))):
+        prediction, truth = predictions[place], values[place]
+        write_signal(folder / stem, prediction)
+        if is_picture(prediction):
+            psnr = metrics["test/psnr_per_signal"][place]
+            caption = "reconstruction" if psnr is None else f"reconstruction, {psnr:.2f} dB held out"
+            sheet = write_png(folder / f"{stem}_comparison.png", comparison(prediction, truth, caption))
+            pictures.append(str(sheet))
+    return pictures
+
+
+def log_scores(loggers: Sequence[Logger], metrics: dict[str, Any], pictures: list[str], step: int) -> None:
+    """Logs the final scores; to W&B also those per signal as a table, and the comparisons."""
+    keys = ("test/psnr", "test/psnr_std", "test/ssim", "train/psnr", "num_params", "fit_seconds")
+    numbers = {f"final/{key.replace('/', '_')}": metrics[key] for key in keys if isinstance(metrics[key], (int, float))}
+    for logger in loggers:
+        logger.log_metrics(numbers, step)
+        if isinstance(logger, WandbLogger):
+            columns = ["test/psnr", "train/psnr", "test/ssim"]
+            per_signal = zip(*(metrics[f"{column}_per_signal"] for column in columns), strict=True)
+            rows = [[name, *scores] for name, scores in zip(metrics["signals"], per_signal, strict=True)]
+            logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
+            if pictures:
+                shown = pictures[:LOGGED_PICTURES]
+                logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
+
+
+def _ssim(predictions: Array, values: Array) -> tuple[Tensor, str]:
+    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
+    scores = torch.full((len(values),), float("nan"), dtype=torch.float64)
+    if values.ndim != 4:
+        return scores, f"SSIM is for pictures; the signals have {values.ndim - 2} axis or axes"
+    if min(values.shape[1:3]) < SSIM_WINDOW:
+        return scores, f"SSIM needs pictures of at least {SSIM_WINDOW} x {SSIM_WINDOW} samples"
+    for place, (prediction, truth) in enumerate(zip(predictions, values, strict=True)):
+        if np.isfinite(prediction).all():
+            clamped = np.clip(prediction, 0, 1)
+            scores[place] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))  # type: ignore[no-untyped-call]
+    return scores, "a prediction is not finite"

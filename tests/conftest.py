@@ -1,0 +1,26 @@
+"""Fixtures that several test modules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightning.pytorch import Trainer
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
+    """A Trainer on the CPU that prints, logs and saves nothing, unless told otherwise."""
+
+    def make(**arguments: Any) -> Trainer:
+        quiet = {
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+        }
+        return Trainer(**{"accelerator": "cpu", "default_root_dir": tmp_path, **quiet, **arguments})
+
+    return make

@@ -1,0 +1,57 @@
+"""A third-party encoder, installed for real, is found by name."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> dict[str, str]:
+    """An environment in which the example plugin is installed, from its source, with pip and without a network."""
+    source = tmp_path_factory.mktemp("source")
+    for path in (TESTS / "plugin_project").iterdir():
+        if path.is_file():
+            (source / path.name).write_bytes(path.read_bytes())
+    target = tmp_path_factory.mktemp("site")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*install, "--target", str(target), str(source)], check=True, capture_output=True)
+    paths = [str(target), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def run(environment: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pe_lightning", *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_it_is_listed(environment, tmp_path):
+    done = run(environment, tmp_path, "encoders")
+    assert done.returncode == 0, done.stderr
+    assert "chirp" in done.stdout
+
+
+def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
+    quick = ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--data.resize", "32", "--wandb.enabled", "false"]
+    config = str(ROOT / "configs/image/demo.yaml")
+    done = run(environment, tmp_path, "fit", "--config", config, "--model.encoder", "chirp", *quick)
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("runs/astronaut-ComplexLinear-chirp/1/metrics.json")
+    assert json.loads(found.read_text())["encoder"] == {"name": "chirp", "num_features": 256}
+    checkpoint = found.parent / "checkpoints/last.ckpt"
+    done = run(environment, tmp_path, "predict", "--ckpt_path", str(checkpoint), "--output_shape", "8", "8")
+    assert done.returncode == 0, done.stderr
+    assert (found.parent / "predict/8x8/astronaut.png").is_file()
+
+
+def test_a_misspelt_argument_of_it(environment, tmp_path):
+    config = str(ROOT / "configs/image/demo.yaml")
+    done = run(environment, tmp_path, "fit", "--config", config, "--model.encoder", "{name: chirp, num_feature: 3}")
+    assert done.returncode == 2
+    assert "did you mean 'num_features'" in done.stderr
