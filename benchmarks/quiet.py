@@ -9,7 +9,7 @@ import warnings
 import torch
 from lightning.pytorch import Trainer
 
-__all__ = ["make_trainer", "machine"]
+__all__ = ["machine", "make_trainer"]
 
 
 def machine() -> str:

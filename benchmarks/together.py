@@ -46,8 +46,8 @@ def main() -> None:
         if turn:  # the first turn warms up
             together.append(joint)
             in_turn.append(sum(part for part, _ in parts))
-        alone = torch.cat([part.weight for _, part in parts])
-        difference = max(difference, float((alone - module.weight).abs().max() / alone.abs().max()))
+        alone = torch.cat([part.weight.detach() for _, part in parts])
+        difference = max(difference, float((alone - module.weight.detach()).abs().max() / alone.abs().max()))
     scale = 1e3 / (count * options.steps)
     ratios = [b / a for a, b in zip(together, in_turn, strict=True)]
     print(f"{machine()}; {count} pictures of {pictures.info.grid}, {options.steps} steps, medians of {REPEATS} turns")

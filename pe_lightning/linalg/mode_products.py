@@ -28,20 +28,24 @@ def mode_product(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
     """
     if not -x.ndim <= axis < x.ndim:
         raise InputError(f"mode_product: no axis {axis} in a tensor of shape {tuple(x.shape)}")
-    if matrix.ndim != 2:
-        raise InputError(f"mode_product: a matrix has two axes, got shape {tuple(matrix.shape)}")
     axis %= x.ndim
-    if x.shape[axis] != matrix.shape[1]:
-        raise InputError(
-            f"mode_product: axis {axis} of {tuple(x.shape)} has {x.shape[axis]} entries, "
-            f"the matrix {tuple(matrix.shape)} needs {matrix.shape[1]}"
-        )
+    _check(x, matrix, axis)
     if axis == x.ndim - 1:
         return x @ matrix.T  # one large product: the fastest case
     lead, trail = x.shape[:axis], x.shape[axis + 1 :]
     # (batch, K, rest): a broadcast matrix from the left, no transposed copy of x
     product = matrix @ x.reshape(lead.numel(), x.shape[axis], trail.numel())
     return product.reshape(*lead, matrix.shape[0], *trail)
+
+
+def _check(x: Tensor, matrix: Tensor, axis: int) -> None:
+    if matrix.ndim != 2:
+        raise InputError(f"a mode product takes a matrix of two axes, got shape {tuple(matrix.shape)}")
+    if x.shape[axis] != matrix.shape[1]:
+        raise InputError(
+            f"mode product: axis {axis} of {tuple(x.shape)} has {x.shape[axis]} entries, "
+            f"the matrix {tuple(matrix.shape)} needs {matrix.shape[1]}"
+        )
 
 
 def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tuple[int, ...]:
@@ -75,6 +79,8 @@ def mode_products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     first = x.ndim - len(matrices)
     if first < 0:
         raise InputError(f"mode_products: {len(matrices)} matrices for a tensor of shape {tuple(x.shape)}")
+    for axis, matrix in enumerate(matrices):  # all of them first: the shape in a message is the one that was given
+        _check(x, matrix, first + axis)
     for axis in contraction_order(x.shape[first:], [matrix.shape[0] for matrix in matrices]):
         x = mode_product(x, matrices[axis], first + axis)
     return x

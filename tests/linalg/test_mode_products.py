@@ -154,7 +154,7 @@ def test_an_axis_out_of_range_is_refused(axis: int) -> None:
 
 
 def test_a_vector_is_no_matrix() -> None:
-    with pytest.raises(InputError, match=r"a matrix has two axes, got shape \(4,\)"):
+    with pytest.raises(InputError, match=r"a matrix of two axes, got shape \(4,\)"):
         mode_product(random(3, 4), random(4), 1)
 
 
