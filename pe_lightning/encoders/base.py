@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,14 @@ from typing_extensions import Self
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["Encoder", "EncoderLike", "check_count", "check_positive", "exact_dtype", "registry", "resolve"]
+__all__ = ["AUTO", "Encoder", "EncoderLike", "Width", "check_count", "check_positive", "exact_dtype", "registry", "resolve"]
 
 GROUP = "pe_lightning.encoders"
+
+AUTO = "auto"
+Width: TypeAlias = float | Literal["auto"] | None
+"""A width or frequency range: a number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value
+that predicts held-out samples best, chosen when a solver sees the data."""
 
 
 class Encoder(nn.Module, ABC):
@@ -108,6 +113,20 @@ class Encoder(nn.Module, ABC):
     def name(self) -> str:
         """The registered name, or the full class path of an unregistered encoder."""
         return registry.name_of(type(self))
+
+    def width(self, name: str, value: Width, default: float, maximum: float = 1e12) -> float:
+        """The value of a width such as ``sigma``: ``None`` and ``"auto"`` stand for the rule's ``default``.
+
+        Raises:
+            InputError: If the value is neither, and not a positive number.
+        """
+        if value is None or value == AUTO:
+            return default
+        return check_positive(self, name, value, maximum)
+
+    def automatic(self) -> str | None:
+        """The argument that was given as ``"auto"`` and is still to be chosen from data, if any."""
+        return next((key for key, value in self._given.items() if isinstance(value, str) and value == AUTO), None)
 
     def given(self) -> dict[str, Any]:
         """The constructor arguments as they were given; ``None`` stands for a default that follows ``num_features``."""

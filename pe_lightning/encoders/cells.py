@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import check_positive, exact_dtype, registry
+from pe_lightning.encoders.base import Width, exact_dtype, registry
 from pe_lightning.encoders.fourier import RETHINKING, TRADING
 from pe_lightning.encoders.shifted import Shifted
 
@@ -52,9 +52,9 @@ class Rectangle(Shifted):
     reference = f"{TRADING}, Prop. 4"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "1/K"}
 
-    def __init__(self, num_features: int = 256, sigma: float | None = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, sigma: Width = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.sigma = 1 / self.resolution if sigma is None else check_positive(self, "sigma", sigma)
+        self.sigma = self.width("sigma", sigma, 1 / self.resolution)
         cells = self.sigma * self.resolution
         # (1/49) * 49 is not 1: a width meant as a whole number of cells must be one, or borders belong to no feature
         self._cells = float(round(cells)) if abs(cells - round(cells)) < 1e-9 * cells else cells

@@ -67,9 +67,7 @@ class Noise(Encoder):
         self.seed = check_count(self, "seed", seed, minimum=0)
         self.num_positions = check_count(self, "num_positions", num_positions)
         generator = torch.Generator("cpu").manual_seed(self.seed)
-        table = torch.randn(
-            self.num_positions, self.num_features, generator=generator, dtype=torch.float32, device="cpu"
-        )
+        table = torch.randn(self.num_positions, self.num_features, generator=generator, dtype=torch.float32, device="cpu")
         self.register_buffer("table", table)
 
     def forward(self, x: Tensor) -> Tensor:

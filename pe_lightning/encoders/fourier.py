@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, check_count, check_positive, exact_dtype, registry
+from pe_lightning.encoders.base import Encoder, Width, check_count, exact_dtype, registry
 from pe_lightning.errors import InputError
 
 __all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier"]
@@ -84,11 +84,11 @@ class _Ladder(Fourier):
 
     offset: ClassVar[float]
 
-    def __init__(self, num_features: int, sigma: float | None) -> None:
+    def __init__(self, num_features: int, sigma: Width) -> None:
         super().__init__(num_features)
         # the rule gives <= 0 for K < 8, where an exponent of 1 still spans two different frequencies
         default = max(math.log2(self.num_features) - self.offset, 1.0)
-        self.sigma = default if sigma is None else check_positive(self, "sigma", sigma, maximum=64)
+        self.sigma = self.width("sigma", sigma, default, maximum=64)
 
     def _exact_options(self, x: Tensor) -> tuple[torch.dtype, torch.device]:
         """Float64 where the device has it, so that the frequencies of every dtype are the same numbers, rounded."""
@@ -121,7 +121,7 @@ class LinearFourier(_Ladder):
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "log2 K - 2"}
     offset = 2.0
 
-    def __init__(self, num_features: int = 256, sigma: float | None = None) -> None:
+    def __init__(self, num_features: int = 256, sigma: Width = None) -> None:
         super().__init__(num_features, sigma)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class LogFourier(_Ladder):
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "log2 K - 1.5"}
     offset = 1.5
 
-    def __init__(self, num_features: int = 256, sigma: float | None = None) -> None:
+    def __init__(self, num_features: int = 256, sigma: Width = None) -> None:
         super().__init__(num_features, sigma)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
@@ -197,15 +197,13 @@ class RandomFourier(Fourier):
     joint = True
     frequencies: Tensor
 
-    def __init__(self, num_features: int = 256, sigma: float | None = None, seed: int = 0, num_axes: int = 1) -> None:
+    def __init__(self, num_features: int = 256, sigma: Width = None, seed: int = 0, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
-        self.sigma = self.num_features / 6 if sigma is None else check_positive(self, "sigma", sigma)
+        self.sigma = self.width("sigma", sigma, self.num_features / 6)
         self.seed = check_count(self, "seed", seed, minimum=0)
         generator = torch.Generator("cpu").manual_seed(self.seed)
         # float32 whatever the default dtype: the same draw everywhere, and .double() and .float() lose nothing
-        normal = torch.randn(
-            self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu"
-        )
+        normal = torch.randn(self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu")
         self.register_buffer("frequencies", self.sigma * normal)
 
     def frequencies_like(self, x: Tensor) -> Tensor:

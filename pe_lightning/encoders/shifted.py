@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, check_count, check_positive, exact_dtype, registry
+from pe_lightning.encoders.base import Encoder, Width, check_count, exact_dtype, registry
 from pe_lightning.encoders.fourier import RETHINKING, TRADING
 
 __all__ = ["Gaussian", "Laplace", "Shifted", "Triangle"]
@@ -97,9 +97,9 @@ class Gaussian(Shifted):
     reference = f"{TRADING}, Eq. 54; {RETHINKING}, Prop. 2"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "0.64/K"}
 
-    def __init__(self, num_features: int = 256, sigma: float | None = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, sigma: Width = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.sigma = 0.64 / self.resolution if sigma is None else check_positive(self, "sigma", sigma)
+        self.sigma = self.width("sigma", sigma, 0.64 / self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The Gaussian."""
@@ -140,9 +140,9 @@ class Triangle(Shifted):
     reference = f"{TRADING}, Eq. 53"
     default_rules: ClassVar[Mapping[str, str]] = {"half_width": "1/K"}
 
-    def __init__(self, num_features: int = 256, half_width: float | None = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, half_width: Width = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.half_width = 1 / self.resolution if half_width is None else check_positive(self, "half_width", half_width)
+        self.half_width = self.width("half_width", half_width, 1 / self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The triangle."""
@@ -189,9 +189,9 @@ class Laplace(Shifted):
     reference = "Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, Sec. 4.2 (Matérn-3/2)"
     default_rules: ClassVar[Mapping[str, str]] = {"scale": "1.5/K"}
 
-    def __init__(self, num_features: int = 256, scale: float | None = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, scale: Width = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.scale = 1.5 / self.resolution if scale is None else check_positive(self, "scale", scale)
+        self.scale = self.width("scale", scale, 1.5 / self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The two-sided exponential."""

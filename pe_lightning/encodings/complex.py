@@ -103,6 +103,9 @@ class Complex(Encoding):
         Returns:
             ``(*batch, P)``.
         """
+        self.check_points(coords)
+        if coords.ndim != 2:
+            raise InputError(f"scattered points have shape (P, {self.num_axes}), got {tuple(coords.shape)}")
         width = max(1, weight.numel() // self.num_features[0])
         parts = torch.split(coords, max(1, chunk // width))
         return torch.cat([rowwise_products(weight, self.point_features(part)) for part in parts], -1)

@@ -268,7 +268,7 @@ class CoordinateModule(LightningModule, ABC):
         score = self.test_psnr.per_signal().mean()
         self.test_psnr.reset()
         if not score.isnan():
-            self.log("val/psnr", score.float(), prog_bar=True, batch_size=1)
+            self.log("val/psnr", score.float(), batch_size=1, sync_dist=True)
 
     def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
         """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
@@ -284,7 +284,7 @@ class CoordinateModule(LightningModule, ABC):
         self.train_psnr.reset()
         for name, values in self.scores.items():
             if values.isfinite().all():
-                self.log(name if name.startswith("test/") else "test/train_psnr", values.mean().float(), batch_size=1)
+                self.log(name if name.startswith("test/") else "test/train_psnr", values.mean().float(), batch_size=1, sync_dist=True)
 
     def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""

@@ -203,6 +203,8 @@ def test_coordinates_of_another_shape_are_refused() -> None:
         encoding.points(weight, torch.rand(4, 3))
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\).*got \(\)"):
         encoding.points(weight, torch.tensor(0.5))
+    with pytest.raises(InputError, match=r"points have shape \(P, 2\), got \(4, 3, 2\)"):
+        encoding.points(weight, torch.rand(4, 3, 2))
 
 
 def test_pixel_numbers_are_no_coordinates() -> None:

@@ -212,8 +212,8 @@ def test_calibrate_makes_the_largest_row_norm_one(name: str) -> None:
 
 def test_calibrate_in_turns_and_with_points_without_features() -> None:
     whole, in_turns = (Simple({"name": "gau", "num_features": 8, "sigma": 0.01}, 2).double() for _ in range(2))
-    # one point between all bumps, the others out of reach of any
-    coords = torch.tensor([[0.27, 0.27], *[[9.0, 9.0]] * 5], dtype=torch.float64)
+    # one point at the foot of a bump, the others out of reach of any
+    coords = torch.tensor([[0.03, 0.25], *[[9.0, 5.0]] * 5], dtype=torch.float64)
     assert whole(coords[1:]).abs().max() == 0
     whole.calibrate(coords)
     in_turns.calibrate(coords, chunk=2)
