@@ -95,6 +95,15 @@ def test_curves_of_train_and_held_out_psnr_are_logged(fitted):
     assert float(rows[-1]["final/test_psnr"]) == pytest.approx(metrics(fitted)["test/psnr"])
 
 
+def test_loggers_get_the_complete_resolved_configuration(fitted):
+    logged = yaml.safe_load((fitted / "logs/version_0/hparams.yaml").read_text())
+    assert logged["encoder"]["sigma"] == 0.04, "resolved"
+    saved = yaml.safe_load((fitted / "config.yaml").read_text())
+    assert logged["config"]["model"] == saved["model"]
+    assert logged["config"]["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.1
+    assert logged["config"]["trainer"]["max_steps"] == 20
+
+
 def test_the_saved_configuration_gives_the_same_run_again(fitted):
     config = fitted / "config.yaml"
     assert yaml.safe_load(config.read_text())["seed_everything"] == 0

@@ -110,7 +110,8 @@ class RunRecorder(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock and logs the configuration."""
         if self.run_dir is not None and trainer.is_global_zero and isinstance(pl_module, CoordinateModule):
-            described = {**self.hyper_parameters, **describe(pl_module, data_of(trainer)), "run_dir": str(self.run_dir)}
+            described = describe(pl_module, data_of(trainer))
+            described |= {"run_dir": str(self.run_dir), "config": self.hyper_parameters}
             for logger in trainer.loggers:
                 logger.log_hyperparams(described)
         self._started, self._excluded, self._paused_at = time.perf_counter(), 0.0, None
