@@ -38,7 +38,7 @@ def error_map(prediction: Array, truth: Array) -> Image.Image:
     """Mean absolute error over the channels, black at 0 to pale yellow at :data:`ERROR_FULL_SCALE` and above."""
     difference = np.abs(prediction.astype(np.float64) - truth).mean(-1)
     # NaN is as wrong as can be
-    position = np.clip(np.nan_to_num(difference, nan=1.0) / ERROR_FULL_SCALE, 0, 1) * (len(_HEAT) - 1)
+    position = np.clip(np.nan_to_num(difference, nan=1.0), 0, ERROR_FULL_SCALE) / ERROR_FULL_SCALE * (len(_HEAT) - 1)
     stops = np.arange(len(_HEAT))
     colours = np.stack([np.interp(position, stops, _HEAT[:, channel]) for channel in range(3)], -1)
     return Image.fromarray(np.rint(colours).astype(np.uint8))

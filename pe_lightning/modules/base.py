@@ -284,7 +284,12 @@ class CoordinateModule(LightningModule, ABC):
         self.train_psnr.reset()
         for name, values in self.scores.items():
             if values.isfinite().all():
-                self.log(name if name.startswith("test/") else "test/train_psnr", values.mean().float(), batch_size=1, sync_dist=True)
+                self.log(
+                    name if name.startswith("test/") else "test/train_psnr",
+                    values.mean().float(),
+                    batch_size=1,
+                    sync_dist=True,
+                )
 
     def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""

@@ -161,9 +161,7 @@ def test_errors_on_a_grid(kind: str, sizes: tuple[int, ...]) -> None:
 @every_module
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("route", ["grid", "points", "no grid"])
-def test_errors_at_points_by_every_route(
-    kind: str, shared: bool, route: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_at_points_by_every_route(kind: str, shared: bool, route: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, axes = built(kind), axes_of(5, 6)
     index = torch.stack([torch.randperm(30)[:11] for _ in range(1 if shared else 3)])
     coords = grid_points(axes).reshape(-1, 2)[index]
@@ -174,9 +172,7 @@ def test_errors_at_points_by_every_route(
         used: list[str] = []
         for name in ("products", "points"):
             original = getattr(module.encoding, name)
-            monkeypatch.setattr(
-                module.encoding, name, lambda *args, _f=original, _n=name: (used.append(_n), _f(*args))[1]
-            )
+            monkeypatch.setattr(module.encoding, name, lambda *args, _f=original, _n=name: (used.append(_n), _f(*args))[1])
     errors = module.errors(batch)
     if isinstance(module, ComplexLinear):
         assert set(used) == {"products" if route == "grid" else "points"}

@@ -16,7 +16,7 @@ from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
-from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
+from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP, simple_mlp
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -59,21 +59,16 @@ class Losses(Callback):
 
 @every_module
 @every_sampling
-def test_the_loss_is_the_sum_over_signals_of_each_ones_mse(
-    kind: str, sampling: str, make_trainer: MakeTrainer
-) -> None:
+def test_the_loss_is_the_sum_over_signals_of_each_ones_mse(kind: str, sampling: str, make_trainer: MakeTrainer) -> None:
     values = signals(3, 8, 6)
-    data, module, losses = TensorDataModule(values, sampling=SAMPLINGS[sampling]), MODULES[kind](), Losses()
+    data, losses = TensorDataModule(values, sampling=SAMPLINGS[sampling]), Losses()
+    module = MODULES[kind](optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
+    module.build(data.info)
+    module.calibrate(data.train_batch())
+    for parameter in module.parameters():
+        parameter.data.normal_(std=0.1)
     fit(module, data, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
-    untrained = MODULES[kind]()
-    untrained.build(data.info)
-    untrained.calibrate(data.train_batch())
-    if kind != "complex":  # which starts from zero; the others from random numbers, not known before the step
-        untrained.load_state_dict(module.state_dict())
-        losses.values.clear()
-        fit(untrained, data, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
-        untrained.load_state_dict(module.state_dict())
-    prediction = untrained.predict_grid(data.evaluation_batch().axes).detach()
+    prediction = module.predict_grid(data.evaluation_batch().axes).detach()
     mask = data.split.train_mask().expand(3, -1, -1)
     expected = sum((prediction[s] - values[s])[mask[s]].square().mean() for s in range(3))
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
@@ -250,24 +245,29 @@ def test_features_that_are_trained_are_computed_anew(
     module: type[CoordinateModule], sampling: str, make_trainer: MakeTrainer
 ) -> None:
     more: dict[str, Any] = {} if module is ComplexLinear else {"layout": "axes", "depth": 1, "width": 8}
+    data, losses = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), Losses()
+    seed_everything(0, verbose=False)
     made = module(Trainable(), optimizer=lambda p: torch.optim.SGD(p, lr=0.05), **more)
-    losses, data = Losses(), TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling])
     fit(made, data, make_trainer, 4, callbacks=[losses], limit_val_batches=0)
-    widths = {float(encoder.log_sigma) for encoder in made.encoding.encoders}
-    assert -2.0 not in widths
-    # a fit with nothing cached, of the same numbers: the loss of one more step tells
-    after = module(Trainable(), optimizer=made.optimizer, **more)
-    after.build(data.info)
-    after.load_state_dict(made.state_dict())
-    more_losses = Losses()
-    trainer = make_trainer(max_steps=1, callbacks=[more_losses], limit_val_batches=0)
-    trainer.fit(after, data)
-    reference = made.errors(data.train_batch()).detach().square().mean(1).sum()
-    assert more_losses.values == [pytest.approx(float(reference), rel=1e-5)]
+    assert -2.0 not in {encoder.log_sigma.item() for encoder in made.encoding.encoders}
+    # the same in a bare loop that keeps nothing from one step to the next
+    seed_everything(0, verbose=False)
+    bare, batch, expected = module(Trainable(), **more), data.train_batch(), []
+    bare.build(data.info)
+    bare.calibrate(batch)
+    optimizer = torch.optim.SGD(bare.parameters(), lr=0.05)
+    for _ in range(4):
+        bare._cached = None
+        optimizer.zero_grad()
+        loss = bare.errors(batch).square().mean(1).sum()
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    assert losses.values == pytest.approx(expected, rel=1e-5)
     assert made._cached is None
 
 
-def test_parameters_that_signals_share_are_counted_once(make_trainer: MakeTrainer) -> None:
+def test_parameters_that_signals_share_are_counted_once() -> None:
     module = ComplexLinear(Trainable())
     module.build(SignalInfo(("a", "b", "c"), (4, 4), 2))
     assert module.num_params == 2 * 36 + 1
@@ -314,6 +314,18 @@ def test_features_are_computed_once_for_all_steps(
     fit(module, data, make_trainer, 5, limit_val_batches=0)
     axes_that_share = 2 if isinstance(module, ComplexLinear) else 1
     assert len(calls) == axes_that_share
+
+
+@pytest.mark.parametrize(("sampling", "points"), [("grid", 12), ("random", 2 * 24), ("shared", 24)])
+@pytest.mark.parametrize("spare", [0, -1])
+def test_features_that_would_fill_the_memory_are_not_kept(
+    sampling: str, points: int, spare: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simple_mlp, "CACHE_LIMIT", points * 8 * 4 + spare)  # points, features, bytes
+    data, module = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), MODULES["simple"]()
+    module.build(data.info)
+    module.errors(data.train_batch())
+    assert (module._cached is not None) == (spare == 0)
 
 
 # -- optimisers, schedulers, precision --------------------------------------------------------------------------------
@@ -406,7 +418,7 @@ def test_nothing_held_out(make_trainer: MakeTrainer) -> None:
 
 def test_data_without_a_shape(make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match=r"ComplexLinear needs the shape .* TensorDataModule\(values\)"):
-        make_trainer(max_steps=1).fit(ComplexLinear(GAU), train_dataloaders=[1, 2])
+        make_trainer(max_steps=1).fit(ComplexLinear(GAU), train_dataloaders=[1], val_dataloaders=[1])
 
 
 def test_a_fitted_module_refuses_data_of_another_shape(make_trainer: MakeTrainer) -> None:

@@ -1,0 +1,245 @@
+"""A checkpoint alone rebuilds its model, safely, and no other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from torch import Tensor
+
+from pe_lightning.data import SignalInfo, TensorDataModule
+from pe_lightning.data.output import OutputGrid
+from pe_lightning.encoders import Encoder, Gaussian, RandomFourier
+from pe_lightning.errors import InputError
+from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
+
+MakeTrainer = Callable[..., Trainer]
+VALUES = torch.rand(2, 8, 6, 2, generator=torch.Generator().manual_seed(0))
+
+
+class Powers(Encoder):
+    """An encoder of another package, in no registry."""
+
+    def __init__(self, num_features: int = 4, base: float = 1.0) -> None:
+        super().__init__(num_features)
+        self.base = base
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.base * x[..., None]) ** torch.arange(self.num_features, dtype=x.dtype, device=x.device)
+
+
+class Inherited(Powers):
+    """Takes its arguments from its base."""
+
+
+class Bare(Encoder):
+    """Defines nothing but its features; its arguments are those of Encoder itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cos(x[..., None] * torch.arange(self.num_features, dtype=x.dtype, device=x.device))
+
+
+CASES: dict[str, Callable[[], CoordinateModule]] = {
+    "complex": lambda: ComplexLinear({"name": "gau", "num_features": 6, "sigma": 0.1}),
+    "complex head": lambda: ComplexLinear("linf", depth=2, width=5, activation="silu"),
+    "complex raw": lambda: ComplexLinear("tri", normalize=False, center=False),
+    "complex rff": lambda: ComplexLinear({"name": "rff", "num_features": 8, "sigma": 1.5, "seed": 7}),
+    "complex noise": lambda: ComplexLinear({"name": "noise", "num_features": 4, "seed": 2, "num_positions": 16}),
+    "complex per axis": lambda: ComplexLinear([RandomFourier(8, seed=3), Gaussian(5)]),
+    "complex third party": lambda: ComplexLinear(Powers(5, base=0.5)),
+    "complex inherited": lambda: ComplexLinear(Inherited(5, base=0.5)),
+    "complex bare": lambda: ComplexLinear(Bare(5)),
+    "simple": lambda: SimpleMLP({"name": "gau", "num_features": 16}, depth=1, width=5),
+    "simple sigmoid": lambda: SimpleMLP({"name": "tri", "num_features": 16}, 0, sigmoid=True, layout="axes"),
+    "simple rff": lambda: SimpleMLP({"name": "rff", "num_features": 10, "seed": 7}, depth=1, width=5),
+    "simple per direction": lambda: SimpleMLP(["identity", Gaussian(5)], depth=1, width=5, activation="sine"),
+    "simple third party": lambda: SimpleMLP(Powers(8, base=0.5), depth=1, width=5),
+}
+
+
+def saved(module: CoordinateModule, make_trainer: MakeTrainer, path: Path, **more: Any) -> Path:
+    """A file that a Trainer saved after three steps."""
+    trainer = make_trainer(max_steps=3, limit_val_batches=0, **more)
+    trainer.fit(module, TensorDataModule(VALUES, names=["first", "second"], steps_per_epoch=3))
+    trainer.save_checkpoint(path / "model.ckpt")
+    return path / "model.ckpt"
+
+
+def everywhere(module: CoordinateModule) -> list[Tensor]:
+    coords = torch.rand(9, 2, generator=torch.Generator().manual_seed(1))
+    axes = [torch.arange(n) / n for n in (5, 11)]
+    with torch.no_grad():
+        return [module(coords), module.predict_grid(axes)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_checkpoint_alone_gives_the_same_predictions(case: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    module = CASES[case]()
+    path = saved(module, make_trainer, tmp_path)
+    torch.load(path, weights_only=True)
+    torch.manual_seed(99)
+    loaded = type(module).load_from_checkpoint(path, weights_only=True)
+    for here, there in zip(everywhere(module), everywhere(loaded), strict=True):
+        assert torch.equal(here, there)
+    assert loaded.info == SignalInfo(("first", "second"), (8, 6), 2)
+    assert loaded.hparams == module.hparams
+    assert [e.resolved() for e in loaded.prototypes] == [e.resolved() for e in module.prototypes]
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+    assert loaded.num_params == module.num_params
+
+
+@pytest.mark.parametrize("case", ["complex", "simple"])
+def test_float64_comes_back(case: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    module = CASES[case]()
+    path = saved(module, make_trainer, tmp_path, precision="64-true")
+    loaded = type(module).load_from_checkpoint(path)
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float64}
+    for here, there in zip(everywhere(module), everywhere(loaded), strict=True):
+        assert torch.equal(here, there)
+
+
+def test_it_can_be_loaded_in_inference_mode_and_trained_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    with torch.inference_mode():
+        loaded = ComplexLinear.load_from_checkpoint(path)
+    before = loaded.weight.detach().clone()
+    make_trainer(max_steps=1, limit_val_batches=0).fit(loaded, TensorDataModule(VALUES))
+    assert not torch.equal(loaded.weight, before)
+
+
+@pytest.mark.parametrize("case", ["complex", "simple", "complex rff"])
+def test_predict_needs_no_data(case: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    module = CASES[case]()
+    path = saved(module, make_trainer, tmp_path)
+    for shape in ([3, 7], None):
+        (prediction,) = make_trainer().predict(CASES[case](), OutputGrid(shape), ckpt_path=path, weights_only=True)
+        assert prediction.shape == (2, *(shape or (8, 6)), 2)
+        expected = module.predict_grid([torch.arange(n) / n for n in prediction.shape[1:-1]])
+        assert torch.equal(prediction, expected.detach())
+
+
+@pytest.mark.parametrize("case", ["complex", "simple", "complex per axis"])
+def test_a_resumed_fit_is_the_fit_that_was_not_stopped(case: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    module = CASES[case]()
+    path = saved(module, make_trainer, tmp_path)
+    torch.manual_seed(4)
+    whole, resumed = CASES[case](), CASES[case]()
+    arguments: dict[str, Any] = {"max_steps": 6, "limit_val_batches": 0}
+    make_trainer(**arguments).fit(whole, TensorDataModule(VALUES, steps_per_epoch=3))
+    data = TensorDataModule(VALUES, steps_per_epoch=3)
+    make_trainer(**arguments).fit(resumed, data, ckpt_path=path, weights_only=True)
+    for here, there in zip(everywhere(whole), everywhere(resumed), strict=True):
+        assert torch.equal(here, there)
+
+
+def test_the_mean_and_the_scales_are_the_checkpoints(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    module = CASES["complex"]()
+    path = saved(module, make_trainer, tmp_path)
+    other = CASES["complex"]()
+    data = TensorDataModule(VALUES / 2, sampling="random")
+    make_trainer().test(other, data, ckpt_path=path, weights_only=True, verbose=False)
+    assert torch.equal(other.mean, module.mean)
+    assert torch.equal(other.encoding.scales, module.encoding.scales)
+
+
+# -- other models are refused -----------------------------------------------------------------------------------------
+
+OTHERS: dict[str, tuple[Callable[[], CoordinateModule], str]] = {
+    "class": (lambda: SimpleMLP("gau"), "holds a ComplexLinear, the model asked for is a SimpleMLP"),
+    "encoder": (
+        lambda: ComplexLinear("tri"),
+        r"holds encoder Gaussian\(num_features=6, sigma=0\.1, .*asked for is encoder Triangle\(num_features=256",
+    ),
+    "sigma": (
+        lambda: ComplexLinear({"name": "gau", "num_features": 6, "sigma": 0.2}),
+        r"holds encoder Gaussian\(.*sigma=0\.1.*asked for is encoder Gaussian\(.*sigma=0\.2",
+    ),
+    "per axis": (
+        lambda: ComplexLinear([Gaussian(6, sigma=0.1), RandomFourier(4)]),
+        r"asked for is encoder Gaussian\(.*\), RandomFourier\(",
+    ),
+    "depth": (
+        lambda: ComplexLinear(Gaussian(6, sigma=0.1), depth=1),
+        "holds a model with depth=0, the model asked for is a model with depth=1",
+    ),
+    "activation": (
+        lambda: ComplexLinear(Gaussian(6, sigma=0.1), activation="gelu"),
+        "holds a model with activation=relu",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_the_checkpoint_of_another_model(other: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    make, message = OTHERS[other]
+    with pytest.raises(InputError, match=message + ".*leave the option out, or name a checkpoint of that model"):
+        make_trainer().predict(make(), OutputGrid(), ckpt_path=path, weights_only=True)
+
+
+def test_loading_as_another_class(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    with pytest.raises(InputError, match="holds a ComplexLinear, the model asked for is a SimpleMLP"):
+        SimpleMLP.load_from_checkpoint(path)
+
+
+def test_what_does_not_change_the_meaning_of_the_parameters_may_differ(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["simple"](), make_trainer, tmp_path)
+    other = SimpleMLP({"name": "gau", "num_features": 16}, 1, 5, normalize=False, points_per_chunk=1)
+    (prediction,) = make_trainer().predict(other, OutputGrid(), ckpt_path=path, weights_only=True)
+    loaded = SimpleMLP.load_from_checkpoint(path)
+    axes = [torch.arange(n) / n for n in (8, 6)]
+    torch.testing.assert_close(prediction, loaded.predict_grid(axes).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_equal_encoders_however_they_are_spelt(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    other = ComplexLinear(Gaussian(num_features=6, sigma=0.1, padding=0))
+    assert make_trainer().predict(other, OutputGrid(), ckpt_path=path, weights_only=True)
+
+
+def test_signals_of_another_number(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    with pytest.raises(InputError, match=r"this module holds 1 signal\(s\).*the checkpoint has 2 signal\(s\)"):
+        make_trainer().test(CASES["complex"](), TensorDataModule(VALUES[:1]), ckpt_path=path, verbose=False)
+
+
+def test_a_checkpoint_of_something_else(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    content = torch.load(path, weights_only=True)
+    del content["pe_lightning/signals"]
+    torch.save(content, path)
+    with pytest.raises(InputError, match="was not written by pe_lightning: it holds no shape of signals"):
+        ComplexLinear.load_from_checkpoint(path)
+
+
+def test_hyper_parameters_are_plain_and_complete() -> None:
+    module = ComplexLinear([{"name": "gau", "num_features": 6}, Powers()])
+    plain = dict(copy.deepcopy(module.hparams))
+    assert plain == {
+        "_class_path": "pe_lightning.modules.complex_linear.ComplexLinear",
+        "encoder": [
+            {
+                "class_path": "pe_lightning.encoders.shifted.Gaussian",
+                "init_args": {"num_features": 6, "sigma": None, "padding": 0},
+            },
+            {"class_path": f"{__name__}.Powers", "init_args": {"num_features": 4, "base": 1.0}},
+        ],
+        "depth": 0,
+        "width": 256,
+        "activation": "relu",
+        "normalize": True,
+        "center": True,
+    }
+
+
+def test_a_module_without_parameters_can_be_saved_by_nobody(make_trainer: MakeTrainer) -> None:
+    checkpoint: dict[str, Any] = {}
+    ComplexLinear("gau").on_save_checkpoint(checkpoint)
+    assert checkpoint == {}

@@ -1,0 +1,182 @@
+"""Run directories: claimed by one run only; files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pe_lightning import runs
+from pe_lightning.errors import InputError
+
+
+def test_numbers_count_from_one(tmp_path: Path) -> None:
+    root = tmp_path / "not" / "yet"
+    assert [runs.claim(root, "a-b-c") for _ in range(3)] == [root / "a-b-c" / n for n in "123"]
+    assert runs.claim(root, "other") == root / "other" / "1"
+
+
+def test_numbers_go_on_behind_a_gap(tmp_path: Path) -> None:
+    for name in ("2", "7", "09", "notes", "10x", "-3"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    (tmp_path / "run" / "11").write_text("a file takes its number too")
+    assert runs.claim(tmp_path, "run").name == "12"
+
+
+def test_the_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert runs.claim("runs", "a") == tmp_path / "runs" / "a" / "1"
+
+
+def test_threads_never_share_a_directory(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        claimed = list(pool.map(lambda _: [runs.claim(tmp_path, "run") for _ in range(10)], range(8)))
+    names = [path.name for paths in claimed for path in paths]
+    assert sorted(names, key=int) == [str(n) for n in range(1, 81)]
+
+
+def test_processes_never_share_a_directory(tmp_path: Path) -> None:
+    # all wait for one file, so that they start together
+    program = (
+        "import sys, pathlib\n"
+        "from pe_lightning import runs\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "print(*[runs.claim(sys.argv[1], 'run').name for _ in range(20)])\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    names = [name for process in processes for name in process.communicate()[0].split()]
+    assert all(process.returncode == 0 for process in processes)
+    assert sorted(names, key=int) == [str(n) for n in range(1, 161)]
+
+
+def test_a_number_taken_meanwhile_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.claim(tmp_path, "run")
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as seen before the other run made its own
+    assert runs.claim(tmp_path, "run").name == "2"
+
+
+@pytest.mark.parametrize("place", ["root", "run"])
+def test_a_file_in_the_way(tmp_path: Path, place: str) -> None:
+    (tmp_path / "root").mkdir()
+    blocked = tmp_path / "root" if place == "root" else tmp_path / "root" / "run"
+    if place == "root":
+        blocked.rmdir()
+    blocked.write_text("")
+    with pytest.raises(InputError, match=r"cannot create a run directory under .*run.*--trainer\.default_root_dir"):
+        runs.claim(tmp_path / "root", "run")
+
+
+def test_a_root_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        if os.access(tmp_path, os.W_OK):
+            pytest.skip("this user may write everywhere")
+        with pytest.raises(InputError, match="Permission denied"):
+            runs.claim(tmp_path, "run")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("astronaut-ComplexLinear-gau", "astronaut-ComplexLinear-gau"),
+        ("my photo (1).final", "my-photo-1-.final"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("a\\b:c*d", "a-b-c-d"),
+        ("ünïcödé_文", "ünïcödé_文"),
+        ("...", "unnamed"),
+        ("", "unnamed"),
+        (".hidden", "hidden"),
+    ],
+)
+def test_slug(text: str, expected: str) -> None:
+    assert runs.slug(text) == expected
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "文"])
+def test_long_names_stay_usable(letter: str, tmp_path: Path) -> None:
+    name = runs.slug(letter * 300)
+    assert 178 <= len(name.encode()) <= 180
+    assert set(name) == {letter}
+    assert runs.claim(tmp_path, letter * 300).is_dir()
+
+
+def test_the_run_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runs.of_checkpoint(tmp_path / "3" / "checkpoints" / "last.ckpt") == tmp_path / "3"
+    assert runs.of_checkpoint(tmp_path / "elsewhere" / "last.ckpt") == tmp_path / "elsewhere"
+    monkeypatch.chdir(tmp_path)
+    assert runs.of_checkpoint("last.ckpt") == tmp_path
+    assert runs.of_checkpoint("checkpoints/last.ckpt") == tmp_path
+
+
+# -- whole files ------------------------------------------------------------------------------------------------------
+
+
+def test_content_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "metrics.json"
+    runs.write_atomically(path, "größer")
+    assert path.read_bytes() == "größer".encode()
+    runs.write_atomically(str(path), b"\x00\xff\n")
+    assert path.read_bytes() == b"\x00\xff\n"
+    assert [entry.name for entry in path.parent.iterdir()] == ["metrics.json"]
+
+
+@pytest.mark.parametrize("moment", ["replace", "fsync"])
+@pytest.mark.parametrize("interruption", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_interruption_leaves_the_old_content(
+    moment: str, interruption: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.json"
+    runs.write_atomically(path, "old")
+
+    def stop(*_: object) -> None:
+        raise interruption
+
+    monkeypatch.setattr(runs.os, moment, stop)
+    with pytest.raises(type(interruption)):
+        runs.write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_old_content_is_there_until_the_new_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "metrics.json"
+    runs.write_atomically(path, "old")
+    seen: list[tuple[str, str]] = []
+    replace = os.replace
+
+    def spy(source: Path, target: Path) -> None:
+        seen.append((Path(target).read_text(), Path(source).read_text()))
+        replace(source, target)
+
+    monkeypatch.setattr(runs.os, "replace", spy)
+    runs.write_atomically(path, "new")
+    assert seen == [("old", "new")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_permissions_are_those_of_any_new_file(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        runs.write_atomically(tmp_path / "file", "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
