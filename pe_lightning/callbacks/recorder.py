@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,8 @@ class RunRecorder(Callback):
         if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
             return
         scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps({"schema": 1, **scores}, indent=2) + "\n")
+        plain = {"schema": 1, **{key: value if math.isfinite(value) else None for key, value in scores.items()}}
+        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
     def on_predict_batch_end(
         self,

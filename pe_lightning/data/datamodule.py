@@ -38,6 +38,13 @@ class Repeat(Generic[B]):
     def __len__(self) -> int:
         return self.times
 
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: every batch is the same one. Its presence tells Lightning that a fit can resume within an epoch."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes what :meth:`state_dict` gave."""
+
 
 class SignalDataModule(LightningDataModule, ABC):
     """A set of signals of one shape, fitted together, held in memory.
