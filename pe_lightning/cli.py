@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import wandb
 import yaml
 from jsonargparse import ArgumentError, Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning import encoders, naming, runs
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
@@ -162,8 +162,9 @@ class CoordinateCLI(LightningCLI):
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""
         self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
-        if wandb.run is not None:
-            wandb.finish()
+        for logger in self.trainer.loggers:
+            if isinstance(logger, WandbLogger):
+                logger.experiment.finish()  # now, so that the run is complete on disk when the command returns
 
 
 class KeepConfig(SaveConfigCallback):
