@@ -17,6 +17,7 @@ from torch import Tensor
 from pe_lightning import runs
 from pe_lightning.callbacks.loggers import WandbSettings, make_loggers
 from pe_lightning.callbacks.pictures import file_names, write_signal
+from pe_lightning.callbacks.plots import plot_choice
 from pe_lightning.callbacks.report import describe, log_scores, run_name, score, versions, write_reconstructions
 from pe_lightning.callbacks.table import print_scores
 from pe_lightning.data.datamodule import SignalDataModule
@@ -109,13 +110,8 @@ class RunRecorder(Callback):
     # -- the clock: from data in memory to final parameters, validation and its checkpoints left out --------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock and logs the configuration."""
-        if self.run_dir is not None and trainer.is_global_zero and isinstance(pl_module, CoordinateModule):
-            described = describe(pl_module, data_of(trainer))
-            described |= {"run_dir": str(self.run_dir), "config": self.hyper_parameters}
-            for logger in trainer.loggers:
-                logger.log_hyperparams(described)
-        self._started, self._excluded, self._paused_at = time.perf_counter(), 0.0, None
+        """Starts the clock."""
+        self._started, self._excluded, self._paused_at, self._fit_seconds = time.perf_counter(), 0.0, None, None
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stops the clock."""
@@ -133,6 +129,21 @@ class RunRecorder(Callback):
             torch.cuda.synchronize(pl_module.device)
         end = self._paused_at if self._paused_at is not None else time.perf_counter()
         self._fit_seconds = end - self._started - self._excluded
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leaves what a fit of no steps, the exact one, would leave out: the time and a checkpoint."""
+        if self.run_dir is None:
+            return
+        if self._fit_seconds is None:
+            self.on_train_end(trainer, pl_module)
+        if trainer.max_steps == 0 and trainer.checkpoint_callbacks:
+            trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
+        if trainer.is_global_zero and isinstance(pl_module, CoordinateModule):
+            # at the end, when everything that is chosen during a fit is known
+            described = describe(pl_module, data_of(trainer))
+            described |= {"run_dir": str(self.run_dir), "config": self.hyper_parameters}
+            for logger in trainer.loggers:
+                logger.log_hyperparams(described)
 
     # -- scores and files -----------------------------------------------------------------------------------------------
 
@@ -159,7 +170,6 @@ class RunRecorder(Callback):
         self.metrics = {
             **score(pl_module, predictions, values),
             "fit_seconds": self._fit_seconds,
-            "solve_seconds": None,
             "steps": trainer.global_step,
             **describe(pl_module, data_of(trainer)),
             "seed": self.hyper_parameters.get("seed_everything"),
@@ -167,7 +177,9 @@ class RunRecorder(Callback):
         }
         runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(self.metrics, indent=2, allow_nan=False) + "\n")
         pictures = write_reconstructions(self.run_dir / runs.RECONSTRUCTIONS, self.metrics, predictions, values)
-        log_scores(trainer.loggers, self.metrics, pictures, trainer.global_step)
+        choice = (self.metrics["solution"] or {}).get("choice")
+        curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
+        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step)
         if self.table:
             print_scores(self.metrics, self.run_dir)
 

@@ -20,7 +20,7 @@ from pe_lightning.callbacks.pictures import comparison, file_names, is_picture, 
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.metrics import summary
-from pe_lightning.modules import CoordinateModule
+from pe_lightning.modules import ComplexLinear, CoordinateModule
 
 __all__ = ["describe", "log_scores", "run_name", "score", "versions", "write_reconstructions"]
 
@@ -46,6 +46,7 @@ def describe(module: CoordinateModule, data: SignalDataModule | None) -> dict[st
     made = [encoder for encoder in module.encoding.encoders if isinstance(encoder, Encoder)]
     encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in made]
     described = data.describe() if data is not None else {}
+    solution = (module.solution or {}) if isinstance(module, ComplexLinear) else {}
     return {
         "model": type(module).__name__,
         "num_params": module.num_params,
@@ -60,6 +61,9 @@ def describe(module: CoordinateModule, data: SignalDataModule | None) -> dict[st
         "sampling": described.get("sampling"),
         "data_fingerprint": described.get("fingerprint"),
         "paths": described.get("paths"),
+        "solve_seconds": solution.get("solve_seconds"),
+        "ridge": solution.get("ridge"),
+        "solution": {key: value for key, value in solution.items() if key != "encoders"} or None,
     }
 
 
@@ -105,8 +109,10 @@ def write_reconstructions(folder: Path, metrics: dict[str, Any], predictions: Ar
     return pictures
 
 
-def log_scores(loggers: Sequence[Logger], metrics: dict[str, Any], pictures: list[str], step: int) -> None:
-    """Logs the final scores; to W&B also those per signal as a table, and the comparisons."""
+def log_scores(
+    loggers: Sequence[Logger], metrics: dict[str, Any], pictures: list[str], curve: Path | None, step: int
+) -> None:
+    """Logs the final scores; to W&B also those per signal as a table, the comparisons and the curve of a choice."""
     keys = ("test/psnr", "test/psnr_std", "test/ssim", "train/psnr", "num_params", "fit_seconds")
     numbers = {f"final/{key.replace('/', '_')}": metrics[key] for key in keys if isinstance(metrics[key], (int, float))}
     for logger in loggers:
@@ -119,6 +125,8 @@ def log_scores(loggers: Sequence[Logger], metrics: dict[str, Any], pictures: lis
             if pictures:
                 shown = pictures[:LOGGED_PICTURES]
                 logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
+            if curve is not None:
+                logger.log_image("choice", [str(curve)], step=step)
 
 
 def _ssim(predictions: Array, values: Array) -> tuple[Tensor, str]:

@@ -1,7 +1,11 @@
-"""Encodings: from one axis to D, by concatenation (``Simple``) or by a Kronecker product (``Complex``)."""
+"""Encodings: from one axis to D, by concatenation (``Simple``) or by a Kronecker product (``Complex``).
+
+``Blended`` is the papers' approximation of ``Complex`` at scattered points.
+"""
 
 from pe_lightning.encodings.base import Encoding
+from pe_lightning.encodings.blending import Blended, BlendingPlan
 from pe_lightning.encodings.complex import Complex
 from pe_lightning.encodings.simple import Simple
 
-__all__ = ["Complex", "Encoding", "Simple"]
+__all__ = ["Blended", "BlendingPlan", "Complex", "Encoding", "Simple"]

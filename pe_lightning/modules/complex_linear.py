@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.description import plain_encoder
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
+from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_batch, wants_width
 
 __all__ = ["ComplexLinear"]
 
+SOLUTION_KEY = "pe_lightning/solution"
 HIDDEN_LIMIT = 1 << 24
 """Numbers of a hidden layer that are held at once outside training."""
 
@@ -37,8 +41,14 @@ class ComplexLinear(CoordinateModule):
             which makes one learning rate fit all encoders.
         center: Whether each signal's mean per channel over the training samples is taken out first and kept as a
             buffer. Shifted encoders decay to zero past the last shift; without this they decay to black.
+        warm_start: Whether the linear layer is solved for exactly before the first step. With ``max_steps: 0`` the
+            solution is the fit. Below a head the layer starts as the solution, and the head hands it on unchanged.
+        ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
+            prediction of training samples that are held out.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
+
+    A width of the encoder that is given as ``auto`` is chosen like the ridge, with or without ``warm_start``.
 
     Raises:
         InputError: If an argument is out of range.
@@ -46,7 +56,7 @@ class ComplexLinear(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
-    free: ClassVar[frozenset[str]] = frozenset({"normalize", "center"})
+    free: ClassVar[frozenset[str]] = frozenset({"normalize", "center", "warm_start", "ridge"})
 
     def __init__(
         self,
@@ -56,6 +66,8 @@ class ComplexLinear(CoordinateModule):
         activation: Activation = "relu",
         normalize: bool = True,
         center: bool = True,
+        warm_start: bool = False,
+        ridge: float | Literal["auto"] = "auto",
         optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=0.1, weight_decay=1e-8, fused=True),
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
@@ -67,7 +79,23 @@ class ComplexLinear(CoordinateModule):
         self.activation = check_activation(activation)
         self.normalize = normalize
         self.center = center
-        self.remember(depth=depth, width=width, activation=activation, normalize=normalize, center=center)
+        self.warm_start = warm_start
+        self.ridge = check_ridge(ridge)
+        self.solution: dict[str, Any] | None = None
+        if warm_start and depth and activation not in PASSING:
+            raise InputError(
+                f"warm_start with a head needs an activation that can hand a number on: {', '.join(PASSING)}; got "
+                f"{activation!r}"
+            )
+        self.remember(
+            depth=depth,
+            width=width,
+            activation=activation,
+            normalize=normalize,
+            center=center,
+            warm_start=warm_start,
+            ridge=ridge,
+        )
 
     def make(self, info: SignalInfo) -> None:
         """Creates the encoding, the weights and the head.
@@ -76,6 +104,8 @@ class ComplexLinear(CoordinateModule):
         the smallest of the solutions when there are many. Below a head it starts as :class:`torch.nn.Linear` does.
         """
         self.encoding: Complex = Complex(self.encoder_prototype, info.num_axes, self.normalize)
+        if self.warm_start and self.depth and self.width < 2 * info.channels:
+            raise InputError(f"warm_start with a head needs width >= {2 * info.channels} for {info.channels} channels")
         outputs = self.width if self.depth else info.channels
         shape = (outputs, *self.encoding.num_features)
         weight = torch.zeros(1, *shape)
@@ -100,6 +130,53 @@ class ComplexLinear(CoordinateModule):
         if self.center:
             signals, channels = batch.values.shape[0], batch.values.shape[-1]
             self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
+
+    # -- the exact fit --------------------------------------------------------------------------------------------------
+
+    def on_fit_start(self) -> None:
+        """Chooses the encoder's width and solves for the linear layer, if asked to; a resumed fit has both already."""
+        super().on_fit_start()
+        encoders = [encoder for encoder in self.encoding.encoders if isinstance(encoder, Encoder)]
+        if self.solution is not None or not (self.warm_start or wants_width(encoders)):
+            return
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        batch = data.transfer_batch_to_device(data.train_batch(), self.device, 0)
+        self.adopt(solve_batch(batch, encoders, self.ridge, self.center), batch)
+
+    @torch.no_grad()
+    def adopt(self, fit: ExactFit, batch: GridBatch | PointBatch) -> None:
+        """Takes over the encoders of an exact fit and, with ``warm_start``, its weights.
+
+        Args:
+            fit: The fit, for raw features.
+            batch: What it was fitted to.
+        """
+        self.encoding.encoders = nn.ModuleList(encoder.to(self.device) for encoder in fit.encoders)
+        self.calibrate(batch)
+        self.solution = {"encoders": [plain_encoder(encoder) for encoder in fit.encoders], **fit.report}
+        if not self.warm_start:
+            return
+        # the module's features are the raw ones times the scales
+        linear = (fit.weight.double() / self.encoding.scales.double().prod()).to(self.weight.dtype)
+        if self.head is None:
+            self.weight.copy_(linear)
+        else:
+            pass_through(self.weight, self.head, linear)
+        if self.center:
+            self.mean.copy_(fit.mean)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds what the solver found."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[SOLUTION_KEY] = self.solution
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes the encoders as the solver chose them."""
+        super().on_load_checkpoint(checkpoint)
+        self.solution = checkpoint.get(SOLUTION_KEY)
+        if self.solution is not None:
+            made = [resolve(plain) for plain in self.solution["encoders"]]
+            self.encoding.encoders = nn.ModuleList(encoder.to(self.device) for encoder in made)
 
     # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ------------
 
@@ -176,3 +253,10 @@ class ComplexLinear(CoordinateModule):
             for part in torch.split(first, rows)
         ]
         return torch.cat(parts, 1) + self.mean.reshape(info.num_signals, *[1] * info.num_axes, info.channels)
+
+
+def check_ridge(ridge: float | Literal["auto"]) -> float | Literal["auto"]:
+    """``ridge`` if it is ``auto`` or a number >= 0, else an :class:`InputError`."""
+    if ridge != "auto" and (isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not 0 <= ridge < math.inf):
+        raise InputError(f"ridge must be 'auto' or a number >= 0, got {ridge!r}; 1e-3 is moderate, 0 plain least squares")
+    return ridge

@@ -66,6 +66,11 @@ class SimpleMLP(CoordinateModule):
                 f"SimpleMLP: depth must be >= 0, width and points_per_chunk >= 1; got depth={depth}, width={width}, "
                 f"points_per_chunk={points_per_chunk}"
             )
+        if any(prototype.automatic() for prototype in self.prototypes):
+            raise InputError(
+                "SimpleMLP: a width of 'auto' is chosen by the solver of a linear layer, which an MLP has not; give a "
+                "number, leave it out for the encoder's rule, or use ComplexLinear"
+            )
         self.depth = depth
         self.width = width
         self.activation = check_activation(activation)

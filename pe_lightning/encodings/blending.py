@@ -1,0 +1,214 @@
+"""Blending: points off the grid as weighted sums of the nodes of a virtual grid around them. An approximation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders.base import Encoder
+from pe_lightning.encodings.complex import Complex
+from pe_lightning.errors import InputError
+
+__all__ = ["LAST", "Blended", "BlendingPlan"]
+
+LAST = 0.999
+"""Coordinates are clamped to [0, 0.999], as in the papers' experiments, so that every point has a node to its right."""
+
+
+@dataclass(frozen=True)
+class BlendingPlan:
+    """The neighbours of a set of points, one row of the papers' matrix ``B`` each: ``2^D`` of its entries.
+
+    Args:
+        index: Row-major positions of the nodes, ``(S or 1, 2^D, P)``.
+        weight: Their weights, the same shape; a point's weights sum to one.
+        num_nodes: Number of nodes of the grid.
+    """
+
+    index: Tensor
+    weight: Tensor
+    num_nodes: int
+
+    def gather(self, nodes: Tensor) -> Tensor:
+        """Values at the points: ``(S, C, n_1, ..., n_D)`` -> ``(S, C, P)``; differentiable."""
+        flat = nodes.flatten(2)
+        total = None
+        for corner in range(self.index.shape[1]):
+            index, weight = self.index[:, corner], self.weight[:, corner, :].unsqueeze(1)
+            if len(index) == 1:
+                picked = flat.index_select(2, index[0])
+            else:
+                picked = flat.gather(2, index.unsqueeze(1).expand(-1, flat.shape[1], -1))
+            total = picked * weight if total is None else torch.addcmul(total, picked, weight)
+        assert total is not None
+        return total
+
+    def scatter(self, values: Tensor) -> Tensor:
+        """The adjoint of :meth:`gather`: ``(S, C, P)`` -> ``(S, C, n_1 * ... * n_D)``."""
+        nodes = values.new_zeros(*values.shape[:2], self.num_nodes)
+        for corner in range(self.index.shape[1]):
+            index, weight = self.index[:, corner], self.weight[:, corner, :].unsqueeze(1)
+            if len(index) == 1:
+                nodes.index_add_(2, index[0], values * weight)
+            else:
+                nodes.scatter_add_(2, index.unsqueeze(1).expand(-1, values.shape[1], -1), values * weight)
+        return nodes
+
+
+class Blended(nn.Module):
+    r"""A complex encoding at scattered points, approximated from a virtual grid.
+
+    Per axis, :math:`\psi(x) \approx \alpha_0 \psi(x_0) + \alpha_1 \psi(x_1)` between the nodes :math:`x_0 \le x \le x_1`
+    of spacing ``d``. With :math:`x = x_0 + \beta d` and the encoder's similarity ``D``, least squares gives
+
+    .. math::
+        \alpha_0 = \frac{D(0) D(\beta d) - D(d) D((1 - \beta) d)}{D(0)^2 - D(d)^2}, \quad
+        \alpha_1 = \frac{D(0) D((1 - \beta) d) - D(d) D(\beta d)}{D(0)^2 - D(d)^2},
+
+    and the pair is divided by its sum, as in the papers' experiments. In ``D`` dimensions the weights of the ``2^D``
+    neighbours are products: :math:`\alpha_0\beta_0, \alpha_1\beta_0, \alpha_0\beta_1, \alpha_1\beta_1` in two. (The paper
+    prints :math:`\alpha_0\beta_0` twice at the end of its Eq. 49.) The triangle's ``D`` is the exact one, not the printed.
+
+    What it is worth: BLENDING_WORTH
+
+    Args:
+        encoding: The complex encoding, with its scales.
+        nodes: Number of nodes per axis, on ``linspace(0, 1, nodes)``; one for all axes, or one per axis. Default: as many
+            as the axis has features, as in the papers.
+
+    Raises:
+        InputError: If an encoder has no closed form of ``D``, or its features at neighbouring nodes do not overlap, so
+            that the weights are 0/0 (``impulse``, narrow ``rect``).
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15
+    and 43-49.
+    """
+
+    def __init__(self, encoding: Complex, nodes: int | Sequence[int] | None = None) -> None:
+        super().__init__()
+        self.encoding = encoding
+        counts = list(encoding.num_features) if nodes is None else nodes
+        if isinstance(counts, int):
+            counts = [counts] * encoding.num_axes
+        if len(counts) != encoding.num_axes or min(counts) < 2:
+            raise InputError(
+                f"blending needs at least two nodes on each of the {encoding.num_axes} axes, got nodes={nodes!r}"
+                + ("" if nodes is not None else f" (as many as features: {encoding.num_features})")
+            )
+        self.nodes: tuple[int, ...] = tuple(int(n) for n in counts)
+        for axis, (encoder, n) in enumerate(zip(self.encoders, self.nodes, strict=True)):
+            _check(encoder, 1 / (n - 1), axis)
+
+    @property
+    def encoders(self) -> list[Encoder]:
+        """One encoder per axis."""
+        return list(self.encoding.encoders)  # type: ignore[arg-type]
+
+    def node_axes(self, dtype: torch.dtype, device: torch.device | None = None) -> list[Tensor]:
+        """Coordinates of the nodes, axis a of shape ``(n_a,)``."""
+        device = self.encoding.scales.device if device is None else device
+        return [torch.linspace(0, 1, n, dtype=torch.float64, device=device).to(dtype) for n in self.nodes]
+
+    def node_features(self, dtype: torch.dtype) -> list[Tensor]:
+        """Features of the nodes, axis a of shape ``(n_a, K_a)``, scaled as the encoding's."""
+        return self.encoding.axis_features(self.node_axes(dtype))
+
+    def axis_weights(self, axis: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r"""The left neighbour of coordinates ``x`` on one axis, and the weights of it and the right one.
+
+        Args:
+            axis: Which axis.
+            x: ``(*batch,)``.
+
+        Returns:
+            Node numbers, int64, :math:`\alpha_0` and :math:`\alpha_1`, float64; each ``(*batch,)``.
+        """
+        cells = self.nodes[axis] - 1
+        position = x.double().clamp(0, LAST) * cells
+        left = position.floor().clamp_(0, cells - 1)
+        alpha = _pair(self.encoders[axis], position - left, 1 / cells)
+        return left.long(), *alpha
+
+    def axis_features(self, coords: Tensor) -> list[Tensor]:
+        """What blending makes of the features of points: ``(P, D)`` -> ``D`` tensors ``(P, K_a)``, in float64."""
+        blended = []
+        for axis, features in enumerate(self.node_features(torch.float64)):
+            left, first, second = self.axis_weights(axis, coords[..., axis])
+            blended.append(first[..., None] * features[left] + second[..., None] * features[left + 1])
+        return blended
+
+    @torch.no_grad()
+    def plan(self, coords: Tensor, dtype: torch.dtype | None = None) -> BlendingPlan:
+        """The neighbours of points and their weights, to be computed once.
+
+        Args:
+            coords: ``(S or 1, P, D)``, or ``(P, D)`` for points that all signals share.
+            dtype: Of the weights; default that of ``coords``.
+        """
+        self.encoding.check_points(coords)
+        if coords.ndim == 2:
+            coords = coords[None]
+        if coords.ndim != 3:
+            raise InputError(f"coordinates have the shape (P, D) or (S, P, D); got {tuple(coords.shape)}")
+        sides = [self.axis_weights(axis, coords[..., axis]) for axis in range(len(self.nodes))]
+        index, weight = [], []
+        for corner in itertools.product((0, 1), repeat=len(self.nodes)):
+            position = torch.zeros_like(sides[0][0])
+            product = torch.ones_like(sides[0][1])
+            for n, side, (left, *alphas) in zip(self.nodes, corner, sides, strict=True):
+                position = position * n + (left + side)
+                product = product * alphas[side]
+            index.append(position)
+            weight.append(product.to(dtype or coords.dtype))
+        return BlendingPlan(torch.stack(index, 1), torch.stack(weight, 1), math.prod(self.nodes))
+
+    def evaluate(self, weight: Tensor, plan: BlendingPlan, features: Sequence[Tensor] | None = None) -> Tensor:
+        """As :meth:`forward`, with a plan (and the features of the nodes) computed before."""
+        features = self.node_features(weight.dtype) if features is None else features
+        return plan.gather(self.encoding.products(weight, features))
+
+    def forward(self, weight: Tensor, coords: Tensor) -> Tensor:
+        """The linear layer at scattered points, approximately; differentiable with respect to the weights.
+
+        Args:
+            weight: ``(S, C, K_1, ..., K_D)``.
+            coords: ``(P, D)`` for all signals, or ``(S, P, D)``.
+
+        Returns:
+            ``(S, C, P)``.
+        """
+        return self.evaluate(weight, self.plan(coords, weight.dtype))
+
+
+def _pair(encoder: Encoder, beta: Tensor, spacing: float) -> tuple[Tensor, Tensor]:
+    """The two weights at ``beta`` in [0, 1], rescaled to sum to one."""
+    ends = encoder.distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=beta.device))
+    here, there = ends.unbind()
+    near, far = encoder.distance(beta * spacing), encoder.distance((1 - beta) * spacing)
+    # the common factor 1 / (D(0)^2 - D(d)^2) drops out of the rescaled pair
+    first, second = here * near - there * far, here * far - there * near
+    total = first + second
+    return first / total, second / total
+
+
+def _check(encoder: Encoder, spacing: float, axis: int) -> None:
+    """Refuses encoders whose weights are 0/0 somewhere between two nodes."""
+    usable = "blending needs an encoder with a closed form of D(delta), such as gau, tri, laplace, rff, linf or logf"
+    try:
+        distance = encoder.distance(torch.linspace(0, 1, 65, dtype=torch.float64) * spacing)
+    except NotImplementedError as error:
+        raise InputError(f"axis {axis}: {encoder.name!r} cannot be blended: {error}; {usable}") from error
+    here, there = distance[0], distance[-1]
+    # the sum of a pair before rescaling, relative to its value at the nodes
+    sums = (distance + distance.flip(0)) / (here + there)
+    if not (bool((distance.isfinite()).all()) and here > 0 and here - there > 1e-9 * here and sums.min() > 1e-3):
+        raise InputError(
+            f"axis {axis}: {encoder.name!r} cannot be blended on {round(1 / spacing) + 1} nodes: its features at "
+            f"neighbouring nodes, {spacing:.4g} apart, do not overlap (or do not differ), and the weights are 0/0 "
+            f"between them. Make the encoder wider, or evaluate exactly; {usable}"
+        )
