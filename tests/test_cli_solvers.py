@@ -86,3 +86,18 @@ def test_bad_ridges(capsys, ridge):
     assert main(["fit", "--config", str(ROOT / "configs/image/closed_form.yaml"), f"--model.ridge={ridge}"]) == 2
     assert "ridge" in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("encoder", ["gau", "rff", "tri"])
+def test_the_recipe_that_continues_never_ends_below_the_solution(encoder):
+    """The first steps of Adam must not throw away what the solver found."""
+    named = ["--model.encoder", f"{{name: {encoder}, num_features: 32}}"]
+    arguments = ["--data.resize", "64", "--wandb.enabled", "false", "--trainer.logger", "false"]
+    scores = []
+    for recipe in ("closed_form.yaml", "warm_head.yaml"):
+        assert main(["fit", "--config", str(ROOT / "configs/image" / recipe), *arguments, *named]) == 0
+        run = max(Path().glob("runs/*/*"), key=lambda path: int(path.name))
+        scores.append(json.loads((run / "metrics.json").read_text())["test/psnr"])
+    assert scores[1] > scores[0] - 0.01
+    if encoder == "rff":
+        assert scores[1] > scores[0] + 0.1, "the head learns"

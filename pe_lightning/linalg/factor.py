@@ -146,7 +146,7 @@ def _key(matrix: Matrix) -> tuple[object, ...]:
     digest = hashlib.blake2b(digest_size=16)
     blocks = matrix.blocks if isinstance(matrix, LocalMatrix) else ()
     for part in [matrix] if isinstance(matrix, Tensor) else [block.values for block in blocks]:
-        digest.update(memoryview(part.contiguous().cpu().numpy()))
+        digest.update(part.contiguous().cpu().numpy().data)
     where = tuple((block.row, block.column) for block in blocks)
     return digest.digest(), tuple(matrix.shape), where, matrix.device
 

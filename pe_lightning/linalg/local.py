@@ -82,8 +82,8 @@ class LocalMatrix:
         for start in range(0, size, step):
             dense = rows(start, min(start + step, size))
             magnitude = dense.abs().amax(0)
-            # NaN fails every comparison: written so that it is kept, to be refused by whoever factorises
-            used = torch.nonzero(~(magnitude <= tolerance * magnitude.amax()))
+            # what is not finite is kept, to be refused by whoever factorises
+            used = torch.nonzero((magnitude > tolerance * magnitude.amax()) | ~magnitude.isfinite())
             first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
             blocks.append(Block(start, first, dense[:, first:last].contiguous()))
             kept += blocks[-1].values.numel()

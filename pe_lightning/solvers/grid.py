@@ -188,8 +188,10 @@ class GridSolver:
 
     def _at(self, corner: list[int], shape: Sequence[int]) -> Tensor:
         """The part of the sums that starts at ``corner``."""
-        box = tuple(slice(c, c + n) for c, n in zip(corner, shape[2:], strict=True))
-        return self._projection[(slice(None), slice(None)) + box]
+        part = self._projection
+        for a, first in enumerate(corner):
+            part = part.narrow(2 + a, first, shape[2 + a])
+        return part
 
     def reduce(self, group: dist.ProcessGroup | None = None) -> None:
         """Adds the sums of all processes of ``group``, once; without :mod:`torch.distributed` there is nothing to do."""

@@ -4,7 +4,7 @@ Three kinds of samples share one interface. All of them evaluate
 :math:`y = (\Phi_1 \otimes \dots \otimes \Phi_D) w` at the training points without forming the Kronecker product:
 
 - :class:`GridSamples`: a mask over a grid. The whole grid by mode products, then the mask: exact.
-- :class:`~pe_lightning.solvers.scattered_free.FreeSamples`: any coordinates. Each point contracts its own features, in chunks: exact.
+- :class:`~pe_lightning.solvers.scattered_free.FreeSamples`: any coordinates. Each point contracts its own features: exact.
 - :class:`~pe_lightning.solvers.scattered_blended.BlendedSamples`: the papers' approximation, from a virtual grid.
 """
 

@@ -1,0 +1,179 @@
+import json
+import math
+
+import pytest
+import torch
+
+from pe_lightning import encoders
+from pe_lightning.encoders import Encoder
+from pe_lightning.errors import InputError
+from pe_lightning.solvers import choose_grid, solve_grid
+from pe_lightning.solvers.choose import FACTORS, least
+from pe_lightning.solvers.scaling import shrunk, spaced, tunable
+
+
+def coordinates(n):
+    return torch.arange(n, dtype=torch.float64) / n
+
+
+def picture(n, noise=0.0):
+    """A smooth surface with an edge, (1, n, n, 1)."""
+    x = coordinates(n)
+    surface = 0.5 + 0.2 * torch.sin(9 * x)[:, None] * torch.cos(7 * x) + 0.2 * ((x[:, None] + x) > 0.9)
+    return (surface + noise * torch.randn(n, n, generator=torch.Generator().manual_seed(0)))[None, ..., None].float()
+
+
+def score(solution, whole, n):
+    mask = torch.ones(n, n, dtype=torch.bool)
+    mask[::2, ::2] = False
+    error = (solution.predict([coordinates(n)] * 2) - whole)[:, mask]
+    return -10 * math.log10(error.square().mean())
+
+
+@pytest.mark.parametrize("name", ["linf", "logf", "rff", "tri", "gau", "keys", "laplace"])
+def test_automatic_ridge_is_near_the_best(name):
+    whole = picture(128)
+    train, axes, encoder = whole[:, ::2, ::2], [coordinates(128)[::2]] * 2, {"name": name, "num_features": 64}
+    chosen = solve_grid(train, encoder, axes)
+    fixed = [score(solve_grid(train, encoder, axes, ridge=10.0**k), whole, 128) for k in range(-8, 1)]
+    assert score(chosen, whole, 128) > max(fixed) - (1.0 if name == "rff" else 0.5)  # rff: drawn anew for the thinned grid
+    assert chosen.choice.rule == "held-out"
+    ridges = [ridge for ridge, _ in chosen.choice.curve]
+    assert ridges == sorted(ridges)
+    assert ridges[0] <= chosen.ridge <= ridges[-1]
+    assert all(math.isfinite(value) for _, value in chosen.choice.curve)
+    assert json.loads(json.dumps(chosen.choice.report()))["ridge"] == chosen.ridge
+
+
+def test_noise_asks_for_a_larger_ridge():
+    clean, noisy = (
+        choose_grid(picture(64, noise), [coordinates(64)] * 2, [encoders.create("gau", num_features=64)] * 2)
+        for noise in (0.0, 0.2)
+    )
+    assert noisy.ridge > 3 * clean.ridge
+
+
+def test_automatic_sigma_finds_its_way_back():
+    whole = picture(128)
+    train, axes = whole[:, ::2, ::2], [coordinates(128)[::2]] * 2
+    for name, argument, bad in [("gau", "sigma", 0.1), ("tri", "half_width", 0.004), ("rff", "sigma", 200.0)]:
+        encoder = {"name": name, "num_features": 64, argument: bad}
+        given = solve_grid(train, encoder, axes)
+        chosen = solve_grid(train, encoder, axes, sigma="auto")
+        assert score(chosen, whole, 128) > score(given, whole, 128) + 1
+        default = getattr(encoders.create(name, num_features=64), argument)
+        assert 0.49 < getattr(chosen.encoders[0], argument) / default < 2.01
+        assert chosen.encoders[0] is chosen.encoders[1]
+        assert [factor for factor, _ in chosen.choice.factors] == sorted(FACTORS)
+        assert chosen.choice.report()["value"] == [getattr(chosen.encoders[0], argument)] * 2
+
+
+def test_a_fixed_ridge_is_kept_while_sigma_is_chosen():
+    choice = choose_grid(picture(32), [coordinates(32)] * 2, [encoders.create("gau", num_features=32)] * 2, 0.5, "auto")
+    assert choice.ridge == 0.5
+    assert [ridge for ridge, _ in choice.curve] == [0.5]
+
+
+def test_small_signals_fall_back_on_a_rule():
+    values, axes = torch.rand(1, 7, 6, 1), [coordinates(7), coordinates(6)]
+    choice = choose_grid(values, axes, [encoders.create("gau", num_features=6)] * 2)
+    assert (choice.rule, choice.ridge, choice.curve) == ("fallback", 0.05, ())
+    assert choose_grid(values, axes, [encoders.create("keys", num_features=6)] * 2).ridge == 1e-3
+    # a short axis beside a long one is kept whole
+    values, axes = torch.rand(1, 5, 40, 1), [coordinates(5), coordinates(40)]
+    choice = choose_grid(values, axes, [encoders.create("gau", num_features=n) for n in (5, 40)])
+    assert choice.rule == "held-out"
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
+@pytest.mark.parametrize(
+    ("name", "grid"), [*((name, (9, 14)) for name in encoders.names()), ("tri", (33,)), ("linf", (8, 9, 5))]
+)
+def test_every_encoder_gets_a_finite_choice(name, grid):
+    values = torch.rand(2, *grid, 2, generator=torch.Generator().manual_seed(0))
+    takes = encoders.registry.parameters(encoders.registry.get(name))
+    encoder = {"name": name, **({"num_features": 10} if "num_features" in takes else {})}
+    solution = solve_grid(values, encoder, sigma="auto" if tunable(encoders.resolve(encoder)) else "given")
+    assert torch.isfinite(solution.weight).all()
+    assert solution.choice.curve
+    assert all(math.isfinite(value) for _, value in solution.choice.curve)
+
+
+def test_constant_signals_have_a_choice():
+    solution = solve_grid(torch.full((1, 16, 16, 1), 0.25), {"name": "gau", "num_features": 16})
+    torch.testing.assert_close(solution.predict([coordinates(16)] * 2), torch.full((1, 16, 16, 1), 0.25))
+
+
+def test_large_grids_are_looked_at_through_windows(monkeypatch):
+    whole = picture(160)
+    encoder = [encoders.create("gau", num_features=160)] * 2
+    exact = choose_grid(whole, [coordinates(160)] * 2, encoder)
+    monkeypatch.setattr("pe_lightning.solvers.choose.WINDOW", {2: 64})
+    windowed = choose_grid(whole, [coordinates(160)] * 2, encoder)
+    assert windowed.curve != exact.curve
+    assert abs(math.log10(windowed.ridge / exact.ridge)) < 1
+    part = choose_grid(whole[:, 40:104, 40:104], [coordinates(160)[40:104]] * 2, encoder, full_size=(160, 160))
+    assert abs(math.log10(part.ridge / exact.ridge)) < 1.5
+
+
+def test_refuses_what_cannot_be_chosen():
+    values, axes = torch.rand(1, 16, 1), [coordinates(16)]
+    with pytest.raises(InputError, match="keys has no width to choose"):
+        choose_grid(values, axes, [encoders.create("keys", num_features=8)], sigma="auto")
+    with pytest.raises(InputError, match="ridge must be 'auto' or a number"):
+        choose_grid(values, axes, [encoders.create("keys", num_features=8)], ridge=-1.0)
+
+
+def test_the_least_of_equally_good_ridges():
+    assert least([(1e-3, 10.0), (1e-2, 10.02), (1e-1, 10.03)]) == 1e-3
+    assert least([(1e-4, 9.0), (1e-2, 10.0), (1.0, 9.0)], tie=0.5) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "changed"),
+    [
+        ("gau", {"sigma": 0.01}, {"sigma": 0.02}),
+        ("tri", {"half_width": 0.01, "padding": 2}, {"half_width": 0.02}),
+        ("laplace", {"scale": 0.01}, {"scale": 0.02}),
+        ("rect", {"sigma": 0.01}, {"sigma": 0.02}),
+        ("rff", {"sigma": 8.0}, {"sigma": 4.0}),
+        ("linf", {"sigma": 4.0}, {"sigma": 3.0}),
+        ("logf", {"sigma": 4.0}, {"sigma": 3.0}),
+        ("sine", {"frequency": 4.0}, {"frequency": 2.0}),
+        ("noise", {"num_positions": 100}, {"num_positions": 50}),
+        ("keys", {}, {}),
+    ],
+)
+def test_features_shrink_with_the_grid(name, arguments, changed):
+    encoder = encoders.create(name, num_features=40, **arguments)
+    small = shrunk(encoder, 2.0)
+    resolved = small.resolved()
+    assert resolved == {**encoder.resolved(), "num_features": 20, **changed}
+
+
+def test_shifted_features_are_the_same_in_units_of_the_spacing():
+    encoder = encoders.create("gau", num_features=40, sigma=0.02)
+    torch.testing.assert_close(shrunk(encoder, 2.0)(coordinates(20)), encoder(coordinates(40))[:20, :20])
+
+
+def test_unknown_encoders_see_their_coordinates_closer_together():
+    class Chirp(Encoder):
+        def __init__(self, num_features: int = 8, rate: float = 3.0) -> None:
+            super().__init__(num_features)
+            self.rate = rate
+
+        def forward(self, x):
+            return torch.cos(self.rate * x[..., None] * torch.arange(self.num_features, dtype=x.dtype))
+
+    encoder = Chirp()
+    torch.testing.assert_close(shrunk(encoder, 4.0)(coordinates(12)), encoder(coordinates(12) / 4))
+    assert tunable(encoder) is None
+    assert spaced(encoder, 10, 2.0) is encoder
+
+
+def test_widths_follow_the_coarser_of_samples_and_shifts():
+    encoder = encoders.create("gau", num_features=64, sigma=0.5)
+    assert spaced(encoder, 64, 1.0).sigma == pytest.approx(0.64 / 64)
+    assert spaced(encoder, 32, 1.0).sigma == pytest.approx(0.64 / 32)
+    assert spaced(encoder, 256, 2.0).sigma == pytest.approx(1.28 / 64)
+    assert spaced(encoders.create("rff", num_features=64), 32, 1.0).sigma == pytest.approx(32 / 6)

@@ -1,0 +1,368 @@
+"""The grid solver against dense Kronecker products and NumPy, in float64."""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pe_lightning import encoders
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import factor as factor_module
+from pe_lightning.linalg import local as local_module
+from pe_lightning.solvers import GridSolver, LowRankWarning, solve_blocks, solve_grid, tiles
+
+
+def coordinates(n):
+    return torch.arange(n, dtype=torch.float64) / n
+
+
+def features(name, n, k, **arguments):
+    return encoders.create(name, num_features=k, **arguments)(coordinates(n))
+
+
+def random(*shape, dtype=torch.float64, seed=0):
+    return torch.rand(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def solve(values, psi, ridge=0.0, **options):
+    solver = GridSolver(psi, **options)
+    solver.accumulate(values)
+    return solver.solve(ridge)
+
+
+def dense(values, psi, ridge, center=True):
+    """Weights (S, C, *K), residual sums and means, by NumPy on the whole Kronecker product."""
+    signals, channels = values.shape[0], values.shape[-1]
+    joint = functools.reduce(torch.kron, psi).numpy()
+    y = values.movedim(-1, 1).reshape(signals * channels, -1).numpy().T
+    mean = y.mean(0) if center else 0 * y[0]
+    y = y - mean
+    rho = ridge * np.mean(np.sum(joint**2, 1))
+    if ridge:
+        weight = np.linalg.solve(joint.T @ joint + rho * np.eye(joint.shape[1]), joint.T @ y)
+    else:
+        weight = np.linalg.lstsq(joint, y, rcond=1e-12)[0]
+    error = ((joint @ weight - y) ** 2).sum(0).reshape(signals, channels).sum(1)
+    shape = (signals, channels, *(part.shape[1] for part in psi))
+    return weight.T.reshape(shape), error, mean.reshape(signals, channels)
+
+
+CASES = {
+    "1-D": [features("gau", 9, 6)],
+    "1-D, more features": [features("gau", 6, 10)],
+    "square": [features("tri", 6, 6), features("gau", 6, 6)],
+    "rectangular": [features("gau", 9, 5), features("rff", 4, 8, sigma=2.0)],
+    "rank 2": [features("sine", 9, 5), features("gau", 4, 7)],
+    "empty rows": [features("rect", 9, 5, sigma=0.05), features("gau", 4, 4)],
+    "3-D": [features("tri", 4, 6), features("gau", 5, 3), features("linf", 3, 4)],
+    "one sample": [features("gau", 1, 3), features("gau", 5, 4)],
+}
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("ridge", [0.0, 1e-4, 0.3])
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_dense_solution(case, ridge, center):
+    psi = CASES[case]
+    values = random(2, *(len(part) for part in psi), 3)
+    solution = solve(values, psi, ridge, center=center)
+    weight, error, mean = dense(values, psi, ridge, center)
+    np.testing.assert_allclose(solution.weight, weight, atol=1e-8)
+    np.testing.assert_allclose(solution.mean, mean, atol=1e-12)
+    np.testing.assert_allclose(solution.squared_error, error, atol=1e-9)
+    residual = (solution.evaluate(psi) - values).square().sum((*range(1, values.ndim),))
+    np.testing.assert_allclose(solution.squared_error, residual, atol=1e-9)
+    assert solution.count == values[0].numel()
+
+
+def test_the_gradient_of_the_objective_vanishes():
+    psi = [features("logf", 20, 16), features("gau", 12, 18)]
+    values = random(2, 20, 12, 3)
+    for ridge in (1e-6, 1e-2):
+        solution = solve(values, psi, ridge)
+        weight = solution.weight.clone().requires_grad_()
+        misfit = (dataclasses.replace(solution, weight=solution.weight).evaluate(psi) - values).square().sum()
+        target = (values - solution.mean[:, None, None]).movedim(-1, 1)
+        objective = (psi[0] @ weight @ psi[1].T - target).square().sum()
+        torch.testing.assert_close(objective.detach(), misfit)
+        (objective + solution.absolute_ridge * weight.square().sum()).backward()
+        assert weight.grad.abs().max() < 1e-9
+
+
+def test_float32_is_close_and_stays_float32():
+    psi = [features("logf", 40, 32), features("gau", 30, 32)]
+    values = random(2, 40, 30, 3)
+    exact, single = solve(values, psi, 1e-4), solve(values.float(), psi, 1e-4)
+    assert single.weight.dtype == single.mean.dtype == torch.float32
+    assert single.squared_error.dtype == torch.float64
+    error = (single.evaluate(psi).double() - exact.evaluate(psi)).abs().max()
+    assert error < 1e-4
+    torch.testing.assert_close(single.squared_error, exact.squared_error, rtol=1e-4, atol=0)
+    half = solve(values.bfloat16(), psi, 1e-4)
+    assert half.weight.dtype == torch.float32
+
+
+def test_a_shift_changes_nothing_but_rounding():
+    psi = [features("gau", 12, 8), features("gau", 9, 9)]
+    values = random(2, 12, 9, 3)
+    plain = solve(values, psi, 1e-2)
+    for center in (True, False):
+        shifted = solve(values, psi, 1e-2, center=center, shift=values.mean((1, 2)) + 0.1)
+        expected = plain if center else solve(values, psi, 1e-2, center=False)
+        torch.testing.assert_close(shifted.weight, expected.weight)
+        torch.testing.assert_close(shifted.mean, expected.mean)
+        torch.testing.assert_close(shifted.squared_error, expected.squared_error)
+
+
+@st.composite
+def tilings(draw):
+    """A grid and a random tiling of it: recursive cuts, in random order."""
+    grid = draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    boxes = [[(0, n) for n in grid]]
+    for _ in range(draw(st.integers(0, 6))):
+        box = boxes.pop(draw(st.integers(0, len(boxes) - 1)))
+        axis = draw(st.integers(0, len(grid) - 1))
+        low, high = box[axis]
+        cut = draw(st.integers(low, high))
+        boxes += [[*box[:axis], (low, cut), *box[axis + 1 :]], [*box[:axis], (cut, high), *box[axis + 1 :]]]
+    return grid, draw(st.permutations(boxes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(tilings(), st.sampled_from([0.0, 1e-3]), st.booleans())
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
+def test_tiles_equal_the_whole(tiling, ridge, local):
+    grid, boxes = tiling
+    with pytest.MonkeyPatch.context() as patch:
+        if local:
+            for module in (factor_module, local_module):
+                patch.setattr(module, "MIN_FEATURES", 1)
+                patch.setattr(module, "MAX_DENSITY", 1.0)
+        factor_module.clear_cache()
+        psi = [features("tri", n, min(n, 5)) for n in grid]
+        values = random(2, *grid, 2)
+        whole, solver = solve(values, psi, ridge), GridSolver(psi)
+        assert {factor.method for factor in solver.factors} == ({"gram"} if local else {"svd"})
+        for box in boxes:
+            part = values
+            for axis, (low, high) in enumerate(box):
+                part = part.narrow(1 + axis, low, high - low)
+            solver.accumulate(part, [low for low, _ in box])
+        pieced = solver.solve(ridge)
+        factor_module.clear_cache()
+    torch.testing.assert_close(pieced.weight, whole.weight, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(pieced.mean, whole.mean)
+    torch.testing.assert_close(pieced.squared_error, whole.squared_error, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
+@settings(max_examples=5, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    half=st.integers(1, 10),
+    ridge=st.sampled_from([0.0, 1e-12, 1e-3, 10.0]),
+    seed=st.integers(0, 99),
+)
+@pytest.mark.parametrize("name", encoders.names())
+def test_every_encoder_at_any_size_is_finite(name, sizes, half, ridge, seed):
+    takes = encoders.registry.parameters(encoders.registry.get(name))
+    encoder = encoders.create(name, **({"num_features": 2 * half} if "num_features" in takes else {}))
+    psi = [encoder(coordinates(n)) for n in sizes]
+    values = random(1, *sizes, 2, dtype=torch.float32, seed=seed)
+    solution = solve(values, psi, ridge)
+    for result in (solution.weight, solution.mean, solution.squared_error, solution.evaluate(psi)):
+        assert torch.isfinite(result).all()
+    # least squares is never worse than the mean, but for what float32 weights of deficient features round away
+    spread = (values - solution.mean.reshape(1, *[1] * len(sizes), 2)).square().sum().double()
+    assert 0 <= solution.squared_error.item() <= spread.item() * (1 + 1e-5) + 1e-9
+    assert 0 <= solution.effective_rank <= math.prod(min(part.shape) for part in psi) + 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {"name": "gau", "sigma": 1e-12},
+        {"name": "gau", "sigma": 1e12},
+        {"name": "rect", "sigma": 1e-12},
+        {"name": "rff", "sigma": 1e12},
+    ],
+)
+@pytest.mark.parametrize("ridge", [0.0, 1e-8])
+def test_absurd_settings_are_finite(encoder, ridge):
+    psi = encoders.resolve({**encoder, "num_features": 20})(coordinates(33) + 0.003)
+    solution = solve(random(1, 33, 33, 1, dtype=torch.float32), [psi, psi], ridge)
+    assert torch.isfinite(solution.weight).all()
+    assert torch.isfinite(solution.evaluate([psi, psi])).all()
+    assert torch.isfinite(solution.squared_error).all()
+
+
+def test_vanishing_features_predict_the_mean():
+    psi = features("gau", 6, 4) * 1e-150
+    values = random(1, 6, 6, 1)
+    with pytest.warns(LowRankWarning, match="0 degrees of freedom of 16"):
+        solution = solve(values, [psi, psi], 1e-3)
+    assert (solution.weight == 0).all()
+    assert solution.joint_rank == 0
+    torch.testing.assert_close(solution.squared_error.item(), (values - values.mean()).square().sum().item())
+
+
+def test_low_rank_warns_and_ordinary_use_does_not():
+    values = random(1, 32, 32, 1, dtype=torch.float32)
+    for name in ("gau", "tri", "rff", "linf", "logf", "rect", "keys", "bspline", "laplace", "impulse", "noise"):
+        solve(values, [features(name, 32, 32)] * 2, 1e-3)
+    with pytest.warns(LowRankWarning, match="rank 2 x 2 of 32 x 32"):
+        solution = solve(values, [features("sine", 32, 32)] * 2)
+    assert solution.ranks == (2, 2)
+    assert solution.joint_rank == 4
+    with pytest.warns(LowRankWarning, match="the ridge is 1e\\+06"):
+        solve(values, [features("gau", 32, 32)] * 2, 1e6)
+
+
+def test_further_ridges_reuse_everything():
+    psi = [features("gau", 9, 7), features("tri", 8, 8)]
+    values = random(2, 9, 8, 1)
+    solver = GridSolver(psi)
+    solver.accumulate(values)
+    first = solver.solve(0.1)
+    second = solver.solve(1e-5)
+    torch.testing.assert_close(solver.solve(0.1).weight, first.weight)
+    torch.testing.assert_close(second.weight, solve(values, psi, 1e-5).weight)
+    assert second.effective_rank > first.effective_rank
+    assert (second.squared_error < first.squared_error).all()
+
+
+def test_autocast_and_reduced_precision_do_not_reach_the_solver():
+    psi = [features("gau", 30, 24), features("gau", 28, 24)]
+    values = random(1, 30, 28, 1, dtype=torch.float32)
+    expected = solve(values, psi, 1e-3)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            solution = solve(values, psi, 1e-3)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert torch.equal(solution.weight, expected.weight)
+
+
+@pytest.mark.parametrize(
+    ("block", "start", "message"),
+    [
+        (torch.zeros(1, 4, 5), None, "a block has the shape"),
+        (torch.zeros(1, 4, 5, 1, dtype=torch.int64), None, "floating-point"),
+        (torch.zeros(1, 4, 5, 1), [0], "start of 2 numbers"),
+        (torch.zeros(1, 4, 5, 1), [1, 0], "outside the grid"),
+        (torch.zeros(1, 4, 5, 1), [-1, 0], "outside the grid"),
+        (torch.full((1, 4, 5, 1), torch.nan), None, "NaN, infinite"),
+        (torch.full((1, 4, 5, 1), torch.inf), None, "NaN, infinite"),
+    ],
+)
+def test_refuses_bad_blocks(block, start, message):
+    solver = GridSolver([features("gau", 4, 3), features("gau", 5, 3)])
+    with pytest.raises(InputError, match=message):
+        solver.accumulate(block, start)
+
+
+def test_refuses_what_does_not_fit_together():
+    psi = [features("gau", 4, 3), features("gau", 5, 3)]
+    with pytest.raises(InputError, match="no axis"):
+        GridSolver([])
+    solver = GridSolver(psi)
+    with pytest.raises(InputError, match="cover 0 of the grid's 20"):
+        solver.solve()
+    solver.accumulate(random(1, 2, 5, 1))
+    with pytest.raises(InputError, match="cover 10 of the grid's 20"):
+        solver.solve()
+    with pytest.raises(InputError, match="overlaps"):
+        solver.accumulate(random(1, 1, 1, 1), [1, 4])
+    with pytest.raises(InputError, match="same numbers of signals"):
+        solver.accumulate(random(2, 2, 5, 1), [2, 0])
+    with pytest.raises(InputError, match="same dtype"):
+        solver.accumulate(random(1, 2, 5, 1, dtype=torch.float32), [2, 0])
+    solver.accumulate(random(1, 2, 5, 1), [2, 0])
+    for ridge in (-1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="ridge must be"):
+            solver.solve(ridge)
+    solver.solve()
+    with pytest.raises(InputError, match="final"):
+        solver.accumulate(random(1, 0, 5, 1))
+    with pytest.raises(InputError, match="a shift has the shape"):
+        GridSolver(psi, shift=torch.zeros(3, 1)).accumulate(random(1, 4, 5, 1))
+
+
+# -- the documented functions -----------------------------------------------------------------------------------------
+
+
+def test_solve_grid_returns_everything():
+    values = random(2, 16, 12, 3, dtype=torch.float32)
+    solution = solve_grid(values, ["gau", {"name": "tri", "num_features": 10}], ridge=1e-2)
+    assert solution.weight.shape == (2, 3, 256, 10)
+    assert [encoder.name for encoder in solution.encoders] == ["gau", "tri"]
+    axes = [coordinates(16), coordinates(12)]
+    predicted = solution.predict(axes)
+    assert predicted.shape == values.shape
+    residual = (predicted - values).square().sum((1, 2, 3)).double()
+    torch.testing.assert_close(solution.squared_error, residual, rtol=1e-3, atol=1e-5)
+    for start, tile in solution.render(axes, (5, 7)):
+        rows, columns = (slice(first, first + n) for first, n in zip(start, tile.shape[1:3], strict=True))
+        torch.testing.assert_close(tile, predicted[:, rows, columns])
+    report = solution.report()
+    assert report["choice"]["rule"] == "given"
+    assert report["ridge"] == 1e-2
+    assert solution.to(torch.float64).weight.dtype == torch.float64
+
+
+def test_solve_blocks_from_a_generator():
+    values = random(1, 17, 10, 2)
+    axes = [coordinates(17), coordinates(10)]
+    boxes = tiles((17, 10), (5, 10))
+    blocks = (([part.start for part in box], values[(slice(None), *box)]) for box in boxes)
+    encoder = {"name": "gau", "num_features": 12}
+    streamed = solve_blocks(blocks, encoder, axes, ridge=1e-3)
+    torch.testing.assert_close(streamed.weight, solve_grid(values, encoder, axes, ridge=1e-3).weight)
+    torch.testing.assert_close(streamed.predict(axes), solve_grid(values, encoder, ridge=1e-3).predict(axes))
+    with pytest.raises(InputError, match="no block came"):
+        solve_blocks([], encoder, axes)
+
+
+@pytest.mark.parametrize(
+    ("values", "axes", "message"),
+    [
+        (torch.zeros(4, 4), None, "values have the shape"),
+        (torch.zeros(1, 4, 1, dtype=torch.uint8), None, "values have the shape"),
+        (torch.zeros(1, 4, 1), [torch.zeros(5)], "axes are one coordinate vector"),
+        (torch.zeros(1, 4, 1), [torch.zeros(4)] * 2, "axes are one coordinate vector"),
+    ],
+)
+def test_solve_grid_refuses(values, axes, message):
+    with pytest.raises(InputError, match=message):
+        solve_grid(values, "gau", axes)
+
+
+def test_predict_needs_encoders():
+    psi = [features("gau", 4, 3)]
+    with pytest.raises(InputError, match="encoders of 0 axes"):
+        solve(random(1, 4, 1), psi).predict([coordinates(4)])
+
+
+def test_an_empty_block_brings_the_shapes():
+    psi = [features("gau", 4, 3), features("gau", 5, 3)]
+    values = random(1, 4, 5, 2)
+    solver = GridSolver(psi)
+    solver.accumulate(values[:, :0])
+    solver.accumulate(values)
+    solver.reduce()  # one process: nothing to do
+    torch.testing.assert_close(solver.solve(1e-3).weight, solve(values, psi, 1e-3).weight)
+
+
+def test_tiles_refuses_sizes_of_zero():
+    with pytest.raises(InputError, match="one size >= 1"):
+        list(tiles((3, 3), (3, 0)))

@@ -1,0 +1,401 @@
+"""The scattered solver against dense least squares on an explicit Kronecker product, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lightning import encoders
+from pe_lightning.data import grid_axes, point_coordinates
+from pe_lightning.encoders import Encoder
+from pe_lightning.encodings import Blended, Complex
+from pe_lightning.errors import InputError
+from pe_lightning.solvers.scattered import ConvergenceWarning, ScatteredProgress, solve_points
+
+ENCODERS: list[dict[str, Any]] = [
+    {"name": "gau", "num_features": 6, "sigma": 0.12},
+    {"name": "laplace", "num_features": 5, "scale": 0.2},
+    {"name": "tri", "num_features": 3, "half_width": 0.4},
+]
+GRID = (9, 7, 4)
+TIGHT: dict[str, Any] = {"iterations": 2000, "tolerance": 1e-12}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    # these problems are so small that threads only wait for each other
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+dimensions = pytest.mark.parametrize("num_axes", [1, 2, 3])
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def row_kron(features: list[Tensor]) -> Tensor:
+    """Rows of the Kronecker product of per-point features, by NumPy's own kron."""
+    rows = [reduce(np.kron, [f[p].numpy() for f in features]) for p in range(len(features[0]))]
+    return torch.from_numpy(np.stack(rows))
+
+
+def dense(features: list[Tensor], values: Tensor, ridge: float, center: bool = True) -> tuple[Tensor, Tensor, float]:
+    """Weights ``(C, K...)``, mean and absolute ridge of one signal from its points' features, by dense lstsq."""
+    matrix = row_kron(features)
+    absolute = ridge * float(matrix.square().sum(1).mean())
+    mean = values.mean(0) if center else torch.zeros(values.shape[1], dtype=values.dtype)
+    stacked = np.concatenate([matrix.numpy(), np.sqrt(absolute) * np.eye(matrix.shape[1])])
+    target = np.concatenate([(values - mean).numpy(), np.zeros((matrix.shape[1], values.shape[1]))])
+    weight = np.linalg.lstsq(stacked, target, rcond=1e-13)[0]
+    return torch.from_numpy(weight.T.copy()).reshape(-1, *[f.shape[1] for f in features]), mean, absolute
+
+
+def at(made: list[Encoder], coords: Tensor) -> list[Tensor]:
+    return [encoder(x) for encoder, x in zip(made, coords.unbind(-1), strict=True)]
+
+
+def make(num_axes: int) -> list[Encoder]:
+    return [encoders.resolve(entry) for entry in ENCODERS[:num_axes]]
+
+
+# -- against dense least squares --------------------------------------------------------------------------------------
+
+
+@dimensions
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("precondition", [True, False])
+@pytest.mark.parametrize("center", [True, False])
+def test_masked_grid(num_axes: int, shared: bool, precondition: bool, center: bool) -> None:
+    grid, made = GRID[:num_axes], make(num_axes)
+    values = numbers(3, *grid, 2)
+    mask = numbers(1 if shared else 3, *grid, seed=1) < 0.6
+    axes = grid_axes(grid, torch.float64)
+    solution = solve_points(
+        values, made, axes=axes, mask=mask, ridge=1e-2, precondition=precondition, center=center, **TIGHT
+    )
+    points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)
+    for s in range(3):
+        where = mask[0 if shared else s]
+        weight, mean, absolute = dense(at(made, points[where]), values[s][where], 1e-2, center)
+        torch.testing.assert_close(solution.weight[s], weight, rtol=1e-7, atol=1e-8)
+        torch.testing.assert_close(solution.mean[s], mean)
+        assert solution.ridge_absolute[s].item() == pytest.approx(absolute)
+        error = (row_kron(at(made, points[where])) @ weight.flatten(1).T + mean - values[s][where]).square().sum()
+        assert solution.squared_error[s].item() == pytest.approx(error.item())
+        assert solution.count[s] == 2 * int(where.sum())
+    assert solution.converged.all()
+
+
+@dimensions
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("precondition", [True, False])
+def test_any_coordinates(num_axes: int, shared: bool, precondition: bool) -> None:
+    made, values = make(num_axes), numbers(3, 40, 2)
+    coords = numbers(1 if shared else 3, 40, num_axes, seed=2)
+    solution = solve_points(values, made, coords=coords, ridge=1e-2, precondition=precondition, **TIGHT)
+    for s in range(3):
+        weight, mean, absolute = dense(at(made, coords[0 if shared else s]), values[s], 1e-2)
+        torch.testing.assert_close(solution.weight[s], weight, rtol=1e-7, atol=1e-8)
+        torch.testing.assert_close(solution.mean[s], mean)
+        assert solution.ridge_absolute[s].item() == pytest.approx(absolute)
+    assert solution.converged.all()
+
+
+@dimensions
+@pytest.mark.parametrize("shared", [True, False])
+def test_positions_in_a_grid_masks_and_coordinates_agree(num_axes: int, shared: bool) -> None:
+    grid, made = GRID[:num_axes], make(num_axes)
+    size = int(np.prod(grid))
+    values = numbers(2, *grid, 3)
+    index = torch.stack([numbers(size, seed=s).argsort()[: size // 2].sort().values for s in range(1 if shared else 2)])
+    mask = torch.zeros(len(index), size, dtype=torch.bool).scatter_(1, index, True).reshape(-1, *grid)
+    at_points = values.flatten(1, -2).gather(1, index.expand(2, -1)[..., None].expand(-1, -1, 3))
+    axes = grid_axes(grid, torch.float64)
+    coords = point_coordinates(axes, index)
+    given = {"encoder": made, "ridge": 1e-3, **TIGHT}
+    by_mask = solve_points(values, axes=axes, mask=mask, **given)
+    by_index = solve_points(at_points, axes=axes, index=index, coords=coords, **given)
+    by_coords = solve_points(at_points, coords=coords, **given)
+    few = solve_points(at_points[:, :2], axes=axes, index=index[:, :2], **given)  # so few that points go one by one
+    alone = solve_points(at_points[:, :2], coords=coords[:, :2], **given)
+    torch.testing.assert_close(by_index.weight, by_mask.weight, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(by_coords.weight, by_mask.weight, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(few.weight, alone.weight, rtol=1e-8, atol=1e-9)
+
+
+def test_values_off_the_mask_do_not_matter() -> None:
+    values, mask = numbers(2, 9, 8, 1), numbers(2, 9, 8, seed=1) < 0.5
+    given: dict[str, Any] = {"encoder": make(2), "axes": grid_axes((9, 8)), "mask": mask, "ridge": 0.01}
+    holes = values.masked_fill(~mask[..., None], torch.nan)
+    torch.testing.assert_close(solve_points(holes, **given).weight, solve_points(values, **given).weight)
+
+
+def test_a_position_that_occurs_twice_counts_twice() -> None:
+    made, axes = make(2), grid_axes((9, 8), torch.float64)
+    index = torch.tensor([[0, 5, 5, 17, 40, 41, 60, 71, 71, 71]])
+    values = numbers(1, 10, 1)
+    solution = solve_points(values, made, axes=axes, index=index, ridge=0.01, **TIGHT)
+    weight, _, _ = dense(at(made, point_coordinates(axes, index)[0]), values[0], 0.01)
+    torch.testing.assert_close(solution.weight[0], weight, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["linf", "logf", "sine"])
+def test_rank_deficient_features(name: str) -> None:
+    made = [encoders.create(name, num_features=8)] * 2
+    values, coords = numbers(1, 50, 1), numbers(1, 50, 2, seed=3)
+    solution = solve_points(values, made, coords=coords, ridge=1e-3, **TIGHT)
+    weight, _, _ = dense(at(made, coords[0]), values[0], 1e-3)
+    torch.testing.assert_close(solution.weight[0], weight, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("points", [30, 200])
+def test_without_ridge_the_solution_is_of_least_norm(points: int) -> None:
+    made = [encoders.create("laplace", num_features=9, scale=0.1)] * 2  # 81 weights: fewer and more than points
+    values, coords = numbers(1, points, 1), numbers(1, points, 2, seed=3)
+    solution = solve_points(values, made, coords=coords, ridge=0.0, **TIGHT)
+    weight, _, _ = dense(at(made, coords[0]), values[0], 0.0)
+    torch.testing.assert_close(solution.weight[0], weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["mask", "coords"])
+def test_the_gradient_of_the_objective_vanishes(kind: str, dtype: torch.dtype) -> None:
+    made, grid = make(2), (9, 8)
+    axes, mask = grid_axes(grid, torch.float64), numbers(2, *grid, seed=1) < 0.6
+    values, coords = numbers(2, 40, 1), numbers(2, 40, 2, seed=2)
+    images = numbers(2, *grid, 1)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-11
+    given: dict[str, Any] = {"ridge": 1e-2, "tolerance": tolerance, "iterations": 500, "dtype": dtype}
+    if kind == "mask":
+        solution = solve_points(images, made, axes=axes, mask=mask, **given)
+    else:
+        solution = solve_points(values, made, coords=coords, **given)
+    encoding = Complex(made, 2, normalize=False).double()
+    weight = solution.weight.double().requires_grad_()
+    ridge = solution.ridge_absolute[:, None] * weight.flatten(1).square()
+    mean = solution.mean.double()
+    if kind == "mask":
+        error = (encoding.grid(weight, axes).movedim(1, -1) + mean[:, None, None] - images)[mask]
+    else:
+        prediction = torch.stack([encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
+        error = prediction.transpose(1, 2) + mean[:, None] - values
+    (gradient,) = torch.autograd.grad(error.square().sum() + ridge.sum(), weight)
+    assert gradient.abs().max() < 100 * tolerance
+    assert solution.converged.all()
+
+
+def test_the_preconditioner_is_exact_on_a_whole_grid() -> None:
+    values, mask = numbers(2, 9, 8, 1), torch.ones(1, 9, 8, dtype=torch.bool)
+    solution = solve_points(values, make(2), axes=grid_axes((9, 8)), mask=mask, ridge=1e-3, tolerance=1e-10)
+    assert solution.iterations.tolist() == [1, 1]
+
+
+def test_the_preconditioner_saves_iterations_where_features_are_dependent() -> None:
+    x = numbers(1, 400, 2, seed=1)
+    values = torch.sin(6 * x[..., :1]) * x[..., 1:]
+    given: dict[str, Any] = {"encoder": {"name": "linf", "num_features": 16}, "coords": x, "ridge": 1e-3, "tolerance": 1e-4}
+    counts = [int(solve_points(values, precondition=p, iterations=500, **given).iterations) for p in (True, False)]
+    assert 3 * counts[0] < counts[1]
+
+
+def test_groups_of_signals_are_solved_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, mask = numbers(5, 9, 8, 2), numbers(5, 9, 8, seed=1) < 0.5
+    given: dict[str, Any] = {"encoder": make(2), "axes": grid_axes((9, 8)), "mask": mask, "ridge": 0.01}
+    together = solve_points(values, **given)
+    monkeypatch.setattr("pe_lightning.solvers.scattered_system.GROUP_NUMBERS", {"cpu": 2 * 2 * 72})
+    torch.testing.assert_close(solve_points(values, **given).weight, together.weight)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_chunks_of_points_are_solved_alike(monkeypatch: pytest.MonkeyPatch, cached: bool) -> None:
+    values, coords = numbers(2, 50, 2), numbers(2, 50, 2, seed=2)
+    given: dict[str, Any] = {"encoder": make(2), "coords": coords, "ridge": 0.01}
+    whole = solve_points(values, **given)
+    monkeypatch.setattr("pe_lightning.solvers.scattered_free.CHUNK_NUMBERS", 100)
+    if not cached:
+        monkeypatch.setattr("pe_lightning.solvers.scattered_free.CACHE_BYTES", 0)
+    torch.testing.assert_close(solve_points(values, **given).weight, whole.weight)
+
+
+def test_a_signal_is_solved_the_same_with_and_without_others() -> None:
+    values, mask = numbers(3, 9, 8, 2), numbers(3, 9, 8, seed=1) < 0.5
+    values[1] *= 1e-6  # stops early and is left alone while the others go on
+    given: dict[str, Any] = {"encoder": make(2), "axes": grid_axes((9, 8)), "ridge": 0.01, **TIGHT}
+    together = solve_points(values, mask=mask, **given)
+    for s in range(3):
+        alone = solve_points(values[s : s + 1], mask=mask[s : s + 1], **given)
+        torch.testing.assert_close(together.weight[s], alone.weight[0], rtol=1e-7, atol=1e-8 * float(values[s].max()))
+
+
+def test_a_start_at_the_solution_takes_no_iteration() -> None:
+    values, coords = numbers(2, 50, 2), numbers(1, 50, 2, seed=2)
+    given: dict[str, Any] = {"encoder": make(2), "coords": coords, "ridge": 0.01}
+    first = solve_points(values, tolerance=1e-9, **given)
+    again = solve_points(values, tolerance=1e-6, initial=first.weight, **given)
+    assert again.iterations.tolist() == [0, 0]
+    torch.testing.assert_close(again.weight, first.weight)
+
+
+def test_progress_is_reported() -> None:
+    seen: list[ScatteredProgress] = []
+    values, coords = numbers(2, 50, 2), numbers(1, 50, 2, seed=2)
+    solution = solve_points(values, make(2), coords=coords, ridge=0.01, progress=seen.append)
+    assert [p.iteration for p in seen] == list(range(1, int(solution.iterations.max()) + 1))
+    assert seen[-1].relative_residual < seen[0].relative_residual < 1.5
+    assert (seen[0].signals, seen[0].num_signals) == (0, 2)
+
+
+# -- blending inside the solver ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_blending_solves_for_the_blended_features(shared: bool) -> None:
+    made, values = make(2), numbers(2, 60, 1)
+    coords = numbers(1 if shared else 2, 60, 2, seed=4)
+    solution = solve_points(values, made, coords=coords, ridge=1e-2, blending=True, **TIGHT)
+    blended = Blended(Complex(made, 2, normalize=False))
+    for s in range(2):
+        weight, _, _ = dense(blended.axis_features(coords[0 if shared else s]), values[s], 1e-2)
+        torch.testing.assert_close(solution.weight[s], weight, rtol=1e-6, atol=1e-7)
+
+
+def test_blending_of_a_mask_is_blending_of_its_points() -> None:
+    made, axes, index = make(2), grid_axes((9, 8), torch.float64), torch.arange(0, 72, 3)[None]
+    values = numbers(1, 9, 8, 1)
+    mask = torch.zeros(1, 72, dtype=torch.bool).scatter_(1, index, True).reshape(1, 9, 8)
+    given: dict[str, Any] = {"encoder": made, "axes": axes, "ridge": 1e-2, "blending": True, **TIGHT}
+    by_index = solve_points(values.flatten(1, 2)[:, index[0]], index=index, **given)
+    torch.testing.assert_close(solve_points(values, mask=mask, **given).weight, by_index.weight, rtol=1e-7, atol=1e-8)
+
+
+# -- nothing blows up -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+@pytest.mark.parametrize(
+    "case", ["zero", "constant", "one point", "same point", "one value differs", "no overlap", "huge", "tiny"]
+)
+def test_breakdowns_are_finite(case: str, ridge: float) -> None:
+    values, coords = numbers(2, 20, 1).float(), numbers(1, 20, 2, seed=5).float()
+    encoder: dict[str, Any] = {"name": "gau", "num_features": 6, "sigma": 0.1}
+    if case == "zero":
+        values = torch.zeros_like(values)
+    elif case == "constant":
+        values = torch.full_like(values, 0.7)
+    elif case == "one point":
+        values, coords = values[:, :1], coords[:, :1]
+    elif case == "same point":
+        coords = coords[:, :1].expand(-1, 20, -1)
+    elif case == "one value differs":
+        values = torch.zeros_like(values)
+        values[1, 3] = 1
+    elif case == "no overlap":  # no feature differs from zero at any point
+        encoder, coords = {"name": "tri", "num_features": 2, "half_width": 0.1}, coords * 0.2 + 0.2
+    else:
+        values = values * (1e15 if case == "huge" else 1e-25)
+    solution = solve_points(values, encoder, coords=coords, ridge=ridge, iterations=300)
+    assert solution.weight.isfinite().all()
+    assert solution.relative_residual.isfinite().all()
+    assert solution.squared_error.isfinite().all()
+    if case in ("zero", "constant", "one point", "no overlap"):
+        assert solution.weight.abs().max() < 1e-6
+        assert solution.converged.all()
+
+
+def test_many_more_iterations_than_needed_do_no_harm() -> None:
+    values, coords = numbers(1, 300, 1).float(), numbers(1, 300, 2, seed=5).float()
+    given: dict[str, Any] = {"encoder": {"name": "rff", "num_features": 16}, "coords": coords, "ridge": 0.1}
+    best = solve_points(values.double(), tolerance=1e-12, iterations=400, **given)
+    worn = solve_points(values, tolerance=0.0, iterations=400, **given)
+    torch.testing.assert_close(worn.weight.double(), best.weight, rtol=1e-3, atol=1e-4)
+    assert worn.iterations.item() < 400
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from([name for name in encoders.names() if "num_features" in encoders.registry.parameters(encoders.registry.get(name))]),
+    features=st.sampled_from([2, 6, 10]),
+    grid=st.lists(st.integers(2, 7), min_size=1, max_size=3),
+    ridge=st.sampled_from([0.0, 1e-6, 1e-2]),
+    on_grid=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_every_encoder_gives_finite_weights(
+    name: str, features: int, grid: list[int], ridge: float, on_grid: bool, seed: int
+) -> None:
+    encoder = encoders.create(name, num_features=features)
+    values = numbers(2, *grid, 1, seed=seed).float()
+    axes, mask = grid_axes(grid), numbers(1, *grid, seed=seed + 1) < 0.7
+    mask.view(-1)[0] = True
+    if on_grid:
+        solution = solve_points(values, encoder, axes=axes, mask=mask, ridge=ridge, iterations=2000)
+    else:
+        coords = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)[mask[0]]
+        solution = solve_points(values[:, mask[0]], encoder, coords=coords, ridge=ridge, iterations=2000)
+    assert solution.weight.isfinite().all()
+    assert (solution.squared_error <= values.square().flatten(1).sum(1) * 1.001).all()
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_running_out_of_iterations_warns_if_much_is_left() -> None:
+    values, coords = numbers(1, 100, 1), numbers(1, 100, 2, seed=2)
+    with pytest.warns(ConvergenceWarning, match="after 1 iterations"):
+        solution = solve_points(values, {"name": "linf", "num_features": 12}, coords=coords, ridge=1e-4, iterations=1)
+    assert not solution.converged.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"coords": None}, "say where the points are"),
+        ({"coords": torch.rand(9, 2)}, r"need coords of shape \(2 or 1, 10, D\)"),
+        ({"coords": torch.rand(3, 10, 2)}, "need coords"),
+        ({"axes": grid_axes((4, 4)), "index": torch.arange(10) + 10}, "below 16"),
+        ({"axes": grid_axes((4, 4)), "index": torch.arange(9)}, "need index"),
+        ({"axes": grid_axes((4, 4)), "mask": torch.ones(4, 4, dtype=torch.bool)}, "the mask is boolean"),
+        ({"values": torch.rand(10, 2)}, r"\(S, P, C\)"),
+        ({"values": torch.full((2, 10, 1), torch.nan)}, r"not finite, in signals \[0, 1\]"),
+        ({"values": torch.ones(2, 10, 1, dtype=torch.int64)}, "float32 or float64"),
+        ({"dtype": torch.float16}, "float32 or float64"),
+        ({"ridge": -1.0}, "ridge is a number"),
+        ({"ridge": "best"}, "ridge is a number"),
+        ({"ridge": 0.0, "precondition": True}, "positive ridge"),
+        ({"iterations": -1}, "iterations"),
+        ({"tolerance": 1.0}, "tolerance"),
+        ({"initial": torch.zeros(2, 1, 3, 3)}, r"\(2, 1, 8, 8\)"),
+        ({"distributed": True}, "initialised"),
+        ({"encoder": [{"name": "rff", "num_axes": 2, "num_features": 8}] * 2}, "encoders of one axis"),
+        ({"encoder": Complex("gau", 3)}, "3 axes"),
+        ({"encoder": {"name": "impulse", "num_features": 8}, "blending": True}, "blended"),
+    ],
+)
+def test_wrong_input_is_refused(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {
+        "values": torch.rand(2, 10, 1),
+        "encoder": {"name": "gau", "num_features": 8},
+        "coords": torch.rand(10, 2),
+        "ridge": 0.1,
+    }
+    with pytest.raises(InputError, match=message):
+        solve_points(**{**arguments, **changes})
+
+
+def test_a_signal_without_points_is_named() -> None:
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    mask[1] = False
+    with pytest.raises(InputError, match=r"signals \[1\] have none"):
+        solve_points(torch.rand(2, 4, 4, 1), "gau", axes=grid_axes((4, 4)), mask=mask, ridge=0.1)
