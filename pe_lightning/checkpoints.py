@@ -14,7 +14,7 @@ import yaml
 from pe_lightning import runs
 from pe_lightning.errors import InputError
 
-__all__ = ["complete_arguments", "option_value", "read_model"]
+__all__ = ["complete_arguments", "option_value", "read_model", "refuse_other_options"]
 
 NEEDS_CHECKPOINT = ("validate", "test", "predict")
 OUTPUT_GRID = "pe_lightning.data.output.OutputGrid"
@@ -98,3 +98,38 @@ def _take_sizes(arguments: Sequence[str]) -> tuple[list[int] | None, list[str]]:
         if not sizes or min(sizes) < 1:
             raise InputError(f"--output_shape takes one size >= 1 per axis, got {' '.join(words)!r}")
     return sizes, rest
+
+
+def refuse_other_options(path: str, model: dict[str, Any]) -> None:
+    """Raises :class:`InputError` if the configured model is not the one in the checkpoint."""
+    saved = read_model(path)
+    if model["class_path"].rpartition(".")[2] != saved["class_path"].rpartition(".")[2]:
+        raise InputError(
+            f"the checkpoint {path!r} holds a {saved['class_path'].rpartition('.')[2]}, "
+            f"--model asks for a {model['class_path'].rpartition('.')[2]}; leave --model out"
+        )
+    for key, value in saved["init_args"].items():
+        asked = model["init_args"].get(key)
+        if _plain(asked) != _plain(value):
+            raise InputError(
+                f"the checkpoint {path!r} was fitted with {key} {_spell(value)}, --model.{key} asks for {_spell(asked)}; "
+                "leave the option out, or name another checkpoint"
+            )
+
+
+def _plain(value: Any) -> Any:
+    """Class paths by their last word (a class can be imported from several places), containers recursively."""
+    if isinstance(value, dict):
+        return {
+            key: entry.rpartition(".")[2] if key == "class_path" else _plain(entry)
+            for key, entry in value.items()
+            if entry is not None
+        }
+    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, dict) and "class_path" in value:
+        arguments = {key: entry for key, entry in (value.get("init_args") or {}).items() if entry is not None}
+        return f"{value['class_path'].rpartition('.')[2]}({', '.join(f'{k}={v}' for k, v in arguments.items())})"
+    return repr(value)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import pydoc
-import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +17,10 @@ from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning import encoders, naming, runs
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
-from pe_lightning.checkpoints import complete_arguments, read_model
+from pe_lightning.checkpoints import complete_arguments, refuse_other_options
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError
+from pe_lightning.explain import explain, root_message
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["CoordinateCLI", "run"]
@@ -103,14 +101,14 @@ class CoordinateCLI(LightningCLI):
         verb = self.config.subcommand
         path = self.config[verb].get("ckpt_path")
         if path and Path(path).is_file():
-            _check_checkpoint(path, self.config[verb].model.as_dict())
+            refuse_other_options(path, self.config[verb].model.as_dict())
 
     def instantiate_classes(self) -> None:
         """Makes data, model and Trainer; what a constructor refuses is the user's to change."""
         try:
             super().instantiate_classes()
         except ValueError as error:
-            raise InputError(_root_message(error)) from error
+            raise InputError(root_message(error)) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds the callbacks that every run has, unless their switches are off."""
@@ -191,83 +189,3 @@ class KeepConfig(SaveConfigCallback):
         self.recorder.hyper_parameters = yaml.safe_load(text)
         if self.recorder.run_dir is not None:
             runs.write_atomically(self.recorder.run_dir / runs.CONFIG, text)
-
-
-def _check_checkpoint(path: str, model: dict[str, Any]) -> None:
-    """Raises :class:`InputError` if the configured model is not the one in the checkpoint."""
-    saved = read_model(path)
-    if model["class_path"].rpartition(".")[2] != saved["class_path"].rpartition(".")[2]:
-        raise InputError(
-            f"the checkpoint {path!r} holds a {saved['class_path'].rpartition('.')[2]}, "
-            f"--model asks for a {model['class_path'].rpartition('.')[2]}; leave --model out"
-        )
-    for key, value in saved["init_args"].items():
-        asked = model["init_args"].get(key)
-        if _plain(asked) != _plain(value):
-            raise InputError(
-                f"the checkpoint {path!r} was fitted with {key} {_spell(value)}, --model.{key} asks for {_spell(asked)}; "
-                "leave the option out, or name another checkpoint"
-            )
-
-
-def _plain(value: Any) -> Any:
-    """Class paths by their last word (a class can be imported from several places), containers recursively."""
-    if isinstance(value, dict):
-        return {
-            key: entry.rpartition(".")[2] if key == "class_path" else _plain(entry)
-            for key, entry in value.items()
-            if entry is not None
-        }
-    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
-
-
-def _spell(value: Any) -> str:
-    if isinstance(value, dict) and "class_path" in value:
-        arguments = {key: entry for key, entry in (value.get("init_args") or {}).items() if entry is not None}
-        return f"{value['class_path'].rpartition('.')[2]}({', '.join(f'{k}={v}' for k, v in arguments.items())})"
-    return repr(value)
-
-
-def _root_message(error: BaseException) -> str:
-    """What a constructor said, without what jsonargparse put around it."""
-    while True:
-        inner = error.__cause__ or error.__context__
-        if isinstance(error, InputError) or not isinstance(inner, ValueError):
-            return str(error) if isinstance(error, InputError) else explain(str(error))
-        error = inner
-
-
-def explain(message: str) -> str:
-    """The parser's message as one paragraph, with the nearest names for what it does not know."""
-    owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
-    unknown = re.search(r"Option '([\w.+]+)' is not accepted|[Kk]ey '([\w.]+)' is not expected", message)
-    if owner and unknown:
-        word = next(group for group in unknown.groups() if group)
-        cls: Any = pydoc.locate(owner[-1])
-        allowed = list(inspect.signature(cls).parameters)
-        return f"{cls.__name__} has no argument {word!r}{did_you_mean(word, allowed) or '.'} It takes: {', '.join(allowed)}"
-    option = re.search(r"[Uu]nrecognized arguments?: (--[\w.]+)", message) or re.search(
-        r"[Kk]ey '(?:\w+\.)?([\w.]+)' is not expected", message
-    )
-    if option:
-        near = did_you_mean(option[1], OPTIONS) if option[1].startswith("--") else ""
-        return f"unknown option {option[1]!r}{near or '.'} pe-lightning VERB --help lists the options"
-    lines = [line.strip(" -") for line in message.splitlines()]
-    place = next((place for place, line in enumerate(lines) if line.startswith("Expected a")), None)
-    if place is not None:
-        keys = [key for line in lines[:place] for key in re.findall(r'Parser key "([\w.]+)"', line)]
-        wanted, _, given = lines[place].partition(". Got value: ")
-        later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
-        wanted = re.sub(r"a typing\.Literal\[(.*)\]", r"one of \1", wanted.replace("Expected", "expected"))
-        wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
-        return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given or next(iter(later), 'something else')}"
-    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
-    return " ".join(line for line in lines if line and not line.startswith(noise))
-
-
-OPTIONS = [
-    *(f"--{name}" for name in ("config", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
-    *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
-    *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-]
-"""What can be misspelt outside of model and data."""
