@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import wandb
 import yaml
 from jsonargparse import ArgumentError, Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
@@ -160,9 +161,9 @@ class CoordinateCLI(LightningCLI):
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""
         self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
-        for logger in self.trainer.loggers:
-            if isinstance(logger, WandbLogger):
-                logger.experiment.finish()  # now, so that the run is complete on disk when the command returns
+        if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
+            # finishes the run and waits for wandb's own process, which writes the last records after finish() returns
+            wandb.teardown()
 
 
 class KeepConfig(SaveConfigCallback):

@@ -41,6 +41,17 @@ def test_closed_form_leaves_everything_that_a_run_leaves():
     assert again["ridge"] == found["ridge"]
 
 
+def test_interpolation_is_scored_on_the_same_samples():
+    _, found = fit("closed_form.yaml")
+    assert set(found["baselines"]) == {"nearest", "linear", "bicubic", "spline"}
+    scores = {name: row["test/psnr"] for name, row in found["baselines"].items()}
+    assert scores["nearest"] < scores["linear"] < scores["bicubic"]
+    assert abs(found["test/psnr"] - scores["bicubic"]) < 3
+    _, found = fit("inpaint.yaml", "--model.encoder.scale", "0.03")
+    assert set(found["baselines"]) == {"nearest", "delaunay"}
+    assert found["baselines"]["delaunay"]["test/psnr"] > found["baselines"]["nearest"]["test/psnr"]
+
+
 def test_another_encoder_and_a_chosen_sigma():
     _, found = fit("closed_form.yaml", "--model.encoder", "rff", "--model.encoder.sigma", "auto")
     assert found["encoder"]["name"] == "rff"

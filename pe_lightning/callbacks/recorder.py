@@ -18,7 +18,15 @@ from pe_lightning import runs
 from pe_lightning.callbacks.loggers import WandbSettings, make_loggers
 from pe_lightning.callbacks.pictures import file_names, write_signal
 from pe_lightning.callbacks.plots import plot_choice
-from pe_lightning.callbacks.report import describe, log_scores, run_name, score, versions, write_reconstructions
+from pe_lightning.callbacks.report import (
+    describe,
+    log_scores,
+    run_name,
+    score,
+    score_baselines,
+    versions,
+    write_reconstructions,
+)
 from pe_lightning.callbacks.table import print_scores
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
@@ -172,6 +180,7 @@ class RunRecorder(Callback):
             "fit_seconds": self._fit_seconds,
             "steps": trainer.global_step,
             **describe(pl_module, data_of(trainer)),
+            "baselines": score_baselines(data_of(trainer)),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": versions(),
         }

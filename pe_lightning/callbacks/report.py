@@ -16,18 +16,22 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 
 import pe_lightning
+from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks.pictures import comparison, file_names, is_picture, write_png, write_signal
+from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
-from pe_lightning.metrics import summary
+from pe_lightning.metrics import SignalPSNR, summary
 from pe_lightning.modules import ComplexLinear, CoordinateModule
 
-__all__ = ["describe", "log_scores", "run_name", "score", "versions", "write_reconstructions"]
+__all__ = ["describe", "log_scores", "run_name", "score", "score_baselines", "versions", "write_reconstructions"]
 
 Array = npt.NDArray[np.float32]
 
 SSIM_WINDOW = 7
 """Side of scikit-image's default window; smaller pictures have no SSIM."""
+DELAUNAY_LIMIT = 1 << 21
+"""Points of all signals together up to which the Delaunay baseline is computed: a minute on two cores."""
 LOGGED_PICTURES = 16
 """How many comparisons go to W&B; all of them are on disk."""
 
@@ -84,6 +88,27 @@ def score(module: CoordinateModule, predictions: Array, values: Array) -> dict[s
     }
 
 
+def score_baselines(data: SignalDataModule | None) -> dict[str, dict[str, Any]]:
+    """What interpolation of the same training samples reaches on the same held-out samples, per method.
+
+    Nothing without a DataModule of ours, or where nothing is held out.
+    """
+    if data is None or data.effective_protocol == "none":
+        return {}
+    train, evaluation = data.train_batch(), data.evaluation_batch()
+    on_grid = isinstance(train, GridBatch)
+    found: dict[str, dict[str, Any]] = {}
+    for name in ("nearest", "linear", "bicubic", "spline") if on_grid else ("nearest", "delaunay"):
+        if name == "delaunay" and (data.info.num_axes > 2 or train.values[..., 0].numel() > DELAUNAY_LIMIT):
+            reason = f"left out: triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes"
+            found[name] = {"test/psnr": None, "test/psnr_reason": reason}
+            continue
+        metric = SignalPSNR(data.info.num_signals)
+        metric.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
+        found[name] = summary(metric.per_signal(), "test/psnr", "nothing is held out")
+    return found
+
+
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     return {
@@ -114,7 +139,10 @@ def log_scores(
 ) -> None:
     """Logs the final scores; to W&B also those per signal as a table, the comparisons and the curve of a choice."""
     keys = ("test/psnr", "test/psnr_std", "test/ssim", "train/psnr", "num_params", "fit_seconds")
-    numbers = {f"final/{key.replace('/', '_')}": metrics[key] for key in keys if isinstance(metrics[key], (int, float))}
+    baselines = {f"baseline/{name}": row["test/psnr"] for name, row in metrics["baselines"].items() if row["test/psnr"]}
+    numbers = baselines | {
+        f"final/{key.replace('/', '_')}": metrics[key] for key in keys if isinstance(metrics[key], (int, float))
+    }
     for logger in loggers:
         logger.log_metrics(numbers, step)
         if isinstance(logger, WandbLogger):

@@ -37,6 +37,11 @@ def print_scores(metrics: dict[str, Any], run_dir: Path) -> None:
     if metrics["num_signals"] > 1:
         table.add_section()
         table.add_row("mean ± std", *[_mean(metrics, key, unit, n) for key, unit, n in keys])
+    shown = {name: row for name, row in metrics["baselines"].items() if row["test/psnr"] is not None}
+    if shown:
+        table.add_section()
+        for name, row in sorted(shown.items(), key=lambda item: item[1]["test/psnr"]):
+            table.add_row(f"{name} interpolation", _mean(row, "test/psnr", "dB", 2), style="dim")
     console.print(table)
     for key, _, _ in keys:
         if metrics.get(f"{key}_reason"):
@@ -54,4 +59,6 @@ def _number(value: float | None, unit: str, digits: int) -> str:
 
 def _mean(metrics: dict[str, Any], key: str, unit: str, digits: int) -> str:
     mean, deviation = metrics[key], metrics[f"{key}_std"]
+    if mean is not None and len(metrics[f"{key}_per_signal"]) == 1:
+        return _number(mean, unit, digits)
     return "-" if mean is None else f"{mean:.{digits}f} ± {deviation:.{digits}f} {unit}".rstrip()

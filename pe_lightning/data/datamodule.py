@@ -65,9 +65,7 @@ class SignalDataModule(LightningDataModule, ABC):
         split: The trained samples, after loading.
     """
 
-    def __init__(
-        self, sampling: Sampling | str = "grid", protocol: Protocol = "rest", steps_per_epoch: int = 100
-    ) -> None:
+    def __init__(self, sampling: Sampling | str = "grid", protocol: Protocol = "rest", steps_per_epoch: int = 100) -> None:
         super().__init__()
         check_protocol(protocol)
         if isinstance(steps_per_epoch, bool) or not isinstance(steps_per_epoch, int) or steps_per_epoch < 1:

@@ -189,9 +189,7 @@ def _decode_tiff(path: Path) -> FloatArray | str:
         if not (is_grey or (photometric == _RGB_TAG and colours == 3)) or axes not in ("YX", "YXS", "SYX"):
             return f"is a TIFF of a kind that is not read ({page.photometric!s}, axes {axes}); save it as grey or RGB"
         if extra not in ([], [_PREMULTIPLIED], [_STRAIGHT]):
-            return (
-                f"has {len(extra)} extra channel(s) whose meaning the file does not state; save it as grey, RGB or RGBA"
-            )
+            return f"has {len(extra)} extra channel(s) whose meaning the file does not state; save it as grey, RGB or RGBA"
         try:
             raw = page.asarray()
         except ValueError as error:
@@ -218,9 +216,7 @@ def _decode_tiff(path: Path) -> FloatArray | str:
 
 def _check_float(raw: NDArray[Any]) -> FloatArray | str:
     if not np.isfinite(raw).all():
-        return (
-            f"holds {np.count_nonzero(~np.isfinite(raw))} values that are not finite (NaN or infinite); repair it first"
-        )
+        return f"holds {np.count_nonzero(~np.isfinite(raw))} values that are not finite (NaN or infinite); repair it first"
     low, high = float(raw.min()), float(raw.max())
     if low < 0 or high > 1:
         return (

@@ -128,9 +128,7 @@ def _check_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
         raise InputError(f"names must be a list of {count} names, one per signal; got {names!r}")
     for name in names:
         if not isinstance(name, str) or not name or any(char in name for char in "/\\\0"):
-            raise InputError(
-                f"a name of a signal becomes a file name: a non-empty string without slashes, got {name!r}"
-            )
+            raise InputError(f"a name of a signal becomes a file name: a non-empty string without slashes, got {name!r}")
     if len({name.casefold() for name in names}) < count:
         raise InputError(f"names must be distinct, upper and lower case taken as equal; got {list(names)!r}")
     return tuple(names)

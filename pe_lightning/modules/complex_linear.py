@@ -113,9 +113,7 @@ class ComplexLinear(CoordinateModule):
         if self.depth:
             bound = 1 / math.sqrt(math.prod(self.encoding.num_features))
             weight.uniform_(-bound, bound)
-            self.head = SignalMLP(
-                info.num_signals, self.width, info.channels, self.depth - 1, self.width, self.activation
-            )
+            self.head = SignalMLP(info.num_signals, self.width, info.channels, self.depth - 1, self.width, self.activation)
         self.weight = nn.Parameter(weight.repeat(info.num_signals, *[1] * len(shape)))
         self.mean: Tensor
         self.register_buffer("mean", torch.zeros(info.num_signals, info.channels))

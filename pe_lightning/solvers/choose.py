@@ -33,7 +33,9 @@ __all__ = ["Choice", "choose_grid"]
 TIE = 0.05
 """Ridges whose held-out PSNR is less than this below the best, in dB, count as equally good: the least is taken."""
 DECADES = tuple(10.0**k for k in range(-8, 2))
-FACTORS = (0.5, 2**-0.5, 2**-0.25, 1.0, 2**0.25, 2**0.5, 2.0)
+SCAN = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
+"""Ridges that each width is tried with, before the full curve of the best one."""
+FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that ``sigma: auto`` tries, times the default in units of the spacing."""
 FALLBACK: Mapping[str, float] = {"gau": 0.05, "tri": 1e-4, "linf": 1e-3, "logf": 1e-5, "rff": 1e-4}
 """Ridges that are near the best for photographs, for signals too small to hold anything out; 1e-3 for other encoders."""
@@ -41,6 +43,9 @@ MIN_SAMPLES = 8
 """Axes with fewer samples are not thinned out."""
 WINDOW = {1: 4096, 2: 256, 3: 64}
 """Samples per axis of the windows that are looked at; longer axes have two windows, at a quarter and three quarters."""
+
+MAX_SIGNALS = 16
+"""Of more signals than this, so many are looked at, evenly spread."""
 
 
 @dataclass(frozen=True)
@@ -113,20 +118,21 @@ def choose_grid(
         return Choice(value, candidates[1.0], "fallback")
     with full_precision(values.device):
         windows, coords = _windows(values, axes)
-        scores = {}
-        for factor, some in candidates.items():
-            held_out = _HeldOut(windows, coords, some, sizes, thinned)
-            ridges = DECADES if ridge == "auto" else (ridge,)
-            curve = {r: held_out.score(r) for r in ridges}
-            if ridge == "auto":
-                _refine(curve, held_out.score)
-            scores[factor] = curve
-    best = {factor: max(curve.values()) for factor, curve in scores.items()}
-    # of equally good widths the one nearest to the default
-    top = max(best.values())
-    chosen = min((f for f in best if best[f] >= top - TIE / 5), key=lambda f: abs(math.log(f)))
-    points = tuple(sorted(scores[chosen].items()))
-    factors = tuple(sorted(best.items())) if sigma == "auto" else ()
+        best: dict[float, float] = {}
+        # of equally good widths the one nearest to the default
+        chosen = 1.0
+        if len(candidates) > 1:
+            tried = SCAN if ridge == "auto" else (ridge,)
+            for factor, some in candidates.items():
+                held_out = _HeldOut(windows, coords, some, sizes, thinned)
+                best[factor] = max(held_out.score(r) for r in tried)
+            top = max(best.values())
+            chosen = min((f for f in best if best[f] >= top - TIE / 5), key=lambda f: abs(math.log(f)))
+        held_out = _HeldOut(windows, coords, candidates[chosen], sizes, thinned)
+        curve = {r: held_out.score(r) for r in (DECADES if ridge == "auto" else (ridge,))}
+        if ridge == "auto":
+            _refine(curve, held_out.score)
+    points, factors = tuple(sorted(curve.items())), tuple(sorted(best.items()))
     return Choice(least(points) if ridge == "auto" else ridge, candidates[chosen], "held-out", points, factors)
 
 
@@ -163,9 +169,10 @@ def _each(
 
 
 def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Parts of the data ``(W, S, C, n_1, ..., n_D)``, and coordinates of one of them per axis."""
+    """Parts of the data ``(W, S', C, n_1, ..., n_D)``, and coordinates of one of them per axis."""
     side = WINDOW.get(len(axes), 16)
-    parts, coords = [values.movedim(-1, 1)], []
+    some = values[:: -(-len(values) // MAX_SIGNALS) or 1]
+    parts, coords = [some.movedim(-1, 1)], []
     for a, x in enumerate(axes):
         n = len(x)
         starts = [0] if n <= side else [n // 4 - side // 4, n // 4 * 3 - side * 3 // 4]

@@ -107,7 +107,9 @@ class GridSolver:
         self._check(block, origin)
         with full_precision(block.device):
             dtype = self._dtype = torch.promote_types(block.dtype, torch.float32)
-            x = block.movedim(-1, 1).to(dtype, memory_format=torch.contiguous_format)
+            x = block.movedim(-1, 1).to(dtype)
+            if not any(factor.local is not None for factor in self.factors):
+                x = x.contiguous()  # products with local features copy what they need, a part at a time
             if self.shift is not None:
                 x = x - trailing(self.shift.to(dtype), len(self.grid))
             sums = self._sums_of(x)
@@ -233,7 +235,7 @@ class GridSolver:
                 "reduce() where several processes hold parts"
             )
         assert self._dtype is not None
-        with full_precision(self._projection.device):
+        with full_precision(self._sums.device):
             mean, offset = self._means(samples)
             if self._spectrum is None:
                 self._spectrum = self._rotated(offset)
@@ -279,8 +281,12 @@ class GridSolver:
         return mean, mean - shift
 
     def _rotated(self, offset: Tensor) -> Tensor:
-        """T of the centred data, ``(S, C, r_1, ..., r_D)``: the projection of a constant is subtracted, exactly."""
+        """T of the centred data, ``(S, C, r_1, ..., r_D)``: the projection of a constant is subtracted, exactly.
+
+        Takes the sums, which are final.
+        """
         spectrum, ones, condition = self._projection, [], 1.0
+        self._projection = spectrum.new_empty(0)
         for axis, factor in enumerate(self.factors):
             constant = spectrum.new_ones(self.grid[axis], dtype=torch.float64)
             if factor.local is not None:
@@ -289,7 +295,9 @@ class GridSolver:
             else:
                 constant = factor.left().T @ constant
             ones.append(constant)
-        spectrum = spectrum - trailing(offset.to(spectrum.dtype), len(ones)) * outer(ones).to(spectrum.dtype)
+        joint = outer(ones).to(spectrum.dtype)
+        for s, c in itertools.product(range(spectrum.shape[0]), range(spectrum.shape[1])):
+            spectrum[s, c].sub_(joint, alpha=float(offset[s, c]))
         if condition <= ROTATION_CONDITION:
             spectrum = spectrum.to(self._dtype)
         for axis, factor in enumerate(self.factors):

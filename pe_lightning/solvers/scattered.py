@@ -3,7 +3,7 @@ r"""The linear layer of a complex encoding, fitted exactly to scattered points b
 >>> import torch
 >>> from pe_lightning.solvers.scattered import solve_points
 >>> x = torch.rand(1, 500, 2, generator=torch.Generator().manual_seed(0))
->>> solution = solve_points(x.sum(-1, keepdim=True) / 2, {"name": "gau", "num_features": 16}, coords=x, ridge=1e-3)
+>>> solution = solve_points(x.sum(-1, keepdim=True) / 2, {"name": "gau", "num_features": 16}, coords=x, ridge=0.01)
 >>> tuple(solution.weight.shape), bool(solution.converged.all())
 ((1, 1, 16, 16), True)
 """
@@ -77,8 +77,8 @@ def solve_points(
     mask: Tensor | None = None,
     index: Tensor | None = None,
     ridge: float | Literal["auto"] = "auto",
-    iterations: int = 50,
-    tolerance: float = 1e-3,
+    iterations: int = 100,
+    tolerance: float = 1e-4,
     precondition: bool | None = None,
     center: bool = True,
     blending: bool = False,

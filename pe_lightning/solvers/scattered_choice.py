@@ -23,16 +23,19 @@ from pe_lightning.solvers.scattered_system import System
 
 __all__ = ["ChoiceWarning", "PointChoice", "choose_points", "choose_ridge"]
 
-RIDGES = tuple(10 ** (-k / 2) for k in range(14))
-"""Relative ridges, from 1 down to 3e-7, two per decade; a sweep stops early once it gets worse twice."""
+RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
+"""Relative ridges, from 10 down to 3e-7, two per decade; a sweep stops early once it gets worse twice."""
 RULE_RIDGE = 0.1
 """The relative ridge where too few points are given to hold any out: near the best for shifted encoders on photographs."""
+TIE = 0.05
+"""Ridges whose held-out PSNR is less than this below the best, in dB, count as equally good: the largest is taken. A
+smaller one fits longer, and what it seems to gain is within the noise of the draw."""
 MIN_HELD = 16
 """Fewest points per signal that are worth scoring on."""
 WIDTH_STEP = math.sqrt(2)
 WIDTH_TRIALS = 6
 INNER_ITERATIONS = 12
-INNER_TOLERANCE = 3e-3
+INNER_TOLERANCE = 1e-3
 
 
 class ChoiceWarning(UserWarning):
@@ -91,7 +94,7 @@ def choose_points(
     for the exponents of ``linf`` and ``logf``) as long as that helps, at most 6 steps. Each width is tried with the best
     ridge so far and its two neighbours, the first with the whole sweep.
 
-    Cost: at most (14 + 6 * 3) * 12 iterations on ``max_signals`` signals; less with the usual early ends: COST_WORTH
+    Cost: at most (16 + 6 * 3) * 12 iterations on ``max_signals`` signals; less with the usual early ends: COST_WORTH
 
     Args:
         values: As for :func:`~pe_lightning.solvers.scattered.solve_points`, like all arguments not listed here.
@@ -153,7 +156,7 @@ def choose_points(
 def choose_ridge(
     system: System, fraction: float = 0.1, max_signals: int = 4, seed: int = 0, ridges: Sequence[float] = RIDGES
 ) -> PointChoice:
-    """The ridge with the best PSNR on held-out training points, mean over signals.
+    """The largest ridge within 0.05 dB of the best on held-out training points, mean over signals.
 
     Ridges go down from the largest, each solve starting from the last one's weights and taking at most 12 iterations; two
     that are worse than the best before end the sweep.
@@ -197,7 +200,7 @@ def choose_ridge(
         best = max(best, score)
         if worse == 2:
             break
-    chosen = _peak([(row["ridge"], row["psnr"]) for row in curve])
+    chosen = next(row["ridge"] for row in curve if row["psnr"] >= best - TIE)
     rule = f"best of {len(curve)} ridges on {fraction:.0%} of the training points, held out, of {few} signal(s)"
     return PointChoice(chosen, curve=curve, rule=rule, seconds=time.perf_counter() - began)
 
@@ -208,18 +211,6 @@ def _finish(ridge: float, encoders: Sequence[Encoder], curve: list[dict[str, Any
 
 def _best(curve: Sequence[dict[str, Any]]) -> float:
     return max(float(row["psnr"]) for row in curve)
-
-
-def _peak(curve: Sequence[tuple[float, float]]) -> float:
-    """The ridge at the top of the parabola through the best point and its neighbours, evenly spaced in the logarithm."""
-    top = max(range(len(curve)), key=lambda i: curve[i][1])
-    if not 0 < top < len(curve) - 1:
-        return curve[top][0]
-    (before, left), (ridge, middle), (_, right) = curve[top - 1 : top + 2]
-    bend = 2 * middle - left - right
-    if not 0 < bend < math.inf:
-        return ridge
-    return ridge * math.exp(math.log(ridge / before) * (right - left) / (2 * bend))
 
 
 def _widths(encoders: Sequence[Encoder]) -> dict[str, float]:

@@ -65,7 +65,7 @@ class GridSolution:
         """
         with full_precision(self.weight.device):
             values = products(self.weight, features)
-            return (values + trailing(self.mean, len(features))).movedim(1, -1)
+            return values.add_(trailing(self.mean, len(features))).movedim(1, -1)
 
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on the grid of one coordinate vector ``(n_a,)`` per axis: ``(S, n_1, ..., n_D, C)``."""

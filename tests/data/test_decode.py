@@ -244,8 +244,7 @@ def test_a_header_that_claims_too_many_pixels(tmp_path):
     pixels = zlib.compress(b"\0" * 100)
     chunks = [header, b"IDAT" + pixels, b"IEND"]
     (tmp_path / "bomb.png").write_bytes(
-        b"\x89PNG\r\n\x1a\n"
-        + b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
+        b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
     )
     refused(tmp_path / "bomb.png", "more pixels than are read", "3600000000", "MAX_IMAGE_PIXELS")
 

@@ -9,9 +9,7 @@ import pytest
 import pe_lightning.data
 
 
-@pytest.mark.parametrize(
-    "name", ["", *(f".{module.name}" for module in pkgutil.iter_modules(pe_lightning.data.__path__))]
-)
+@pytest.mark.parametrize("name", ["", *(f".{module.name}" for module in pkgutil.iter_modules(pe_lightning.data.__path__))])
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(f"pe_lightning.data{name}"))
     assert result.failed == 0

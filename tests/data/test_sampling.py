@@ -275,7 +275,5 @@ def test_every_sampling_is_typed_and_documented(name):
 
 
 def test_unknown_protocol():
-    with pytest.raises(
-        InputError, match=r"unknown protocol 'rst'; did you mean 'rest'.* Protocols: rest, odd, all, none"
-    ):
+    with pytest.raises(InputError, match=r"unknown protocol 'rst'; did you mean 'rest'.* Protocols: rest, odd, all, none"):
         GridSampling().split((4, 4), 1).test_mask("rst")

@@ -106,9 +106,7 @@ def identifier(case: Any) -> str:
 
 
 @pytest.mark.parametrize(("name", "arguments", "formula"), CASES, ids=lambda c: "" if callable(c) else identifier(c))
-def test_values_are_those_of_the_formula(
-    name: str, arguments: dict[str, Any], formula: Callable[[Array], Array]
-) -> None:
+def test_values_are_those_of_the_formula(name: str, arguments: dict[str, Any], formula: Callable[[Array], Array]) -> None:
     x = np.concatenate([np.random.default_rng(0).uniform(0, 1, 400), [0.3, 0.999, -0.07, 1.06]])
     encoder = create(name, **arguments)
     np.testing.assert_allclose(encoder(torch.from_numpy(x)).numpy(), formula(x), rtol=1e-11, atol=1e-11)

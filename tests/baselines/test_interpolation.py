@@ -1,0 +1,228 @@
+"""Interpolation against SciPy and against formulas written out one sample at a time."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInterpolator
+from torch import Tensor
+
+from pe_lightning.baselines import Interpolation, baselines, interpolate, names
+from pe_lightning.data import GridBatch, PointBatch, RandomSampling, TensorDataModule, grid_axes
+from pe_lightning.errors import InputError
+
+ON_GRIDS = ["nearest", "linear", "bicubic", "spline"]
+GRIDS = [(9,), (8, 11), (6, 7, 8)]
+by_name = pytest.mark.parametrize("name", ON_GRIDS)
+by_grid = pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{len(grid)}-D")
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def batch(grid: tuple[int, ...], stride: int = 2) -> tuple[GridBatch, tuple[Tensor, ...]]:
+    axes = grid_axes(grid, torch.float64)
+    training = tuple(x[::stride] for x in axes)
+    return GridBatch(training, numbers(2, *(len(x) for x in training), 3)), axes
+
+
+def keys(s: float) -> float:
+    """Keys' kernel, from its definition for any a, at a = -1/2."""
+    a, s = -0.5, abs(s)
+    if s <= 1:
+        return (a + 2) * s**3 - (a + 3) * s**2 + 1
+    return a * s**3 - 5 * a * s**2 + 8 * a * s - 4 * a if s < 2 else 0.0
+
+
+def convolved(samples: np.ndarray[Any, Any], position: float) -> np.ndarray[Any, Any]:
+    """Cubic convolution along the first axis at a position in samples, border replicated."""
+    total = np.zeros_like(samples[0])
+    for i in range(-4, len(samples) + 4):
+        total = total + keys(position - i) * samples[min(max(i, 0), len(samples) - 1)]
+    return total
+
+
+def reference(name: str, known: np.ndarray[Any, Any], training: list[Any], axes: list[Any]) -> np.ndarray[Any, Any]:
+    """``(n_1, ..., n_D)`` -> ``(N_1, ..., N_D)``, one axis after the other or by SciPy, border replicated."""
+    clamped = [np.clip(x, t[0], t[-1]) for x, t in zip(axes, training, strict=True)]
+    if name in ("nearest", "linear"):
+        points = np.stack(np.meshgrid(*clamped, indexing="ij"), -1)
+        return RegularGridInterpolator(training, known, method=name)(points)
+    for a, (t, x) in enumerate(zip(training, axes, strict=True)):
+        moved = np.moveaxis(known, a, 0)
+        if name == "spline":
+            moved = CubicSpline(t, moved)(clamped[a])
+        else:
+            moved = np.stack([convolved(moved, (value - t[0]) / (t[1] - t[0])) for value in x])
+        known = np.moveaxis(moved, 0, a)
+    return known
+
+
+@by_name
+@by_grid
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_against_references(name: str, grid: tuple[int, ...], stride: int) -> None:
+    if name == "nearest" and stride == 2:
+        stride = 3  # halfway between samples nothing is nearest
+    training, axes = batch(grid, stride)
+    result = interpolate(name, training, axes)
+    assert result.shape == (2, *grid, 3)
+    arrays = [[x.numpy() for x in side] for side in (training.axes, axes)]
+    for s, c in product(range(2), range(3)):
+        expected = reference(name, training.values[s, ..., c].numpy(), *arrays)
+        np.testing.assert_allclose(result[s, ..., c].numpy(), expected, rtol=1e-9, atol=1e-9)
+
+
+@by_name
+@by_grid
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_training_samples_are_reproduced(name: str, grid: tuple[int, ...], dtype: torch.dtype) -> None:
+    training, _ = batch(grid)
+    axes = tuple(x.to(dtype) for x in grid_axes(grid))
+    known = GridBatch(tuple(x[::2] for x in axes), training.values.to(dtype))
+    result = interpolate(name, known, axes)
+    assert result.dtype == dtype
+    for a in range(len(grid)):
+        result = result.index_select(a + 1, torch.arange(0, grid[a], 2))
+    torch.testing.assert_close(result, known.values, rtol=1e-4, atol=1e-4)
+
+
+@by_name
+@by_grid
+def test_constants_stay_constant_up_to_the_border(name: str, grid: tuple[int, ...]) -> None:
+    training, axes = batch(grid)
+    training.values.fill_(0.3)
+    torch.testing.assert_close(interpolate(name, training, axes), torch.full((2, *grid, 3), 0.3, dtype=torch.float64))
+
+
+@by_name
+def test_the_border_is_replicated(name: str) -> None:
+    known = torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+    training = GridBatch((torch.arange(4, dtype=torch.float64) / 8,), known[None, :, None])
+    far = interpolate(name, training, [torch.tensor([-1.0, 0.7, 0.99], dtype=torch.float64)])
+    torch.testing.assert_close(far.flatten(), torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("name", "degree"), [("linear", 1), ("bicubic", 2), ("spline", 3)])
+def test_polynomials_are_reproduced_inside(name: str, degree: int) -> None:
+    axes = grid_axes((24, 20), torch.float64)
+    x, y = torch.meshgrid(*axes, indexing="ij")
+    values = (x**degree - 0.5 * y**degree + x * y)[None, ..., None]
+    training = GridBatch(tuple(a[::2] for a in axes), values[:, ::2, ::2])
+    result = interpolate(name, training, axes)
+    torch.testing.assert_close(result[:, 4:-5, 4:-5], values[:, 4:-5, 4:-5], rtol=1e-9, atol=1e-9)
+
+
+@by_name
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_samples(name: str, count: int) -> None:
+    training = GridBatch((torch.arange(count, dtype=torch.float64) / 4,), numbers(1, count, 1))
+    result = interpolate(name, training, [torch.linspace(0, 1, 9, dtype=torch.float64)])
+    assert result.isfinite().all()
+    torch.testing.assert_close(result[:, 0], training.values[:, 0])
+
+
+def test_spline_on_uneven_samples() -> None:
+    t = numbers(12, seed=3).sort().values
+    x = torch.linspace(t[0].item(), t[-1].item(), 50, dtype=torch.float64)
+    values = numbers(1, 12, 1)
+    result = interpolate("spline", GridBatch((t,), values), [x])
+    np.testing.assert_allclose(
+        result[0, :, 0], CubicSpline(t.numpy(), values[0, :, 0].numpy())(x.numpy()), rtol=1e-7, atol=1e-9
+    )
+
+
+def test_bicubic_refuses_uneven_samples() -> None:
+    training = GridBatch((torch.tensor([0.0, 0.1, 0.5]),), torch.rand(1, 3, 1))
+    with pytest.raises(InputError, match="evenly spaced"):
+        interpolate("bicubic", training, [torch.linspace(0, 1, 5)])
+
+
+@by_name
+def test_signals_in_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    training, axes = batch((8, 11))
+    whole = interpolate(name, training, axes)
+    monkeypatch.setattr("pe_lightning.baselines.base.BLOCK_NUMBERS", 1)
+    torch.testing.assert_close(interpolate(name, training, axes), whole)
+
+
+# -- scattered points -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_delaunay_against_scipy(shared: bool, num_axes: int) -> None:
+    coords, values = numbers(1 if shared else 2, 60, num_axes), numbers(2, 60, 3, seed=1)
+    axes = [torch.linspace(0, 1, n, dtype=torch.float64) for n in (9, 8, 7)[:num_axes]]
+    result = interpolate("delaunay", PointBatch(coords, values), axes)
+    assert result.shape == (2, *(len(x) for x in axes), 3)
+    grid = np.stack(np.meshgrid(*[x.numpy() for x in axes], indexing="ij"), -1)
+    for s in range(2):
+        points, known = coords[0 if shared else s].numpy(), values[s].numpy()
+        distance = np.linalg.norm(grid[..., None, :] - points, axis=-1)
+        if num_axes == 1:
+            order = points[:, 0].argsort()
+            expected = np.stack([np.interp(axes[0].numpy(), points[order, 0], column) for column in known[order].T], -1)
+        else:
+            expected = LinearNDInterpolator(points, known)(grid)
+            outside = np.isnan(expected[..., 0])
+            assert outside.any()
+            expected[outside] = known[distance.argmin(-1)[outside]]
+        np.testing.assert_allclose(result[s].numpy(), expected, rtol=1e-9, atol=1e-9)
+        nearest = interpolate("nearest", PointBatch(coords, values), axes)[s].numpy()
+        np.testing.assert_allclose(nearest, known[distance.argmin(-1)])
+
+
+@pytest.mark.parametrize("name", ["nearest", "delaunay"])
+def test_trained_samples_of_a_grid_are_reproduced(name: str) -> None:
+    data = TensorDataModule(numbers(2, 12, 30, 3), sampling=RandomSampling(0.5))
+    result = interpolate(name, data.train_batch(), data.evaluation_batch().axes)
+    mask = data.split.train_mask()
+    torch.testing.assert_close(result[mask], data.values[mask], rtol=1e-4, atol=1e-5)
+
+
+def test_distances_are_in_samples_of_the_grid() -> None:
+    # one sample away along the long axis, two along the short one; in coordinates the second is nearer
+    axes = grid_axes((4, 100))
+    index = torch.tensor([[0 * 100 + 50, 1 * 100 + 52]])
+    coords = torch.tensor([[[0.0, 0.5], [0.25, 0.52]]])
+    training = PointBatch(coords, torch.tensor([[[0.0], [1.0]]]), axes, index)
+    assert interpolate("nearest", training, axes)[0, 1, 50, 0] == 0
+
+
+def test_points_on_a_line_are_refused_by_delaunay() -> None:
+    x = torch.linspace(0, 1, 10)
+    training = PointBatch(torch.stack([x, x], 1)[None], torch.rand(1, 10, 1))
+    with pytest.raises(InputError, match="span all axes"):
+        interpolate("delaunay", training, [x, x])
+    assert interpolate("nearest", training, [x, x]).isfinite().all()
+
+
+# -- registry ---------------------------------------------------------------------------------------------------------
+
+
+def test_names() -> None:
+    assert names() == ["bicubic", "delaunay", "linear", "nearest", "spline"]
+    assert all(issubclass(baselines.get(name), Interpolation) for name in names())
+
+
+def test_the_wrong_kind_of_samples_is_refused() -> None:
+    training, axes = batch((8, 11))
+    points = PointBatch(torch.rand(1, 5, 2), torch.rand(1, 5, 1))
+    with pytest.raises(InputError, match="delaunay interpolates scattered points"):
+        interpolate("delaunay", training, axes)
+    with pytest.raises(InputError, match="bicubic interpolates samples of a grid"):
+        interpolate("bicubic", points, axes)
+    with pytest.raises(InputError, match="did you mean 'bicubic'"):
+        interpolate("bicubik", training, axes)
+    with pytest.raises(InputError, match="2 axes, the output has 1"):
+        interpolate("linear", training, axes[:1])
+    with pytest.raises(InputError, match="up to 3 axes"):
+        interpolate("delaunay", PointBatch(torch.rand(1, 9, 4), torch.rand(1, 9, 1)), [torch.rand(2)] * 4)
+    with pytest.raises(InputError, match="must ascend"):
+        interpolate("linear", GridBatch((torch.tensor([0.5, 0.1]),), torch.rand(1, 2, 1)), [torch.rand(2)])

@@ -1,0 +1,189 @@
+"""Blending against the papers' formulas, and against the features it approximates."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pe_lightning import encoders
+from pe_lightning.encodings import Blended, Complex
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import rowwise_products
+
+BLENDABLE: list[dict[str, Any]] = [
+    {"name": "gau", "num_features": 16},
+    {"name": "tri", "num_features": 16, "half_width": 2.5 / 16},
+    {"name": "laplace", "num_features": 16},
+    {"name": "rect", "num_features": 16, "sigma": 3 / 16},
+    {"name": "rff", "num_features": 16, "sigma": 2.0},
+    {"name": "linf", "num_features": 16, "sigma": 2.0},
+    {"name": "logf", "num_features": 16, "sigma": 2.0},
+    {"name": "sine", "num_features": 16},
+]
+each = pytest.mark.parametrize("spec", BLENDABLE, ids=lambda spec: spec["name"])
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def blended(spec: dict[str, Any], num_axes: int = 2, nodes: int | list[int] | None = None) -> Blended:
+    return Blended(Complex(spec, num_axes, normalize=False), nodes)
+
+
+def similarity(spec: dict[str, Any], delta: float) -> float:
+    """D(delta) as printed in facts and papers, in plain NumPy."""
+    arguments = encoders.resolve(spec).resolved()
+    if spec["name"] == "gau":
+        s = arguments["sigma"]
+        return float(np.sqrt(np.pi) * s * np.exp(-(delta**2) / (4 * s**2)))
+    if spec["name"] == "tri":
+        u, s = delta / arguments["half_width"], 2 * arguments["half_width"]
+        return float(s / 2 * (2 / 3 - u**2 + u**3 / 2) if u <= 1 else s / 2 * max(2 - u, 0) ** 3 / 6)
+    scale = arguments["scale"]
+    return float(scale * (1 + delta / scale) * np.exp(-delta / scale))
+
+
+@pytest.mark.parametrize("spec", BLENDABLE[:3], ids=lambda spec: spec["name"])
+def test_weights_are_the_papers(spec: dict[str, Any]) -> None:
+    operator, d = blended(spec, 1), 1 / 15
+    for x in (0.0, 0.013, 0.2, 0.5, 0.77, 0.998):
+        left = int(x / d)
+        beta = x / d - left
+        gram = np.array([[similarity(spec, 0), similarity(spec, d)], [similarity(spec, d), similarity(spec, 0)]])
+        alpha = np.linalg.solve(gram, [similarity(spec, beta * d), similarity(spec, (1 - beta) * d)])
+        alpha /= alpha.sum()
+        node, first, second = operator.axis_weights(0, torch.tensor([x], dtype=torch.float64))
+        assert node.item() == left
+        np.testing.assert_allclose([first.item(), second.item()], alpha, rtol=1e-9, atol=1e-12)
+
+
+@each
+def test_weights_sum_to_one_and_touch_two_nodes_per_axis(spec: dict[str, Any]) -> None:
+    plan = blended(spec, 3).plan(numbers(50, 3))
+    assert plan.index.shape == plan.weight.shape == (1, 8, 50)
+    torch.testing.assert_close(plan.weight.sum(1), torch.ones(1, 50, dtype=torch.float64))
+    positions = torch.unravel_index(plan.index, (16, 16, 16))
+    for axis, x in enumerate(numbers(50, 3).unbind(-1)):
+        nodes = positions[axis].double() / 15
+        assert ((nodes - x).abs() <= 1 / 15 + 1e-12).all()
+        assert (nodes.amax(1) - nodes.amin(1)).allclose(torch.tensor(1 / 15, dtype=torch.float64))
+
+
+@each
+def test_two_axes_have_the_products_of_their_weights(spec: dict[str, Any]) -> None:
+    operator, coords = blended(spec), numbers(20, 2)
+    plan = operator.plan(coords)
+    (i, *alpha), (j, *beta) = (operator.axis_weights(axis, coords[:, axis]) for axis in range(2))
+    for corner, (a, b) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        torch.testing.assert_close(plan.weight[0, corner], alpha[a] * beta[b])
+        assert torch.equal(plan.index[0, corner], (i + a) * 16 + j + b)
+
+
+@each
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_at_the_nodes_it_is_exact(spec: dict[str, Any], num_axes: int) -> None:
+    operator = blended(spec, num_axes, nodes=9)
+    x = operator.node_axes(torch.float64)[0][:-1]
+    coords = x[torch.randint(8, (30, num_axes), generator=torch.Generator().manual_seed(0))]
+    weight = numbers(2, 3, *[16] * num_axes)
+    torch.testing.assert_close(
+        operator(weight, coords), operator.encoding.double().points(weight, coords), rtol=1e-9, atol=1e-9
+    )
+
+
+@each
+def test_it_is_a_complex_encoding_of_blended_features(spec: dict[str, Any]) -> None:
+    operator, coords, weight = blended(spec, 2, nodes=[12, 9]), numbers(25, 2), numbers(2, 3, 16, 16)
+    dense = reduce(torch.mul, [f[..., None] if a == 0 else f[:, None] for a, f in enumerate(operator.axis_features(coords))])
+    expected = torch.einsum("scij,pij->scp", weight, dense)
+    torch.testing.assert_close(operator(weight, coords), expected)
+    torch.testing.assert_close(rowwise_products(weight, operator.axis_features(coords)), expected)
+
+
+@pytest.mark.parametrize("spec", BLENDABLE[:3], ids=lambda spec: spec["name"])
+def test_more_nodes_approximate_better(spec: dict[str, Any]) -> None:
+    coords, weight = numbers(200, 2) * 0.99, numbers(1, 1, 16, 16)
+    exact = Complex(spec, 2, normalize=False).double().points(weight, coords)
+    errors = [(blended(spec, nodes=n)(weight, coords) - exact).abs().mean().item() for n in (16, 64, 256)]
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_each_signal_may_have_its_own_points() -> None:
+    operator, coords, weight = blended(BLENDABLE[0]), numbers(2, 30, 2), numbers(2, 3, 16, 16)
+    values = operator(weight, coords)
+    for s in range(2):
+        torch.testing.assert_close(values[s], operator(weight[s : s + 1], coords[s])[0])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_scatter_is_the_adjoint_and_gradients_are_exact(own: bool) -> None:
+    operator, coords = blended(BLENDABLE[0]), numbers(2 if own else 1, 30, 2)
+    plan, weight = operator.plan(coords), numbers(2, 3, 16, 16).requires_grad_()
+    nodes, values = numbers(2, 3, 16, 16, seed=1), numbers(2, 3, 30, seed=2)
+    adjoint = (nodes.flatten(2) * plan.scatter(values)).sum()
+    torch.testing.assert_close((plan.gather(nodes) * values).sum(), adjoint)
+    operator.evaluate(weight, plan).backward(values)
+    direct = torch.autograd.functional.vjp(lambda w: operator(w, coords), weight.detach(), values)[1]
+    torch.testing.assert_close(weight.grad, direct)
+    bump = 1e-3 * numbers(2, 3, 16, 16, seed=3)
+    change = (operator(weight + bump, coords) - operator(weight, coords)).mul(values).sum()
+    torch.testing.assert_close((weight.grad * bump).sum(), change)  # linear: exact for any step
+
+
+def test_coordinates_past_the_last_node_are_clamped() -> None:
+    operator, weight = blended(BLENDABLE[0], 1), numbers(1, 1, 16)
+    values = operator(weight, torch.tensor([[0.999], [1.0], [1.7]], dtype=torch.float64))
+    assert values[0, 0, 0] == values[0, 0, 1] == values[0, 0, 2]
+
+
+def test_scales_of_the_encoding_are_used() -> None:
+    encoding = Complex(BLENDABLE[0], 2)
+    encoding.calibrate([torch.linspace(0, 1, 20)] * 2)
+    weight, coords = numbers(1, 1, 16, 16).float(), numbers(5, 2).float()
+    plain = Blended(Complex(BLENDABLE[0], 2, normalize=False))(weight, coords)
+    torch.testing.assert_close(Blended(encoding)(weight, coords), plain * encoding.scales.prod())
+
+
+@pytest.mark.parametrize("name", ["impulse", "keys", "bspline", "noise"])
+def test_encoders_without_usable_weights_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"axis 0.*cannot be blended"):
+        blended({"name": name, "num_features": 16})
+
+
+def test_an_encoder_of_one_feature_needs_nodes_and_a_similarity() -> None:
+    with pytest.raises(InputError, match="as many as features"):
+        Blended(Complex("identity", 2))
+    with pytest.raises(InputError, match="cannot be blended"):
+        Blended(Complex("identity", 2), nodes=8)
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes"),
+    [
+        ({"name": "rect", "num_features": 16}, 8),  # narrower than the nodes are apart
+        ({"name": "tri", "num_features": 16, "half_width": 0.01}, None),
+        ({"name": "gau", "num_features": 16, "sigma": 0.001}, None),
+    ],
+)
+def test_narrow_features_are_refused(spec: dict[str, Any], nodes: int | None) -> None:
+    with pytest.raises(InputError, match="do not overlap"):
+        blended(spec, nodes=nodes)
+
+
+@pytest.mark.parametrize("nodes", [1, [16], [16, 1], [4, 4, 4]])
+def test_wrong_numbers_of_nodes_are_refused(nodes: Any) -> None:
+    with pytest.raises(InputError, match="two nodes"):
+        blended(BLENDABLE[0], nodes=nodes)
+
+
+def test_wrong_coordinates_are_refused() -> None:
+    with pytest.raises(InputError, match="coordinates"):
+        blended(BLENDABLE[0]).plan(torch.rand(5, 3))
+    with pytest.raises(InputError, match=r"\(P, D\)"):
+        blended(BLENDABLE[0]).plan(torch.rand(2, 2, 5, 2))

@@ -1,0 +1,56 @@
+"""The benchmark programs at sizes that take no time."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pe_lightning.linalg import factor as factor_module
+from pe_lightning.linalg import local as local_module
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    yield
+    for name in [name for name in sys.modules if name.split("_")[0] == "solvers"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_stream(tmp_path, monkeypatch, local):
+    import solvers_stream
+
+    if local:
+        for module in (factor_module, local_module):
+            monkeypatch.setattr(module, "MIN_FEATURES", 16)
+            monkeypatch.setattr(module, "MAX_DENSITY", 1.0)
+    solvers_stream.write(tmp_path / "source.h5", 160, 48)
+    found = solvers_stream.run(str(tmp_path / "source.h5"), 40, 48)
+    assert found["psnr"] > 20
+    assert found["rendered"] == pytest.approx(found["psnr"], abs=1e-2)
+
+
+def test_quality_prints_every_encoder(capsys):
+    import solvers_quality
+
+    solvers_quality.quality(torch.stack([solvers_quality.load(None)[0, 100:164, 200:264]]))
+    out = capsys.readouterr().out
+    assert all(f"\n{name} " in out for name in solvers_quality.PAPER)
+    assert "bicubic" in out
+
+
+def test_time_prints_every_encoder(capsys):
+    import solvers_time
+
+    solvers_time.timing(torch.rand(1, 24, 24, 1, generator=torch.Generator().manual_seed(0)), repeats=1)
+    assert all(f"\n{name} " in capsys.readouterr().out for name in ("gau",))
+
+
+def test_routes_of_the_large_picture_agree():
+    import solvers_large
+
+    compact, dense = (solvers_large.run(route, 48, 24, 1)[2] for route in ("compact", "dense"))
+    assert compact == pytest.approx(dense, abs=1e-4)
+    assert len(solvers_large.run("plain", 48, 24, 1)[2]) == len(dense)
