@@ -152,7 +152,7 @@ def descents(task: Task, size: int, count: int, steps: int) -> None:
         for block in range(BLOCKS):
             blocks.append(timed(lambda d=descent: d.run(steps // BLOCKS))[0])  # type: ignore[misc]
             for label, encoder, options in sides:
-                spent, solution = timed(lambda e=encoder, o=options: task.solve(e, one, **o))  # type: ignore[misc]
+                spent, solution = timed(lambda e=encoder, o=options, w=one: task.solve(e, w, **o))  # type: ignore[misc]
                 seconds[label].append(spent)
                 if block == 0:
                     psnr[label].append(task.score(task.predict(encoder, solution), one))

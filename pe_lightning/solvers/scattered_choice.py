@@ -34,8 +34,8 @@ MIN_HELD = 16
 """Fewest points per signal that are worth scoring on."""
 WIDTH_STEP = math.sqrt(2)
 WIDTH_TRIALS = 6
-INNER_ITERATIONS = 12
-INNER_TOLERANCE = 1e-3
+INNER_ITERATIONS = 20
+INNER_TOLERANCE = 3e-4
 
 
 class ChoiceWarning(UserWarning):
@@ -94,7 +94,7 @@ def choose_points(
     for the exponents of ``linf`` and ``logf``) as long as that helps, at most 6 steps. Each width is tried with the best
     ridge so far and its two neighbours, the first with the whole sweep.
 
-    Cost: at most (16 + 6 * 3) * 12 iterations on ``max_signals`` signals; less with the usual early ends: COST_WORTH
+    Cost: at most (16 + 6 * 3) * 20 iterations on ``max_signals`` signals; less with the usual early ends: COST_WORTH
 
     Args:
         values: As for :func:`~pe_lightning.solvers.scattered.solve_points`, like all arguments not listed here.
@@ -158,7 +158,7 @@ def choose_ridge(
 ) -> PointChoice:
     """The largest ridge within 0.05 dB of the best on held-out training points, mean over signals.
 
-    Ridges go down from the largest, each solve starting from the last one's weights and taking at most 12 iterations; two
+    Ridges go down from the largest, each solve starting from the last one's weights and taking at most 20 iterations; two
     that are worse than the best before end the sweep.
 
     Args:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor as factor_module
+from pe_lightning.linalg import full_precision
 from pe_lightning.linalg import local as local_module
 from pe_lightning.solvers import GridSolver, LowRankWarning, solve_blocks, solve_grid, tiles
 
@@ -161,6 +162,24 @@ def test_tiles_equal_the_whole(tiling, ridge, local):
     torch.testing.assert_close(pieced.squared_error, whole.squared_error, atol=1e-9, rtol=1e-9)
 
 
+def test_tiles_of_local_features_reach_their_own_columns(monkeypatch):
+    psi = [features("gau", 300, 160), features("tri", 40, 8)]
+    values = random(1, 300, 40, 2)
+    expected = solve(values, psi, 1e-3)
+    for module in (factor_module, local_module):
+        monkeypatch.setattr(module, "MIN_FEATURES", 8)
+        monkeypatch.setattr(module, "MAX_DENSITY", 1.0)
+    factor_module.clear_cache()
+    solver = GridSolver(psi)
+    assert len(solver.factors[0].local.blocks) == 3
+    for box in tiles((300, 40), (70, 25)):
+        solver.accumulate(values[(slice(None), *box)], [part.start for part in box])
+    solution = solver.solve(1e-3)
+    assert solution.methods == ("gram", "gram")
+    torch.testing.assert_close(solution.weight, expected.weight, atol=1e-8, rtol=0)
+    torch.testing.assert_close(solution.squared_error, expected.squared_error)
+
+
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
 @settings(max_examples=5, deadline=None)
 @given(
@@ -248,6 +267,8 @@ def test_autocast_and_reduced_precision_do_not_reach_the_solver():
         with torch.autocast("cpu", torch.bfloat16):
             solution = solve(values, psi, 1e-3)
         assert torch.get_float32_matmul_precision() == "medium"
+        with full_precision(torch.device("cpu")):
+            assert torch.get_float32_matmul_precision() == "highest"
     finally:
         torch.set_float32_matmul_precision(before)
     assert torch.equal(solution.weight, expected.weight)
