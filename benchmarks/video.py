@@ -136,12 +136,8 @@ def main(arguments: list[str] | None = None) -> None:
             f"{values[2]:10.2f}{third:8.3f}",
             flush=True,
         )
-    for name, label in (
-        ("nearest", "nearest"),
-        ("linear", "linear (trilinear)"),
-        ("bicubic", "tricubic"),
-        ("spline", "spline"),
-    ):
+    labels = {"nearest": "nearest", "linear": "linear (trilinear)", "bicubic": "tricubic", "spline": "spline"}
+    for name, label in labels.items():
         ((seconds, prediction),) = medians(lambda n=name: interpolate(n, batch, axes))  # type: ignore[misc]
         print(f"{label:18}{score(prediction):10.2f}{seconds:8.3f}", flush=True)
 

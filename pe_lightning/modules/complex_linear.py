@@ -166,7 +166,8 @@ class ComplexLinear(CoordinateModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what the solver found."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint[SOLUTION_KEY] = self.solution
+        if self.solution is not None:
+            checkpoint[SOLUTION_KEY] = self.solution
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes the encoders as the solver chose them."""

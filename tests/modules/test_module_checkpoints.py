@@ -236,6 +236,8 @@ def test_hyper_parameters_are_plain_and_complete() -> None:
         "activation": "relu",
         "normalize": True,
         "center": True,
+        "warm_start": False,
+        "ridge": "auto",
     }
 
 
