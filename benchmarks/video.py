@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
         return [(statistics.median(s), r) for s, r in zip(seconds, results, strict=True)]
 
     print(
-        f"{'':8}{'plain dB':>10}{'s':>8}{'auto dB':>10}{'s':>8}{'ridge':>11}{'fixed dB':>10}{'s':>8}   (fixed: the same ridge)"
+        f"{'':8}{'plain dB':>10}{'s':>8}{'auto dB':>10}{'s':>8}{'ridge':>11}{'fixed dB':>10}{'s':>8}   (fixed: one ridge)"
     )
     for spec in PAPER:
         encoder = resolve({**spec, "num_features": options.size // 2})
