@@ -115,9 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
                 seconds[number].append(time.perf_counter() - start)
         return [(statistics.median(s), r) for s, r in zip(seconds, results, strict=True)]
 
-    print(
-        f"{'':8}{'plain dB':>10}{'s':>8}{'auto dB':>10}{'s':>8}{'ridge':>11}{'fixed dB':>10}{'s':>8}   (fixed: one ridge)"
-    )
+    print(f"{'':8}{'plain dB':>10}{'s':>8}{'auto dB':>10}{'s':>8}{'ridge':>11}{'fixed dB':>10}{'s':>8}   (fixed: one ridge)")
     for spec in PAPER:
         encoder = resolve({**spec, "num_features": options.size // 2})
         encoding = Complex(encoder, 3, normalize=False)

@@ -104,7 +104,13 @@ class Blended(nn.Module):
     neighbours are products: :math:`\alpha_0\beta_0, \alpha_1\beta_0, \alpha_0\beta_1, \alpha_1\beta_1` in two. (The paper
     prints :math:`\alpha_0\beta_0` twice at the end of its Eq. 49.) The triangle's ``D`` is the exact one, not the printed.
 
-    What it is worth: BLENDING_WORTH
+    What it is worth: little. On 25 % random samples of two photographs, K = 256, the exact solver on blended features ends
+    0.06 dB below the one on exact features (gau 26.05 against 26.11 dB, laplace 26.60 against 26.67), above it only where
+    the encoder is a poor fit (wide tri, 26.04 against 25.64: blending changes the features). Samples of a grid are
+    evaluated exactly at the same cost, by mode products of the grid. Gradient descent through it, as in the papers (2000
+    steps), reached 25.20 dB, evaluated through blending, and 24.44 evaluated exactly; the exact solver 26.06 with the same
+    encoder, 89 times faster. Its use is to reproduce the papers, and many points off any grid, where an exact evaluation
+    takes 60 times the operations.
 
     Args:
         encoding: The complex encoding, with its scales.

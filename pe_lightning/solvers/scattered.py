@@ -111,10 +111,12 @@ def solve_points(
         index: Row-major positions in the grid, ``(P,)`` or ``(S or 1, P)``.
         ridge: :math:`\rho` relative to the mean over a signal's training points of the joint diagonal
             :math:`\prod_a |\psi_a|^2`; or ``"auto"`` for :func:`~pe_lightning.solvers.scattered_choice.choose_points`,
-            which costs at most CHOICE_COST.
-        iterations: Most iterations. A preconditioned solve takes 10 to 25 to the default tolerance.
-        tolerance: Where to stop, relative residual of the normal equations. 1e-3 is within 0.01 dB of the limit on
-            photographs, 1e-2 within 0.1 dB.
+            at the encoder's width: half a dozen ridges on at most four
+            signals, about six times the final solve for one picture and as long as it for sixteen.
+        iterations: Most iterations, each one evaluation and one adjoint.
+        tolerance: Where to stop: relative residual of the normal equations, in the preconditioner's norm. On photographs
+            (25 % of the samples) 1e-4 takes 23 to 32 iterations and is within 0.001 dB of the limit, 1e-3 takes 15 to 20
+            and is within 0.015 dB. Smooth signals, fitted above 40 dB, want 1e-4 or less.
         precondition: Whether to use the preconditioner (see Notes). ``None``: if the ridge is positive.
         center: Whether to take out each signal's mean per channel over its training points first.
         blending: Evaluate by blending from a virtual grid instead of exactly.
@@ -135,10 +137,14 @@ def solve_points(
 
     Notes:
         *Preconditioner.* In the eigenbases of the axes the normal equations of a full grid are diagonal; that diagonal,
-        damped for the points that are missing, preconditions. PRECONDITIONER_WORTH
+        damped for the points that are missing, preconditions. On photographs it halves the iterations of shifted
+        encoders (to 1e-3: laplace 20 against 38, gau 16 against 28) and makes Fourier encoders usable at all, whose
+        features depend on each other (rff at ridge 0.03: 11 against 80, linf at 0.003: 17 against 90). It costs one product
+        per element.
 
         *Early stopping.* Without preconditioner, few iterations regularise by themselves: smooth directions come first.
-        EARLY_STOPPING
+        Shifted encoders then need no good ridge: 10 plain iterations at any ridge below 0.1 are within 0.35 dB (laplace) or
+        0.55 dB (gau) of the best. With it they do need one: ten times too small costs 0.5 or 0.9 dB.
 
         *Ridge 0.* Without ridge there is no preconditioner, and the iteration, started at zero, tends to the solution of
         least norm where there are many; it overfits long before.

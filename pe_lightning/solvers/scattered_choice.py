@@ -94,7 +94,9 @@ def choose_points(
     for the exponents of ``linf`` and ``logf``) as long as that helps, at most 6 steps. Each width is tried with the best
     ridge so far and its two neighbours, the first with the whole sweep.
 
-    Cost: at most (16 + 6 * 3) * 20 iterations on ``max_signals`` signals; less with the usual early ends: COST_WORTH
+    Cost: at most (16 + 6 * 3) * 20 iterations on ``max_signals`` signals; less with the usual early ends:
+    four 512 x 512 pictures took 13 to 19 solves. Starting from the default widths it found, for 25 % of their samples, gau
+    0.0035 (25.00 dB on the others, 24.59 at the default), laplace 0.0041 (25.54, 25.43) and rff 30 (23.60, 23.35).
 
     Args:
         values: As for :func:`~pe_lightning.solvers.scattered.solve_points`, like all arguments not listed here.
