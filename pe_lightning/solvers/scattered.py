@@ -139,8 +139,8 @@ def solve_points(
         *Preconditioner.* In the eigenbases of the axes the normal equations of a full grid are diagonal; that diagonal,
         damped for the points that are missing, preconditions. On photographs it halves the iterations of shifted
         encoders (to 1e-3: laplace 20 against 38, gau 16 against 28) and makes Fourier encoders usable at all, whose
-        features depend on each other (rff at ridge 0.03: 11 against 80, linf at 0.003: 17 against 90). It costs one product
-        per element.
+        features depend on each other (rff at ridge 0.03: 11 against 80, linf at 0.003: 17 against 90). It costs one
+        product per element.
 
         *Early stopping.* Without preconditioner, few iterations regularise by themselves: smooth directions come first.
         Shifted encoders then need no good ridge: 10 plain iterations at any ridge below 0.1 are within 0.35 dB (laplace) or

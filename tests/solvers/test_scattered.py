@@ -144,8 +144,9 @@ def test_values_off_the_mask_do_not_matter() -> None:
 
 def test_a_position_that_occurs_twice_counts_twice() -> None:
     made, axes = make(2), grid_axes((9, 8), torch.float64)
-    index = torch.tensor([[0, 5, 5, 17, 40, 41, 60, 71, 71, 71]])
-    values = numbers(1, 10, 1)
+    # so many points that going over the whole grid would be cheaper, were they distinct
+    index = torch.cat([torch.arange(72), torch.arange(0, 72, 2), torch.tensor([5, 5, 5])])[None]
+    values = numbers(1, index.numel(), 1)
     solution = solve_points(values, made, axes=axes, index=index, ridge=0.01, **TIGHT)
     weight, _, _ = dense(at(made, point_coordinates(axes, index)[0]), values[0], 0.01)
     torch.testing.assert_close(solution.weight[0], weight, rtol=1e-7, atol=1e-8)
@@ -194,6 +195,24 @@ def test_the_gradient_of_the_objective_vanishes(kind: str, dtype: torch.dtype) -
     (gradient,) = torch.autograd.grad(error.square().sum() + ridge.sum(), weight)
     assert gradient.abs().max() < 100 * tolerance
     assert solution.converged.all()
+
+
+@pytest.mark.parametrize("precondition", [True, False])
+def test_the_stopping_rule(precondition: bool) -> None:
+    values, mask = numbers(3, 9, 8, 2), numbers(3, 9, 8, seed=1) < 0.5
+    given: dict[str, Any] = {"axes": grid_axes((9, 8)), "mask": mask, "ridge": 1e-3, "precondition": precondition}
+    before = torch.zeros(3, dtype=torch.int64)
+    for tolerance in (1e-1, 1e-3, 1e-6, 1e-9):
+        solution = solve_points(values, make(2), tolerance=tolerance, iterations=300, **given)
+        assert solution.converged.all()
+        assert (solution.relative_residual <= tolerance).all()
+        if tolerance > 1e-6:  # it is not overdone; near the end conjugate gradients finish at once
+            assert (solution.relative_residual > 1e-3 * tolerance).all()
+        assert (solution.iterations > before).all()
+        before = solution.iterations
+    capped = solve_points(values, make(2), tolerance=1e-9, iterations=int(before.min()) - 1, **given)
+    assert (capped.iterations == before.min() - 1).all()
+    assert not capped.converged.any()
 
 
 def test_the_preconditioner_is_exact_on_a_whole_grid() -> None:
