@@ -1,6 +1,6 @@
 """A random share of the samples of pictures: exact solves, gradient descent through blending, Delaunay triangulation.
 
-    python benchmarks/scattered.py --paths FOLDER              # PNGs of one size, such as natural16; ten minutes, two cores
+    python benchmarks/scattered.py --paths FOLDER              # PNGs of one size, such as natural16; 20 minutes
     python benchmarks/scattered.py --size 128 --steps 100      # a look, on scikit-image's samples
 
 Trained on ``--fraction`` of the samples, drawn per picture, scored on all the others: mean of the PSNR per picture,
