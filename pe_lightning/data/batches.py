@@ -7,22 +7,30 @@ from typing import Any
 
 from torch import Tensor
 
+from pe_lightning.data.signals import Media, Scaling
+
 __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
 
 
 @dataclass(frozen=True)
 class SignalInfo:
-    """The shape of a set of signals: all that a module needs to build its parameters.
+    """The shape of a set of signals, all that a module needs to build its parameters, and the way back to their source.
 
     Args:
         names: One name per signal.
         grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         channels: Number of channels ``C``.
+        scaling: Range and dtype of the source.
+        rate: Samples per second along the first axis, if it is time.
+        media: What the signals are.
     """
 
     names: tuple[str, ...]
     grid: tuple[int, ...]
     channels: int
+    scaling: Scaling = Scaling("float32")
+    rate: float | None = None
+    media: Media = "array"
 
     @property
     def num_signals(self) -> int:
@@ -36,12 +44,26 @@ class SignalInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for checkpoints."""
-        return {"names": list(self.names), "grid": list(self.grid), "channels": self.channels}
+        return {
+            "names": list(self.names),
+            "grid": list(self.grid),
+            "channels": self.channels,
+            "scaling": self.scaling.to_dict(),
+            "rate": self.rate,
+            "media": self.media,
+        }
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:
         """The inverse of :meth:`to_dict`."""
-        return cls(tuple(plain["names"]), tuple(plain["grid"]), plain["channels"])
+        return cls(
+            tuple(plain["names"]),
+            tuple(plain["grid"]),
+            plain["channels"],
+            Scaling.from_dict(plain["scaling"]),
+            plain["rate"],
+            plain["media"],
+        )
 
 
 @dataclass

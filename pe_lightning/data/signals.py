@@ -1,0 +1,142 @@
+"""Signals as their files hold them, and the way between the source's numbers and [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_lightning.errors import InputError
+
+__all__ = ["ArrayLike", "Media", "RawSignals", "Scaling"]
+
+Media: TypeAlias = Literal["image", "video", "audio", "array"]
+"""What a signal is, and so what a reconstruction is written as: PNG, MP4, WAV, or an array file."""
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+
+
+class ArrayLike(Protocol):
+    """What is read by slices without being loaded: a memory-mapped array, an HDF5 dataset."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(S, N_1, ..., N_D, C)``."""
+
+    def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
+        """The values of a box, in any dtype."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The range of a source: which of its numbers are 0 and 1 to a network, and in what dtype it holds them.
+
+    Args:
+        dtype: NumPy's name of the source's dtype, such as ``uint8``.
+        low: What becomes 0, one number per signal, or one for all.
+        high: What becomes 1, same length.
+
+    Raises:
+        InputError: If a range is empty or not finite.
+
+    >>> scaling = Scaling("uint8", (0.0,), (255.0,))
+    >>> scaling.to_unit(np.array([[51]], dtype=np.uint8), 0)
+    array([[0.2]], dtype=float32)
+    >>> scaling.restore(np.array([0.2, 1.7], dtype=np.float32), 0)
+    array([ 51, 255], dtype=uint8)
+    """
+
+    dtype: str
+    low: tuple[float, ...] = (0.0,)
+    high: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or not self.low:
+            raise InputError(f"Scaling: low and high hold one number per signal each, got {self.low} and {self.high}")
+        for low, high in zip(self.low, self.high, strict=True):
+            if not (np.isfinite([low, high]).all() and low < high):
+                raise InputError(f"a range needs two finite numbers, the lower one first; got [{low}, {high}]")
+
+    @classmethod
+    def of_integers(cls, dtype: npt.DTypeLike) -> Scaling:
+        """The full range of an integer dtype."""
+        info = np.iinfo(np.dtype(dtype))
+        return cls(np.dtype(dtype).name, (float(info.min),), (float(info.max),))
+
+    def of(self, signal: int) -> tuple[float, float]:
+        """``(low, high)`` of one signal."""
+        place = 0 if len(self.low) == 1 else signal
+        return self.low[place], self.high[place]
+
+    def to_unit(self, values: AnyArray, signal: int) -> npt.NDArray[np.float32]:
+        """Numbers of the source, of one signal, as float32 in [0, 1]."""
+        low, high = self.of(signal)
+        if low == 0 and values.dtype.itemsize <= 2:  # exact in float32, at half the memory
+            result: npt.NDArray[np.float32] = values.astype(np.float32)
+            if high != 1:
+                result /= np.float32(high)
+            return result
+        if low == 0 and high == 1:
+            return values.astype(np.float32)
+        return ((values.astype(np.float64) - low) / (high - low)).astype(np.float32)
+
+    def restore(self, values: AnyArray, signal: int) -> AnyArray:
+        """Values around [0, 1], of one signal, in the source's range and dtype.
+
+        Integers are rounded, and clipped to the source's range; not-a-number becomes its lowest. Floating point is
+        left unclipped.
+        """
+        low, high = self.of(signal)
+        dtype = np.dtype(self.dtype)
+        scaled: AnyArray = low + values.astype(np.float64) * (high - low)
+        if dtype.kind in "biu":
+            scaled = np.rint(np.clip(np.nan_to_num(scaled, nan=low, posinf=high, neginf=low), low, high))
+        return scaled.astype(dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for checkpoints and caches."""
+        return {"dtype": self.dtype, "low": list(self.low), "high": list(self.high)}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Scaling:
+        """The inverse of :meth:`to_dict`."""
+        return cls(plain["dtype"], tuple(plain["low"]), tuple(plain["high"]))
+
+
+@dataclass(frozen=True)
+class RawSignals:
+    """A set of signals of one shape that is described, but not loaded.
+
+    Args:
+        names: One name per signal, distinct.
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+        channels: Number of channels ``C``.
+        stored: NumPy's name of the dtype of ``slabs`` and ``array``: what a cache holds.
+        scaling: Range and dtype of the source.
+        unit: Whether ``slabs`` and ``array`` are in [0, 1] already (a resized picture, say); else ``scaling`` says which
+            of their numbers are 0 and 1.
+        slabs: Decodes everything from the start, signal after signal, each cut along its first axis:
+            ``(n, N_2, ..., N_D, C)`` arrays that follow one another. Raises :class:`InputError` on damaged input.
+        array: Opens the values for reading by slices, ``(S, N_1, ..., N_D, C)``, where that needs no decoding.
+        rate: Samples per second along the first axis, if it is time.
+        media: What the signals are.
+    """
+
+    names: tuple[str, ...]
+    grid: tuple[int, ...]
+    channels: int
+    stored: str
+    scaling: Scaling
+    unit: bool
+    slabs: Callable[[], Iterator[AnyArray]]
+    array: Callable[[], ArrayLike] | None = None
+    rate: float | None = None
+    media: Media = "array"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(S, N_1, ..., N_D, C)``."""
+        return (len(self.names), *self.grid, self.channels)
