@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -28,7 +28,7 @@ class SignalInfo:
     names: tuple[str, ...]
     grid: tuple[int, ...]
     channels: int
-    scaling: Scaling = Scaling("float32")
+    scaling: Scaling = field(default_factory=lambda: Scaling("float32"))
     rate: float | None = None
     media: Media = "array"
 
