@@ -17,6 +17,8 @@ VERBS = {
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
     "encoders": "list the registered encoders",
+    "compare": "tables, plots and pictures of runs side by side",
+    "cache": "list or clear the decoded signals that are kept for the next run",
 }
 
 HELP = f"""\
@@ -52,6 +54,14 @@ def main(args: Sequence[str] | None = None) -> int:
             from pe_lightning.listing import print_encoders
 
             return print_encoders(arguments[1:])
+        if verb == "compare":
+            from pe_lightning.compare.command import compare_runs
+
+            return compare_runs(arguments[1:])
+        if verb == "cache":
+            from pe_lightning.cache_command import print_cache
+
+            return print_cache(arguments[1:])
         if verb not in VERBS:
             raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
         from pe_lightning.cli import run

@@ -58,7 +58,9 @@ def complete_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
         return ["--config", json.dumps(known), *arguments]
     if verb == "predict":
         shape, arguments = _take_sizes(arguments)
-        known["data"] = {"class_path": OUTPUT_GRID, "init_args": {"output_shape": shape}}
+        form, arguments = _take_option(arguments, "--output_format")
+        output = {"output_shape": shape, "output_format": form or "auto"}
+        known["data"] = {"class_path": OUTPUT_GRID, "init_args": output}
         return ["--config", json.dumps(known), *arguments]
     config = runs.of_checkpoint(path) / runs.CONFIG
     if option_value(arguments, "--config") is None and option_value(arguments, "-c") is None and config.is_file():
@@ -76,6 +78,22 @@ def option_value(arguments: Sequence[str], option: str) -> str | None:
         elif argument.startswith(f"{option}="):
             value = argument.partition("=")[2]
     return value
+
+
+def _take_option(arguments: Sequence[str], option: str) -> tuple[str | None, list[str]]:
+    """Takes ``option VALUE`` or ``option=VALUE`` out of the arguments."""
+    value, rest, pending = None, [], list(arguments)
+    while pending:
+        argument = pending.pop(0)
+        if argument == option:
+            if not pending:
+                raise InputError(f"{option} needs a value")
+            value = pending.pop(0)
+        elif argument.startswith(f"{option}="):
+            value = argument.partition("=")[2]
+        else:
+            rest.append(argument)
+    return value, rest
 
 
 def _take_sizes(arguments: Sequence[str]) -> tuple[list[int] | None, list[str]]:

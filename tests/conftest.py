@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +24,11 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
         return Trainer(**{"accelerator": "cpu", "default_root_dir": tmp_path, **quiet, **arguments})
 
     return make
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Decoded signals are cached in a folder that goes with the tests, commands in processes of their own included."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PE_LIGHTNING_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

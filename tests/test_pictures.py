@@ -1,22 +1,18 @@
-"""Predictions as files one can look at."""
+"""Truth and prediction beside each other."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from pe_lightning.callbacks.pictures import (
+    DETAIL,
     ERROR_FULL_SCALE,
     comparison,
+    comparison_frames,
     error_map,
-    file_names,
-    is_picture,
+    row_plot,
     to_image,
-    write_png,
-    write_signal,
 )
 
 
@@ -89,64 +85,113 @@ def test_the_panels_are_truth_reconstruction_and_error() -> None:
         assert np.array_equal(sheet[:, left : left + 256], np.asarray(image))
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_pictures_are_written_as_png(channels: int, tmp_path: Path) -> None:
-    values = np.round(random(5, 7, channels) * 255).astype(np.float32) / 255
-    path = write_signal(tmp_path / "new" / "photo.v2", values)
-    assert path == tmp_path / "new" / "photo.v2.png"  # what looks like a suffix is a part of the name
-    with Image.open(path) as image:
-        read = np.asarray(image, dtype=np.float32).reshape(5, 7, channels) / 255
-    assert np.array_equal(read, values)
-    assert [entry.name for entry in path.parent.iterdir()] == ["photo.v2.png"]
+def test_of_more_than_four_channels_the_first_is_shown_and_named() -> None:
+    truth, prediction = random(64, 64, 6), random(64, 64, 6)[::-1].copy()
+    assert np.array_equal(np.asarray(to_image(truth)), np.asarray(to_image(truth[..., :1])))
+    sheet = np.asarray(comparison(prediction, truth, ""))
+    same_values = np.asarray(comparison(prediction[..., :1], truth[..., :1], ""))
+    assert np.array_equal(sheet[22:, :520], same_values[22:, :520])
+    assert not np.array_equal(sheet[:22, :256], same_values[:22, :256])  # "channel 1 of 6"
+    error = np.asarray(error_map(prediction, truth).resize((256, 256), 0))
+    assert np.array_equal(sheet[22:, 520:], error)  # of all channels
 
 
-@pytest.mark.parametrize("shape", [(9, 1), (4, 5, 5), (3, 4, 5, 3)])
-def test_other_signals_are_written_as_they_are(shape: tuple[int, ...], tmp_path: Path) -> None:
-    values = random(*shape) * 3 - 1
-    path = write_signal(tmp_path / "cube.v2", values)
-    assert path == tmp_path / "cube.v2.npy"
-    read = np.load(path)
-    assert read.dtype == np.float32
-    assert np.array_equal(read, values)
+def test_captions_do_not_run_into_each_other() -> None:
+    white = np.ones((256, 100, 3), dtype=np.float32)
+    header = np.asarray(comparison(white, white, "reconstruction, 20.00 dB held out and much more"))[:22]
+    assert (header[:, 100:104] == 255).all()
+    assert (header[:, 204:208] == 255).all()
+    assert (header[:, 104:204] < 128).any()
 
 
-def test_what_is_a_picture() -> None:
-    assert [is_picture(np.zeros((4, 4, c))) for c in (0, 1, 4, 5)] == [False, True, True, False]
-    assert not is_picture(np.zeros((4, 3)))
-    assert not is_picture(np.zeros((4, 4, 4, 3)))
-
-
-def test_write_png(tmp_path: Path) -> None:
-    path = write_png(tmp_path / "a.png", Image.new("RGB", (3, 2), "red"))
-    with Image.open(path) as image:
-        assert (image.format, image.size, image.getpixel((0, 0))) == ("PNG", (3, 2), (255, 0, 0))
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- frames -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["a", "b"], ["a", "b"]),
-        (["a", "a", "a"], ["a", "a-2", "a-3"]),
-        (["a", "a-2", "a"], ["a", "a-2", "a-3"]),
-        (["a-2", "a", "a"], ["a-2", "a", "a-3"]),
-        (["Cat", "cat"], ["Cat", "cat-2"]),  # one file on Windows and macOS
-        (["a b", "a/b"], ["a-b", "a-b-2"]),
-        (["a", "a_comparison"], ["a", "a_comparison-2"]),  # the sheet of the first has that name
-        (["a_comparison", "a"], ["a_comparison", "a-2"]),
-        (["..."], ["unnamed"]),
-        ([], []),
-    ],
+    ("count", "chosen"), [(30, [3, 11, 18, 26]), (8, [1, 3, 5, 7]), (4, [0, 1, 2, 3]), (3, [0, 1, 2]), (1, [0])]
 )
-def test_file_names(names: list[str], expected: list[str]) -> None:
-    assert file_names(tuple(names)) == expected
+def test_the_frames_are_spread_evenly(count: int, chosen: list[int]) -> None:
+    truth, prediction = random(count, 256, 200, 3), random(count, 256, 200, 3)[:, ::-1].copy()
+    sheet = np.asarray(comparison_frames(prediction, truth, "reconstruction"))
+    height = 22 + 256 + 4
+    assert sheet.shape == (len(chosen) * height - 4, 3 * 200 + 8, 3)
+    for row, k in enumerate(chosen):
+        top = row * height + 22
+        for left, image in [
+            (0, to_image(truth[k])),
+            (204, to_image(prediction[k])),
+            (408, error_map(prediction[k], truth[k])),
+        ]:
+            assert np.array_equal(sheet[top : top + 256, left : left + 200], np.asarray(image))
 
 
-def test_no_two_files_of_any_signals_meet() -> None:
-    names = tuple(["a", "A", "a-2", "a_comparison", "a-2_comparison", "a", "A_COMPARISON", "x" * 300, "x" * 301])
-    stems = file_names(names)
-    files = [name.casefold() for stem in stems for name in (f"{stem}.png", f"{stem}_comparison.png")]
-    assert len(set(files)) == 2 * len(names)
-    assert max(len(name.encode()) for name in files) < 255
+def test_a_volume_has_frames_too() -> None:
+    sheet = comparison_frames(random(9, 16, 16, 1), random(9, 16, 16, 1), "")
+    assert (sheet.mode, sheet.width) == ("RGB", 3 * 256 + 8)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+ORANGE, BLUE, BLACK = (255, 127, 14), (31, 119, 180), (0, 0, 0)
+
+
+def amount(image: object, colour: tuple[int, int, int]) -> int:
+    """How many pixels have about this colour."""
+    return int((np.abs(np.asarray(image).astype(int) - colour).max(-1) < 40).sum())
+
+
+def wave(count: int, channels: int = 1) -> np.ndarray:
+    values = 0.5 + 0.4 * np.sin(np.arange(count * channels).reshape(channels, count).T / 9)
+    return values.astype(np.float32)
+
+
+def test_a_row_shows_truth_reconstruction_and_trained_samples() -> None:
+    truth, trained = wave(200), np.arange(200) % 4 == 0
+    image = row_plot(truth * 0.7, truth, trained, "reconstruction")
+    assert image.mode == "RGB"
+    assert min(amount(image, colour) for colour in (ORANGE, BLUE, BLACK)) > 200
+    fewer = row_plot(truth * 0.7, truth, None, "reconstruction")
+    assert amount(fewer, BLUE) == 0
+    hidden = row_plot(np.full_like(truth, np.nan), truth, None, "reconstruction")
+    assert amount(hidden, ORANGE) < amount(fewer, ORANGE) / 5  # the legend's
+
+
+def test_trained_samples_are_where_they_are() -> None:
+    truth = wave(200)
+    image = np.asarray(row_plot(truth, truth, np.arange(200) < 50, "")).astype(int)
+    places = np.nonzero((np.abs(image[:230] - BLUE).max(-1) < 40).any(0))[0]  # above the legend
+    assert len(places) > 0
+    assert places.max() < image.shape[1] * 0.4
+
+
+def test_a_long_row_shows_the_whole_and_its_middle() -> None:
+    short, long = wave(DETAIL), wave(DETAIL * 50 + 7)
+    assert row_plot(long, long, None, "").width == 2 * row_plot(short, short, None, "").width
+    # what is trained at the ends only is not in the middle
+    ends = np.zeros(len(long), dtype=bool)
+    ends[:DETAIL] = True
+    middle = np.roll(ends, len(long) // 2)
+    legend = amount(row_plot(long, long, ends, ""), BLUE)
+    assert amount(row_plot(long, long, middle, ""), BLUE) > 10 * max(legend, 1)
+
+
+def test_channels_of_a_row_are_below_one_another() -> None:
+    heights = [row_plot(wave(50, c), wave(50, c), None, "").height for c in (1, 2, 4, 7)]
+    assert heights[0] < heights[1] < heights[2] == heights[3]
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("count", [50, 5000])
+def test_rows_that_diverged_have_pictures(value: float, count: int) -> None:
+    prediction = wave(count)
+    expected = row_plot(prediction, wave(count), None, "")
+    prediction[count // 2] = value
+    assert row_plot(prediction, wave(count), None, "").size == expected.size
+
+
+def test_a_constant_row_has_a_picture() -> None:
+    constant = np.full((20, 1), 0.5, dtype=np.float32)
+    image = row_plot(constant + np.float32(0.005), constant, None, "", rate=8000.0)
+    without = row_plot(constant * np.nan, constant, None, "", rate=8000.0)
+    assert amount(without, BLACK) > 200
+    assert (np.asarray(image) != np.asarray(without)).any(-1).sum() > 200

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import Tensor
 
 from pe_lightning import runs
 from pe_lightning.callbacks.loggers import WandbSettings, make_loggers
-from pe_lightning.callbacks.pictures import file_names, write_signal
+from pe_lightning.callbacks.outputs import Formats, choose_format, file_names, write_signal
+from pe_lightning.callbacks.pieces import FilePieces, MemoryPieces
 from pe_lightning.callbacks.plots import plot_choice
 from pe_lightning.callbacks.report import (
     describe,
@@ -28,11 +31,16 @@ from pe_lightning.callbacks.report import (
     write_reconstructions,
 )
 from pe_lightning.callbacks.table import print_scores
+from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["RunRecorder"]
+
+MEMORY_LIMIT = 1 << 30
+"""Bytes up to which a prediction is put together in memory; larger ones grow in an NPY file."""
 
 
 class RunRecorder(Callback):
@@ -74,8 +82,9 @@ class RunRecorder(Callback):
         self._fit_seconds: float | None = None
         self._started = self._excluded = 0.0
         self._paused_at: float | None = None
-        self._predictions: list[Tensor] = []
-        self._values: list[Tensor] = []
+        self._pieces: FilePieces | MemoryPieces | None = None
+        self._truth: MemoryPieces | None = None
+        self._rows = 0
 
     # -- the directory ------------------------------------------------------------------------------------------------
 
@@ -155,6 +164,20 @@ class RunRecorder(Callback):
 
     # -- scores and files -----------------------------------------------------------------------------------------------
 
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Prepares for the prediction of signals that stay in their file: it goes into files too."""
+        data = data_of(trainer)
+        if self.run_dir is None or not isinstance(pl_module, CoordinateModule):
+            return
+        info = pl_module.require_info()
+        if data is not None and data.streamed:
+            self._pieces = FilePieces(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
+            trainer.strategy.barrier("the files are there")
+        elif trainer.is_global_zero:
+            self._pieces, self._truth = (
+                MemoryPieces((info.num_signals, *info.grid, info.channels)) for _ in ("prediction", "truth")
+            )
+
     def on_test_batch_end(
         self,
         trainer: Trainer,
@@ -165,27 +188,37 @@ class RunRecorder(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Keeps the prediction for the files."""
-        if self.run_dir is not None and trainer.is_global_zero:
-            self._predictions.append(outputs["prediction"].float().cpu())
-            self._values.append(batch.values.float().cpu())
+        if self._pieces is not None:
+            self._pieces.add(outputs["prediction"], batch.start)
+        if self._truth is not None:
+            self._truth.add(batch.values, batch.start)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes ``metrics.json`` and the reconstructions, logs them, prints the table."""
+        data, pieces, truth = data_of(trainer), self._pieces, self._truth
+        self._pieces = self._truth = None
+        if isinstance(pieces, FilePieces):
+            trainer.strategy.barrier("all pieces are written")
+            pieces.finish()
         if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
             return
-        predictions, values = torch.cat(self._predictions).numpy(), torch.cat(self._values).numpy()
-        self._predictions, self._values = [], []
+        predictions = pieces.values if isinstance(pieces, MemoryPieces) else None
+        values = truth.values if truth is not None else None
         self.metrics = {
             **score(pl_module, predictions, values),
             "fit_seconds": self._fit_seconds,
             "steps": trainer.global_step,
-            **describe(pl_module, data_of(trainer)),
-            "baselines": score_baselines(data_of(trainer)),
+            **describe(pl_module, data),
+            "baselines": score_baselines(data),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": versions(),
         }
         runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(self.metrics, indent=2, allow_nan=False) + "\n")
-        pictures = write_reconstructions(self.run_dir / runs.RECONSTRUCTIONS, self.metrics, predictions, values)
+        pictures = []
+        if predictions is not None and values is not None:
+            mask = data.split.train_mask().numpy() if data is not None else None
+            folder, info = self.run_dir / runs.RECONSTRUCTIONS, pl_module.require_info()
+            pictures = write_reconstructions(folder, self.metrics, predictions, values, info, train_mask=mask)
         choice = (self.metrics["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step)
@@ -212,15 +245,39 @@ class RunRecorder(Callback):
         """Writes each predicted signal as a file."""
         if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
             return
-        size = "x".join(str(n) for n in outputs.shape[1:-1])
-        files = file_names(pl_module.require_info().names)
-        written = [
-            write_signal(self.run_dir / size / stem, values)
-            for stem, values in zip(files, outputs.float().cpu().numpy(), strict=True)
-        ]
-        if self.table:
-            for path in written:
-                print(path)
+        info = pl_module.require_info()
+        data = getattr(trainer, "datamodule", None)
+        if not isinstance(data, OutputGrid):
+            self._write_predictions(outputs.float().cpu().numpy(), info, "auto")
+            return
+        grid = data.grid(info)
+        if self._pieces is None:
+            choose_format((*grid, info.channels), info, data.output_format)  # refuses before any work
+            large = 4 * info.num_signals * info.channels * math.prod(grid) > MEMORY_LIMIT
+            if large and data.output_format in ("auto", "npy"):
+                self._pieces = FilePieces(self.run_dir / "x".join(map(str, grid)), info, grid)
+            else:
+                self._pieces = MemoryPieces((info.num_signals, *grid, info.channels))
+            self._rows = 0
+        self._pieces.add(outputs, (self._rows, *[0] * (len(grid) - 1)))
+        self._rows += outputs.shape[1]
+        if self._rows < grid[0]:
+            return
+        pieces, self._pieces = self._pieces, None
+        if isinstance(pieces, MemoryPieces):
+            self._write_predictions(pieces.values, info, data.output_format)
+        else:
+            self._announce(pieces.finish())
+
+    def _write_predictions(self, values: npt.NDArray[np.float32], info: SignalInfo, formats: Formats) -> None:
+        assert self.run_dir is not None
+        folder = self.run_dir / "x".join(map(str, values.shape[1:-1]))
+        stems = file_names(info.names)
+        self._announce([write_signal(folder / stem, values[n], info, n, formats) for n, stem in enumerate(stems)])
+
+    def _announce(self, written: Sequence[Path]) -> None:
+        for path in written if self.table else ():
+            print(path)
 
 
 def data_of(trainer: Trainer) -> SignalDataModule | None:

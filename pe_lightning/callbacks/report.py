@@ -17,8 +17,9 @@ from torch import Tensor
 
 import pe_lightning
 from pe_lightning.baselines import interpolate
-from pe_lightning.callbacks.pictures import comparison, file_names, is_picture, write_png, write_signal
-from pe_lightning.data.batches import GridBatch
+from pe_lightning.callbacks.outputs import Formats, file_names, write_png, write_signal
+from pe_lightning.callbacks.pictures import comparison, comparison_frames, row_plot
+from pe_lightning.data.batches import GridBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.metrics import SignalPSNR, psnr, summary
@@ -33,7 +34,9 @@ SSIM_WINDOW = 7
 DELAUNAY_LIMIT = 1 << 21
 """Points of all signals together up to which the Delaunay baseline is computed: a minute on two cores."""
 LOGGED_PICTURES = 16
-"""How many comparisons go to W&B; all of them are on disk."""
+"""How many comparisons, and how many videos, go to W&B; all of them are on disk."""
+SHEETS = 64
+"""How many rows, videos or volumes are compared with the truth in a picture; every image is."""
 
 
 def run_name(module: CoordinateModule) -> str:
@@ -71,15 +74,18 @@ def describe(module: CoordinateModule, data: SignalDataModule | None) -> dict[st
     }
 
 
-def score(module: CoordinateModule, predictions: Array, values: Array) -> dict[str, Any]:
+def score(module: CoordinateModule, predictions: Array | None, values: Array | None) -> dict[str, Any]:
     """The scores of a tested module, per signal and on average, as plain values.
 
     Args:
         module: A module whose test has ended.
-        predictions: ``(S, *grid, C)``.
+        predictions: ``(S, *grid, C)``; ``None`` if they are not in memory.
         values: The truth, same shape.
     """
-    similarity, why_not = _ssim(predictions, values)
+    if predictions is None or values is None:
+        similarity, why_not = torch.full((module.require_info().num_signals,), torch.nan), "SSIM needs the signals in memory"
+    else:
+        similarity, why_not = _ssim(predictions, values)
     return {
         "schema": 1,
         **summary(module.scores["test/psnr"], "test/psnr", "nothing is held out (protocol none)"),
@@ -95,6 +101,8 @@ def score_baselines(data: SignalDataModule | None) -> dict[str, dict[str, Any]]:
     """
     if data is None or data.effective_protocol == "none":
         return {}
+    if data.streamed:
+        return {"linear": {"test/psnr": None, "test/psnr_reason": "interpolation needs the signals in memory"}}
     train, evaluation = data.train_batch(), data.evaluation_batch()
     on_grid = isinstance(train, GridBatch)
     found: dict[str, dict[str, Any]] = {}
@@ -121,17 +129,45 @@ def versions() -> dict[str, str]:
     }
 
 
-def write_reconstructions(folder: Path, metrics: dict[str, Any], predictions: Array, values: Array) -> list[str]:
-    """Writes every signal, and for pictures truth, reconstruction and error side by side; returns the latter's paths."""
+def write_reconstructions(
+    folder: Path,
+    metrics: dict[str, Any],
+    predictions: Array,
+    values: Array,
+    info: SignalInfo | None = None,
+    formats: Formats = "auto",
+    train_mask: npt.NDArray[np.bool_] | None = None,
+) -> list[str]:
+    """Writes every signal, and ``<stem>_comparison.png`` of signals of 1 to 3 axes: truth, reconstruction, error.
+
+    Args:
+        folder: Where to.
+        metrics: With ``signals``, and ``test/psnr_per_signal`` for the captions.
+        predictions: ``(S, *grid, C)``.
+        values: The truth, same shape.
+        info: What the source is; without it images are PNG, and anything else NPY.
+        formats: What the signals are written as.
+        train_mask: Which samples were trained on, ``(S or 1, *grid)``.
+
+    Returns:
+        The paths of the comparisons, those of the first signals.
+    """
     pictures = []
     for place, stem in enumerate(file_names(tuple(metrics["signals"]))):
-        prediction, truth = predictions[place], values[place]
-        write_signal(folder / stem, prediction)
-        if is_picture(prediction):
-            psnr = metrics["test/psnr_per_signal"][place]
-            caption = "reconstruction" if psnr is None else f"reconstruction, {psnr:.2f} dB held out"
-            sheet = write_png(folder / f"{stem}_comparison.png", comparison(prediction, truth, caption))
-            pictures.append(str(sheet))
+        write_signal(folder / stem, predictions[place], info, place, formats)
+        psnr = metrics["test/psnr_per_signal"][place]
+        caption = "reconstruction" if psnr is None else f"reconstruction, {psnr:.2f} dB held out"
+        pair = predictions[place], values[place]
+        if values.ndim == 4:
+            sheet = comparison(*pair, caption)
+        elif values.ndim == 5 and place < SHEETS:
+            sheet = comparison_frames(*pair, caption)
+        elif values.ndim == 3 and place < SHEETS:
+            trained = None if train_mask is None else train_mask[place if len(train_mask) > 1 else 0]
+            sheet = row_plot(*pair, trained, caption, info.rate if info is not None else None)
+        else:
+            continue
+        pictures.append(str(write_png(folder / f"{stem}_comparison.png", sheet)))
     return pictures
 
 
@@ -154,6 +190,11 @@ def log_scores(
             if pictures:
                 shown = pictures[:LOGGED_PICTURES]
                 logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
+                # the reconstruction itself, where that is a video
+                films = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
+                films = [path for path in films if Path(path).is_file()]
+                if films:
+                    logger.log_video("videos", films, step=step, format=["mp4"] * len(films))
             if curve is not None:
                 logger.log_image("choice", [str(curve)], step=step)
 

@@ -75,12 +75,16 @@ class GridBatch:
         values: ``(S, n_1, ..., n_D, C)``.
         mask: Which samples are scored, ``(S or 1, n_1, ..., n_D)`` booleans. ``None``: all of them.
         train_mask: In an evaluation batch, which samples were trained on; same shape as ``mask``.
+        start: If it is a part of a grid, its first sample per axis.
+        total: In a training batch that several processes share, its samples per signal of all of them together.
     """
 
     axes: tuple[Tensor, ...]
     values: Tensor
     mask: Tensor | None = None
     train_mask: Tensor | None = None
+    start: tuple[int, ...] | None = None
+    total: int | None = None
 
 
 @dataclass
@@ -92,9 +96,11 @@ class PointBatch:
         values: ``(S, P, C)``.
         axes: If the points are samples of a grid, its coordinate vectors, axis a of shape ``(N_a,)``.
         index: If the points are samples of a grid, their row-major positions in it, ``(S or 1, P)`` integers.
+        total: In a training batch that several processes share, its points per signal of all of them together.
     """
 
     coords: Tensor
     values: Tensor
     axes: tuple[Tensor, ...] | None = None
     index: Tensor | None = None
+    total: int | None = None

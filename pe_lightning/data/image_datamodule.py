@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import Any
-
-import torch
-from torch import Tensor
+from pathlib import Path
+from typing import Any, Literal
 
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.images import Alpha, Color, as_size, check_choice, read_images
+from pe_lightning.data.delivery import BatchKind
+from pe_lightning.data.files.arrays import ARRAY_SUFFIXES, direct, read_arrays
+from pe_lightning.data.files.decode import MAX_PIXELS, SUFFIXES, check_max_pixels
+from pe_lightning.data.files.depth import scaling_of
+from pe_lightning.data.files.images import Alpha, Color, as_size, check_choice, read_images
+from pe_lightning.data.files.sources import as_list, expand
 from pe_lightning.data.sampling import Sampling
+from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.splits import Protocol
+from pe_lightning.errors import InputError
 
 __all__ = ["ImageDataModule"]
 
@@ -19,7 +24,8 @@ __all__ = ["ImageDataModule"]
 class ImageDataModule(SignalDataModule):
     """Images as signals: any number of files, 8- or 16-bit, fitted together.
 
-    Palettes and CMYK become RGB, the EXIF orientation is applied, integers are divided by the largest value of their
+    Array files (``.npy``, ``.npz``, ``.h5``) are images too: ``(H, W)``, ``(H, W, C)`` or ``(S, H, W, C)``. Palettes and
+    CMYK become RGB, the EXIF orientation is applied, integers are divided by the largest value of their
     bit depth. Images of different sizes need ``center_crop`` or ``resize``.
 
     Args:
@@ -29,10 +35,22 @@ class ImageDataModule(SignalDataModule):
         resize: Resample to n x n, or to [height, width], after the crop; it does not keep the aspect ratio.
         color: ``auto`` keeps one channel if every image is grey and takes RGB otherwise; ``rgb`` or ``grey`` forces it.
         alpha: ``composite`` lays transparent images over white; ``keep`` fits the opacity as a last channel.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th) or ``random`` (a ``fraction``).
+        max_pixels: Refuse images whose header claims more; the default is Pillow's limit, null is none.
+        key: Of array files: the dataset of an ``.h5`` or the array of an ``.npz``, where there are several.
+        value_range: Of array files: ``[low, high]`` that become 0 and 1; by default the full range of an integer dtype,
+            and the range of the data for floating point outside [0, 1].
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
             every axis; grid of stride 2 only), ``all``, or ``none``.
-        steps_per_epoch: Optimiser steps that make one epoch; each sees all trained samples.
+        batch: What one step sees: ``full`` (all trained samples), ``points`` (``batch_size`` random ones) or ``blocks``
+            (a part of the trained grid).
+        batch_size: For ``points``, how many per signal; for ``blocks``, trained samples per axis.
+        shuffle: Whether blocks come in random order.
+        steps_per_epoch: Optimiser steps that make one epoch; by default 100 of full batches, else one pass.
+        in_memory: Whether signals are loaded, or stay in their file; ``auto`` loads what fits in a quarter of the free
+            memory.
+        cache: ``auto`` keeps decoded signals for the next run, ``off`` does not.
+        cache_dir: Where; by default ``PE_LIGHTNING_CACHE`` or ``~/.cache/pe_lightning``.
 
     Example:
         >>> data = ImageDataModule("samples://astronaut", center_crop=256)
@@ -47,33 +65,64 @@ class ImageDataModule(SignalDataModule):
         resize: int | list[int] | None = None,
         color: Color = "auto",
         alpha: Alpha = "composite",
+        max_pixels: int | None = MAX_PIXELS,
+        key: str | None = None,
+        value_range: list[float] | None = None,
         sampling: Sampling | str = "grid",
         protocol: Protocol = "rest",
-        steps_per_epoch: int = 100,
+        batch: BatchKind = "full",
+        batch_size: int | list[int] | None = None,
+        shuffle: bool = True,
+        steps_per_epoch: int | None = None,
+        in_memory: bool | Literal["auto"] = "auto",
+        cache: Literal["auto", "off"] = "auto",
+        cache_dir: str | None = None,
     ) -> None:
-        super().__init__(sampling=sampling, protocol=protocol, steps_per_epoch=steps_per_epoch)
+        super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
         as_size("center_crop", center_crop)
         as_size("resize", resize)
         check_choice("color", color, Color)
         check_choice("alpha", alpha, Alpha)
+        check_max_pixels(max_pixels)
         self.paths = paths
         self.center_crop = center_crop
         self.resize = resize
         self.color = color
         self.alpha = alpha
+        self.max_pixels = max_pixels
+        self.key = key
+        self.value_range = value_range
 
-    def load(self) -> tuple[Tensor, tuple[str, ...]]:
-        """Reads the images: ``(S, H, W, C)`` and their names."""
-        values, names = read_images(self.paths, self.center_crop, self.resize, self.color, self.alpha)
-        return torch.from_numpy(values), names
+    def read(self) -> RawSignals:
+        """Decodes the images, or opens the arrays: ``(S, H, W, C)`` and their names."""
+        if self._are_arrays():
+            if self.center_crop is not None or self.resize is not None:
+                raise InputError("center_crop and resize are for image files; crop the array itself")
+            return read_arrays(self.paths, 2, self.key, self.value_range)
+        if self.key is not None or self.value_range is not None:
+            raise InputError("key and value_range are for array files (.npy, .npz, .h5); leave them out for images")
+        values, names = read_images(self.paths, self.center_crop, self.resize, self.color, self.alpha, self.max_pixels)
+        return RawSignals.in_memory(values, names, scaling_of(self.source_files()), "image")
+
+    def source_files(self) -> list[Path]:
+        """The image files, or the compressed arrays; arrays that are read in place are not decoded."""
+        if self._are_arrays():
+            return [] if direct(self.paths) else [source.path for source in expand(self.paths, ARRAY_SUFFIXES, "array")]
+        return [source.path for source in expand(self.paths, SUFFIXES)]
+
+    def _are_arrays(self) -> bool:
+        paths = [self.paths] if isinstance(self.paths, (str, PathLike)) else list(self.paths)
+        suffixes = {Path(fspath(path)).suffix.lower() for path in paths if isinstance(path, (str, PathLike))}
+        return bool(suffixes) and suffixes <= ARRAY_SUFFIXES
 
     def describe_source(self) -> dict[str, Any]:
         """The arguments, as given."""
-        paths = [self.paths] if isinstance(self.paths, (str, PathLike)) else self.paths
         return {
-            "paths": [fspath(path) for path in paths],
+            "paths": as_list(self.paths),
             "center_crop": self.center_crop,
             "resize": self.resize,
             "color": self.color,
             "alpha": self.alpha,
+            "key": self.key,
+            "value_range": self.value_range,
         }

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from pe_lightning.data.splits import GridSplit, PointSplit, Split
+from pe_lightning.data.draws import draw, threshold
+from pe_lightning.data.splits import DrawnSplit, GridSplit, PointSplit, Split
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
@@ -32,6 +33,10 @@ class Sampling(ABC):
         Raises:
             InputError: If the sampling does not suit the grid.
         """
+
+    def stream(self, grid: Sequence[int], num_signals: int) -> Split:
+        """As :meth:`split`, for signals that stay in their file: nothing of the size of the grid should be held."""
+        return self.split(grid, num_signals)
 
     @property
     def name(self) -> str:
@@ -128,17 +133,27 @@ class RandomSampling(Sampling):
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The drawn points, per signal or shared."""
-        size = math.prod(grid)
-        count = min(max(round(self.fraction * size), 1), size)
-        draws = [self._draw(signal, size, count) for signal in range(1 if self.shared else num_signals)]
+        size, count = self._sizes(grid)
+        draws = [draw(self.seed, signal, size, count) for signal in range(1 if self.shared else num_signals)]
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(draws)))
 
-    def _draw(self, signal: int, size: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        # Each sample gets a 64-bit key; the smallest keys win. NumPy promises its bit generators' output for ever, but
-        # not what Generator.choice makes of it.
-        keys = np.random.PCG64(np.random.SeedSequence((self.seed, signal))).random_raw(size)
-        threshold = np.partition(keys, count - 1)[count - 1]
-        return np.flatnonzero(keys <= threshold)[:count].astype(np.int64, copy=False)
+    def stream(self, grid: Sequence[int], num_signals: int) -> DrawnSplit:
+        """The same points, found anew wherever they are asked for instead of being listed.
+
+        Raises:
+            InputError: If several signals have points of their own.
+        """
+        if num_signals > 1 and not self.shared:
+            raise InputError(
+                f"{num_signals} signals that stay in their file are trained on the same points: set "
+                "sampling: {name: random, shared: true}, or give one signal"
+            )
+        size, count = self._sizes(grid)
+        return DrawnSplit(tuple(grid), self.seed, count, threshold(self.seed, 0, size, count))
+
+    def _sizes(self, grid: Sequence[int]) -> tuple[int, int]:
+        size = math.prod(grid)
+        return size, min(max(round(self.fraction * size), 1), size)
 
 
 def resolve(sampling: SamplingLike) -> Sampling:

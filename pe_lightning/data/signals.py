@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -136,7 +137,29 @@ class RawSignals:
     rate: float | None = None
     media: Media = "array"
 
+    @classmethod
+    def in_memory(
+        cls, values: npt.NDArray[np.float32], names: Sequence[str], scaling: Scaling, media: Media = "array"
+    ) -> RawSignals:
+        """Signals that are loaded: ``(S, N_1, ..., N_D, C)`` in [0, 1]."""
+        return cls(
+            tuple(names),
+            tuple(values.shape[1:-1]),
+            values.shape[-1],
+            "float32",
+            scaling,
+            unit=True,
+            slabs=lambda: iter(values),
+            array=lambda: values,
+            media=media,
+        )
+
     @property
     def shape(self) -> tuple[int, ...]:
         """``(S, N_1, ..., N_D, C)``."""
         return (len(self.names), *self.grid, self.channels)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values as float32."""
+        return 4 * math.prod(self.shape)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
+from pe_lightning.data.draws import drawn_in
+from pe_lightning.data.values import Box
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["GridSplit", "PointSplit", "Protocol", "Split", "check_protocol"]
+__all__ = ["DrawnSplit", "GridSplit", "PointSplit", "Protocol", "Split", "check_protocol"]
 
 Protocol: TypeAlias = Literal["rest", "odd", "all", "none"]
 """Which samples are scored. The same predictor differs by more than 1 dB between protocols.
@@ -22,6 +25,10 @@ Protocol: TypeAlias = Literal["rest", "odd", "all", "none"]
 - ``all``: every sample, the trained ones included.
 - ``none``: nothing.
 """
+
+
+ROWS_AT_ONCE = 1 << 22
+"""Samples whose membership in a large random draw is found at once."""
 
 
 def check_protocol(protocol: str) -> None:
@@ -48,7 +55,7 @@ class Split(ABC):
 
     @property
     @abstractmethod
-    def train_indices(self) -> tuple[Tensor, ...]:
+    def train_indices(self) -> Iterable[Tensor]:
         """The integers that define the split, for fingerprints."""
 
     @abstractmethod
@@ -67,6 +74,23 @@ class Split(ABC):
         if protocol == "odd":
             return self._odd_mask()
         return torch.full((1, *self.grid), protocol == "all")
+
+    def train_mask_of(self, box: Box) -> Tensor:
+        """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+        index = (slice(None), *box)
+        return self.train_mask()[index]
+
+    def test_mask_of(self, protocol: Protocol, box: Box) -> Tensor:
+        """Which samples of a part of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans."""
+        if protocol == "rest":
+            return ~self.train_mask_of(box)
+        if protocol == "odd":
+            return self._odd_mask_of(box)
+        return torch.full((1, *(axis.stop - axis.start for axis in box)), protocol == "all")
+
+    def _odd_mask_of(self, box: Box) -> Tensor:
+        index = (slice(None), *box)
+        return self._odd_mask()[index]
 
     def _odd_mask(self) -> Tensor:
         raise InputError("protocol 'odd' needs sampling: {name: grid, stride: 2}; set that, or protocol: rest")
@@ -103,25 +127,33 @@ class GridSplit(Split):
 
     def train_mask(self) -> Tensor:
         """Which samples are trained on: ``(1, N_1, ..., N_D)`` booleans."""
-        return self._outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in self._axes()])
+        axes = zip(self.grid, self.index, strict=True)
+        return _outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
+
+    def train_mask_of(self, box: Box) -> Tensor:
+        """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
+        return _outer([torch.isin(torch.arange(part.start, part.stop), i) for part, i in zip(box, self.index, strict=True)])
+
+    def positions_in(self, box: Box) -> tuple[Tensor, ...]:
+        """Trained positions within a part of the grid, per axis, counted from its first sample."""
+        inside = [index[(index >= part.start) & (index < part.stop)] for part, index in zip(box, self.index, strict=True)]
+        return tuple(index - part.start for part, index in zip(box, inside, strict=True))
+
+    def _odd_mask_of(self, box: Box) -> Tensor:
+        self._require_odd()
+        return _outer([torch.arange(part.start, part.stop) % 2 == 1 for part in box])
 
     def _odd_mask(self) -> Tensor:
+        self._require_odd()
+        return _outer([torch.arange(n) % 2 == 1 for n in self.grid])
+
+    def _require_odd(self) -> None:
         if set(self.stride) != {2}:
             stride = self.stride[0] if len(set(self.stride)) == 1 else list(self.stride)
             raise InputError(
                 f"protocol 'odd' scores the samples midway between those of a grid of stride 2, but the stride is "
                 f"{stride}; set sampling: {{name: grid, stride: 2}}, or protocol: rest"
             )
-        return self._outer([torch.arange(n) % 2 == 1 for n in self.grid])
-
-    def _axes(self) -> list[tuple[int, Tensor]]:
-        return list(zip(self.grid, self.index, strict=True))
-
-    def _outer(self, masks: list[Tensor]) -> Tensor:
-        mask = torch.ones(1, *(1 for _ in self.grid), dtype=torch.bool)
-        for axis, along in enumerate(masks):
-            mask = mask & along.reshape(-1, *(1 for _ in self.grid[axis + 1 :]))
-        return mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,3 +187,48 @@ class PointSplit(Split):
         """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
         mask = torch.zeros(len(self.index), math.prod(self.grid), dtype=torch.bool)
         return mask.scatter_(1, self.index, True).reshape(-1, *self.grid)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnSplit(Split):
+    """Random samples that all signals share, of a grid too large to list them: drawn anew where they are asked for.
+
+    Args:
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+        seed: Of the draw.
+        count: Number of trained samples.
+        limit: The largest key that is drawn (:func:`pe_lightning.data.draws.threshold`).
+    """
+
+    seed: int
+    count: int
+    limit: int
+
+    @property
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+        return self.count
+
+    @property
+    def train_indices(self) -> Iterator[Tensor]:
+        """The row-major positions, some rows at a time."""
+        rows = max(1, ROWS_AT_ONCE * self.grid[0] // math.prod(self.grid))
+        for first in range(0, self.grid[0], rows):
+            box = (slice(first, min(first + rows, self.grid[0])), *(slice(0, n) for n in self.grid[1:]))
+            yield self.train_mask_of(box).flatten().nonzero()[None, :, 0] + first * math.prod(self.grid[1:])
+
+    def train_mask(self) -> Tensor:
+        """Which samples are trained on: ``(1, N_1, ..., N_D)`` booleans."""
+        return self.train_mask_of(tuple(slice(0, n) for n in self.grid))
+
+    def train_mask_of(self, box: Box) -> Tensor:
+        """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
+        return torch.from_numpy(drawn_in(self.seed, 0, self.limit, self.grid, box))[None]
+
+
+def _outer(masks: list[Tensor]) -> Tensor:
+    """``(1, n_1, ..., n_D)``: true where the masks of all axes are."""
+    mask = torch.ones(1, *(1 for _ in masks), dtype=torch.bool)
+    for axis, along in enumerate(masks):
+        mask = mask & along.reshape(-1, *(1 for _ in masks[axis + 1 :]))
+    return mask

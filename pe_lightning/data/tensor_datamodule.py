@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.delivery import BatchKind
 from pe_lightning.data.sampling import Sampling
+from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
 
@@ -29,7 +31,10 @@ class TensorDataModule(SignalDataModule):
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th) or ``random`` (a ``fraction``).
         protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
             every axis; grid of stride 2 only), ``all``, or ``none``.
-        steps_per_epoch: Optimiser steps that make one epoch; each sees all trained samples.
+        batch: What one step sees: ``full``, ``points`` or ``blocks`` (:class:`SignalDataModule`).
+        batch_size: Points per signal, or trained samples of a block per axis.
+        shuffle: Whether blocks come in random order.
+        steps_per_epoch: Optimiser steps that make one epoch; by default 100, or one pass over points or blocks.
 
     Raises:
         InputError: If the array has another layout or dtype, values that are not finite or outside [0, 1], or the
@@ -47,15 +52,21 @@ class TensorDataModule(SignalDataModule):
         names: list[str] | None = None,
         sampling: Sampling | str = "grid",
         protocol: Protocol = "rest",
-        steps_per_epoch: int = 100,
+        batch: BatchKind = "full",
+        batch_size: int | list[int] | None = None,
+        shuffle: bool = True,
+        steps_per_epoch: int | None = None,
     ) -> None:
-        super().__init__(sampling=sampling, protocol=protocol, steps_per_epoch=steps_per_epoch)
+        super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory=True)
         self._source = as_values(values)  # checked here, not at load: the mistake is in the line that calls us
+        dtype = str(values.dtype).removeprefix("torch.")
+        self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
         self._names = _check_names(names, len(self._source))
 
-    def load(self) -> tuple[Tensor, Sequence[str]]:
-        """The array and the names."""
-        return self._source, self._names
+    def read(self) -> RawSignals:
+        """The array and the names; nothing is decoded."""
+        picture = self._source.ndim == 4 and self._source.shape[-1] <= 4
+        return RawSignals.in_memory(self._source.numpy(), self._names, self._scaling, "image" if picture else "array")
 
     def describe_source(self) -> dict[str, Any]:
         """There is no file."""

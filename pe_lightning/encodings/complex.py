@@ -110,6 +110,26 @@ class Complex(Encoding):
         parts = torch.split(coords, max(1, chunk // width))
         return torch.cat([rowwise_products(weight, self.point_features(part)) for part in parts], -1)
 
+    def samples(
+        self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], chunk: int = 1 << 24
+    ) -> Tensor:
+        """As :meth:`points`, at samples of a grid whose features are known.
+
+        Args:
+            weight: ``(*batch, K_1, ..., K_D)``.
+            features: Of each axis, ``(N_a, K_a)``, from :meth:`axis_features`.
+            positions: Where the samples are on each axis, ``(P,)`` integers.
+            chunk: Largest number of intermediate values held at once.
+
+        Returns:
+            ``(*batch, P)``.
+        """
+        width = max(1, weight.numel() // self.num_features[0])
+        parts = zip(*(torch.split(position, max(1, chunk // width)) for position in positions), strict=True)
+        return torch.cat(
+            [rowwise_products(weight, [f[i] for f, i in zip(features, part, strict=True)]) for part in parts], -1
+        )
+
     def forward(self, coords: Tensor) -> Tensor:
         """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""
         product, *rest = self.point_features(coords)

@@ -70,7 +70,7 @@ class CoordinateModule(LightningModule, ABC):
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         self.info: SignalInfo | None = None
-        self._cached: tuple[tuple[object, ...], Any] | None = None
+        self._cached: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._last: tuple[Tensor, int] | None = None
 
     # -- what the subclasses define -----------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ class CoordinateModule(LightningModule, ABC):
                 "as TensorDataModule(values), to the Trainer"
             )
         self.build(info)
-        train_batch = getattr(data, "train_batch", None)
-        if callable(train_batch):
-            self.calibrate(train_batch())
+        calibration_batch = getattr(data, "calibration_batch", None)
+        if callable(calibration_batch):
+            self.calibrate(calibration_batch())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the shape of the signals."""
@@ -225,37 +225,51 @@ class CoordinateModule(LightningModule, ABC):
         with torch.autocast(errors.device.type, enabled=False):
             squared = torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
         self._last = (squared.detach(), errors.shape[1])
-        loss = squared.sum() / errors.shape[1]
+        count = errors.shape[1] if batch.total is None else batch.total * batch.values.shape[-1]
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if every and (self.trainer.global_step + 1) % every == 0:  # 0: never
-            self.log("train/loss", loss.detach(), batch_size=1)
-            self.log("train/psnr", self.last_train_psnr(), batch_size=1)
-        return loss
+            together = squared.detach()
+            if batch.total is not None:
+                together = self.trainer.strategy.reduce(together, reduce_op="sum")
+            self.log("train/loss", together.sum() / count, batch_size=1)
+            self.log("train/psnr", psnr(together, torch.full_like(together, count)).mean(), batch_size=1)
+        loss = squared.sum() / count
+        # processes average their gradients, and each has its share of the sum
+        return loss if batch.total is None else loss * self.trainer.world_size
 
     def last_train_psnr(self) -> Tensor:
-        """PSNR of the latest training batch before its step, mean over signals, ``()``; NaN before the first step."""
+        """PSNR of the latest training batch before its step, mean over signals, ``()``; NaN before the first step.
+
+        Under several processes, of this one's part.
+        """
         if self._last is None:
             return torch.tensor(float("nan"))
         squared, count = self._last
         return psnr(squared, torch.full_like(squared, count)).mean()
 
-    def cached(self, batch: GridBatch | PointBatch, compute: Callable[[], Any]) -> Any:
-        """``compute()``, kept while batches of the same tensors come and nothing that features depend on is trained."""
+    def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
+        """``compute()``, kept while the same ``inputs`` come and nothing that features depend on is trained.
+
+        Args:
+            name: What is computed; one result per name is kept.
+            inputs: What it is computed from, compared by identity.
+            compute: Computes it.
+        """
         if any(p.requires_grad for p in self.encoding.parameters()):
             return compute()
-        # by identity; the cache holds the tensors, so that no other object can take their place in memory
-        tensors = (type(batch), *vars(batch).values())
-        if self._cached is None or not all(map(operator.is_, self._cached[0], tensors)):
-            self._cached = (tensors, compute())
-        return self._cached[1]
+        # the cache holds the inputs, so that no other object can take their place in memory
+        held = self._cached.get(name)
+        if held is None or len(held[0]) != len(inputs) or not all(map(operator.is_, held[0], inputs)):
+            held = self._cached[name] = (tuple(inputs), compute())
+        return held[1]
 
     def on_train_start(self) -> None:
         """Forgets features of an earlier fit."""
-        self._cached = None
+        self._cached = {}
 
     def on_train_end(self) -> None:
         """Frees the features of the training batch."""
-        self._cached = None
+        self._cached = {}
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 

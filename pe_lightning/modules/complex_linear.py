@@ -11,13 +11,15 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.delivery import to_device
+from pe_lightning.data.loaders import Process
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.description import plain_encoder
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
-from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_batch, wants_width
+from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_data, wants_width
 
 __all__ = ["ComplexLinear"]
 
@@ -138,8 +140,9 @@ class ComplexLinear(CoordinateModule):
         if self.solution is not None or not (self.warm_start or wants_width(encoders)):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
-        batch = data.transfer_batch_to_device(data.train_batch(), self.device, 0)
-        self.adopt(solve_batch(batch, encoders, self.ridge, self.center), batch)
+        process = Process(self.trainer.global_rank, self.trainer.world_size)
+        fit = solve_data(data.delivery, process, encoders, self.ridge, self.center, self.device)
+        self.adopt(fit, to_device(data.calibration_batch(), self.device))
 
     @torch.no_grad()
     def adopt(self, fit: ExactFit, batch: GridBatch | PointBatch) -> None:
@@ -199,28 +202,30 @@ class ComplexLinear(CoordinateModule):
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, C * P)``."""
+        target: Tensor = self.cached("target", (batch.values,), lambda: self._target(batch.values))
+        if batch.axes is None:
+            return (self._respond(self._linear_at_points(batch.coords)) - target).flatten(1)
+        axes = batch.axes
+        features: list[Tensor] = self.cached("features", axes, lambda: self.encoding.axis_features(axes))
         if isinstance(batch, GridBatch):
-            features, target = self.cached(
-                batch, lambda: (self.encoding.axis_features(batch.axes), self._target(batch.values))
-            )
             linear = self.encoding.products(self.weight, features)
-        elif batch.axes is not None and batch.index is not None and self._grid_is_cheaper(batch):
-            axes, index = batch.axes, batch.index.unsqueeze(1)
-            features, target, where = self.cached(
-                batch,
-                lambda: (
-                    self.encoding.axis_features(axes),
-                    self._target(batch.values),
-                    index.expand(self.weight.shape[0], self.weight.shape[1], -1),
-                ),
-            )
-            # samples of a grid: the whole grid by mode products, then the samples; exact, and far fewer operations
+        elif batch.index is None:
+            linear = self._linear_at_points(batch.coords)
+        elif self._grid_is_cheaper(batch):
+            # the whole grid by mode products, then the samples; exact, and far fewer operations
+            where = batch.index.unsqueeze(1).expand(self.weight.shape[0], self.weight.shape[1], -1)
             linear = self.encoding.products(self.weight, features).flatten(2).gather(2, where)
         else:
-            target = self.cached(batch, lambda: self._target(batch.values))
-            linear = self._linear_at_points(batch.coords)
-        errors: Tensor = self._respond(linear) - target
-        return errors.flatten(1)
+            linear = self._linear_at_samples(features, batch.index)
+        return (self._respond(linear) - target).flatten(1)
+
+    def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
+        """At samples of a grid, one by one, from the features of its axes: ``(S or 1, P)`` -> ``(S, outputs, P)``."""
+        sizes = tuple(len(rows) for rows in features)
+        if len(index) == 1:
+            return self.encoding.samples(self.weight, features, torch.unravel_index(index[0], sizes))
+        each = zip(self.weight, index, strict=True)
+        return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in each])
 
     def _grid_is_cheaper(self, batch: PointBatch) -> bool:
         """Whether evaluating the whole grid takes fewer multiplications than evaluating the points one by one."""

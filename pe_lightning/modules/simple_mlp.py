@@ -111,8 +111,9 @@ class SimpleMLP(CoordinateModule):
         count = batch.values.numel() // (signals * channels)
         if isinstance(batch, PointBatch):
             count *= len(batch.coords)  # signals may have their own points, and then features
+        inputs = (batch.coords,) if isinstance(batch, PointBatch) else batch.axes
         small = count * self.encoding.num_features * batch.values.element_size() <= CACHE_LIMIT
-        features = self.cached(batch, lambda: self._features(batch)) if small else self._features(batch)
+        features = self.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
         prediction: Tensor = self.mlp(features)
         return (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
 

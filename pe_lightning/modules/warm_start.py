@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.data.delivery import Delivery, to_device
+from pe_lightning.data.loaders import Process
+from pe_lightning.data.splits import GridSplit
+from pe_lightning.data.values import FileValues
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.modules.mlp import SignalMLP
-from pe_lightning.solvers import solve_grid
+from pe_lightning.solvers import solve_blocks, solve_grid
+from pe_lightning.solvers.choose import choose_grid
 from pe_lightning.solvers.scattered import solve_points
 from pe_lightning.solvers.scattered_choice import choose_points
 
-__all__ = ["PASSING", "ExactFit", "pass_through", "solve_batch", "wants_width"]
+__all__ = ["PASSING", "ExactFit", "pass_through", "solve_data", "wants_width"]
 
 PASSING = ("relu", "gelu", "silu")
 """Activations with f(z) - f(-z) = z, through which a pair of units hands a number on unchanged."""
@@ -50,34 +55,79 @@ def wants_width(encoders: Sequence[Encoder]) -> bool:
     return all(wanted)
 
 
-def solve_batch(
-    batch: GridBatch | PointBatch, encoders: Sequence[Encoder], ridge: float | Literal["auto"], center: bool
+def solve_data(
+    data: Delivery,
+    process: Process,
+    encoders: Sequence[Encoder],
+    ridge: float | Literal["auto"],
+    center: bool,
+    device: torch.device,
 ) -> ExactFit:
-    """Fits the linear layer exactly to a training batch.
+    """Fits the linear layer exactly to the training samples; several processes do it together.
 
     Args:
-        batch: The training samples, a sub-grid or points.
+        data: The training samples, in memory or in a file.
+        process: This process; it passes its part of the samples to the solver.
         encoders: One per axis; a width given as ``auto`` is chosen.
         ridge: Relative ridge, or ``auto``.
         center: Whether means are taken out.
+        device: Where to compute.
     """
     sigma: Literal["auto", "given"] = "auto" if wants_width(encoders) else "given"
-    if isinstance(batch, GridBatch):
-        on_grid = solve_grid(batch.values, encoders, batch.axes, ridge=ridge, sigma=sigma, center=center)
-        return ExactFit(on_grid.weight, on_grid.mean, on_grid.encoders, {"solver": "grid", **on_grid.report()})
-    return _solve_points(batch, encoders, ridge, sigma == "auto", center)
+    if not isinstance(data.split, GridSplit) and not isinstance(data.values, FileValues):
+        batch = to_device(data.train_batch, device)
+        assert isinstance(batch, PointBatch)
+        return _solve_points(batch, process, encoders, ridge, sigma == "auto", center)
+    looked_at = to_device(data.choice_batch(), device)
+    assert isinstance(looked_at, GridBatch)
+    assert isinstance(data.split, GridSplit)
+    if process.world_size == 1 and not isinstance(data.values, FileValues):
+        whole = solve_grid(looked_at.values, encoders, looked_at.axes, ridge=ridge, sigma=sigma, center=center)
+        return ExactFit(whole.weight, whole.mean, whole.encoders, {"solver": "grid", **whole.report()})
+    began = time.perf_counter()
+    sizes = [len(index) for index in data.split.index]
+    choice = choose_grid(looked_at.values, looked_at.axes, encoders, ridge, sigma, sizes)
+    axes = [x[index].to(device) for x, index in zip(data.axes, data.split.index, strict=True)]
+    solution = solve_blocks(_blocks(data, process, device), choice.encoders, axes, ridge=choice.ridge, center=center)
+    solution = replace(solution, choice=choice)
+    report = {"solver": "grid", **solution.report(), "solve_seconds": time.perf_counter() - began}
+    return ExactFit(solution.weight, solution.mean, choice.encoders, report)
+
+
+def _blocks(data: Delivery, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
+    """This process's blocks, or one without samples, which the solver needs for the shapes."""
+    none = True
+    for block in data.train_blocks(process):
+        none = False
+        yield block.start or (0,) * len(block.axes), block.values.to(device)
+    if none:
+        signals, *grid, channels = data.values.shape
+        yield [0] * len(grid), torch.zeros(signals, *[0] * len(grid), channels, device=device)
 
 
 def _solve_points(
-    batch: PointBatch, encoders: Sequence[Encoder], ridge: float | Literal["auto"], choose_width: bool, center: bool
+    batch: PointBatch,
+    process: Process,
+    encoders: Sequence[Encoder],
+    ridge: float | Literal["auto"],
+    choose_width: bool,
+    center: bool,
 ) -> ExactFit:
     began = time.perf_counter()
-    where = {"coords": batch.coords, "axes": batch.axes, "index": batch.index}
+    part = process.share(batch.values.shape[1])
+    values = batch.values[:, part]
+    where: dict[str, Any] = {
+        "coords": batch.coords[:, part],
+        "axes": batch.axes,
+        "index": None if batch.index is None else batch.index[:, part],
+        "center": center,
+        "distributed": process.world_size > 1,
+    }
     made, choice = tuple(encoders), None
     if choose_width:
-        choice = choose_points(batch.values, made, **where)  # type: ignore[arg-type]
-        made, ridge = choice.encoders, choice.ridge if ridge == "auto" else ridge
-    solution = solve_points(batch.values, made, ridge=ridge, center=center, **where)  # type: ignore[arg-type]
+        choice = choose_points(values, made, ridge=ridge, **where)
+        made, ridge = choice.encoders, choice.ridge
+    solution = solve_points(values, made, ridge=ridge, **where)
     choice = choice or solution.choice
     report: dict[str, Any] = {
         "solver": "points",

@@ -85,6 +85,7 @@ def choose_points(
     fraction: float = 0.1,
     max_signals: int = 4,
     seed: int = 0,
+    center: bool = True,
     dtype: torch.dtype | None = None,
     distributed: bool = False,
 ) -> PointChoice:
@@ -110,6 +111,7 @@ def choose_points(
         fraction: Share of the training points that is held out, drawn by their coordinates.
         max_signals: At most so many signals take part, evenly spread over the set.
         seed: Of the draw.
+        center: See there.
         dtype: To compute in.
         distributed: See there.
 
@@ -127,7 +129,7 @@ def choose_points(
         raise InputError(f"no width to choose: {names} has no argument that sets one; leave it out, or set width=False")
 
     def attempt(encoders: list[Encoder], ridges: Sequence[float]) -> PointChoice:
-        system = make_system(values, encoders, coords, axes, mask, index, False, True, dtype, distributed)
+        system = make_system(values, encoders, coords, axes, mask, index, False, center, dtype, distributed)
         return choose_ridge(system, fraction, max_signals, seed, ridges)
 
     with full_precision(values.device):
@@ -189,7 +191,7 @@ def choose_ridge(
         rule = f"rule: fewer than {MIN_HELD} points of a signal could be held out"
         warnings.warn(f"ridge: auto takes the relative ridge {RULE_RIDGE}; {rule}", ChoiceWarning, stacklevel=3)
         return PointChoice(RULE_RIDGE, rule=rule, seconds=time.perf_counter() - began)
-    rest = System(samples.with_mask(mask & ~held), system.values[signals], system.dtype, reduce=system.reduce)
+    rest = System(samples.with_mask(mask & ~held), system.values[signals], system.dtype, system.center, system.reduce)
     num_values = counts[0] * system.values.shape[1]
     curve: list[dict[str, Any]] = []
     z: list[Tensor] | None = None

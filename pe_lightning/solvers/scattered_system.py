@@ -68,6 +68,7 @@ class System:
         self.samples = samples
         self.values = values
         self.dtype = dtype
+        self.center = center
         self.reduce = reduce
         self.num_signals = len(values)
         diagonal = samples.diagonal().expand(self.num_signals)

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from pe_lightning.data import (
     TensorDataModule,
     grid_axes,
 )
+from pe_lightning.data.batches import SignalInfo
+from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.tensor_datamodule import as_values
 from pe_lightning.errors import InputError
 
@@ -84,9 +87,14 @@ def test_point_batches(grid, shared):
 
 def test_info_and_defaults():
     data = TensorDataModule(tensor(3, 6, 7, 2))
-    assert data.info.to_dict() == {"names": ["signal0", "signal1", "signal2"], "grid": [6, 7], "channels": 2}
+    scaling = {"dtype": "float32", "low": [0.0], "high": [1.0]}
+    assert data.info.to_dict() == {
+        "names": ["signal0", "signal1", "signal2"], "grid": [6, 7], "channels": 2,
+        "scaling": scaling, "rate": None, "media": "image",
+    }  # fmt: skip
+    assert SignalInfo.from_dict(data.info.to_dict()) == data.info
     assert data.sampling == GridSampling(2)
-    assert (data.protocol, data.effective_protocol, data.steps_per_epoch) == ("rest", "rest", 100)
+    assert (data.protocol, data.effective_protocol, len(data.train_dataloader())) == ("rest", "rest", 100)
 
 
 # -- protocols --------------------------------------------------------------------------------------------------------
@@ -139,9 +147,9 @@ class Counting(SignalDataModule):
 
     loads = 0
 
-    def load(self):
+    def read(self):
         self.loads += 1
-        return tensor(2, 8, 8, 1), ("a", "b")
+        return RawSignals.in_memory(tensor(2, 8, 8, 1).numpy(), ("a", "b"), Scaling("float32"))
 
 
 def test_data_is_loaded_once_whatever_is_called_how_often():
@@ -159,19 +167,23 @@ def test_data_is_loaded_once_whatever_is_called_how_often():
 
 def test_a_source_that_miscounts_or_is_flat_is_refused():
     class Wrong(SignalDataModule):
-        def load(self):
+        def read(self):
             return self.given
 
-    data = Wrong()
-    data.given = tensor(2, 8, 8, 1), ("a",)
-    with pytest.raises(InputError, match="2 signals but 1 names"):
+    data, values, scaling = Wrong(), tensor(2, 8, 8, 1).numpy(), Scaling("float32")
+    honest = RawSignals.in_memory(values, ("a", "b"), scaling)
+    data.given = replace(honest, names=("a",), array=None)
+    with pytest.raises(InputError, match="a: more than the 8 samples"):
         data.setup()
-    data.given = tensor(1, 8, 1, 1), ("a",)
+    data.given = replace(honest, names=("a", "b", "c"), array=None)
+    with pytest.raises(InputError, match="c: only 0 of the 8 samples"):
+        data.setup()
+    data.given = RawSignals.in_memory(tensor(1, 8, 1, 1).numpy(), ("a",), scaling)
     with pytest.raises(InputError, match="8x1 samples; at least 2"):
         data.setup()
 
 
-@pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True])
 def test_steps_per_epoch(steps):
     with pytest.raises(InputError, match="steps_per_epoch must be an integer >= 1"):
         TensorDataModule(tensor(1, 4, 4, 1), steps_per_epoch=steps)
@@ -228,9 +240,16 @@ def test_describe_is_plain_and_complete(tmp_path):
             "resize": None,
             "color": "auto",
             "alpha": "composite",
+            "key": None,
+            "value_range": None,
             "names": ["a"],
             "grid": [8, 6],
             "channels": 3,
+            "scaling": {"dtype": "uint8", "low": [0.0], "high": [255.0]},
+            "rate": None,
+            "media": "image",
+            "batch": "full",
+            "streamed": False,
             "sampling": {"name": "random", "fraction": 0.5, "seed": 0, "shared": False},
             "protocol": "rest",
             "fingerprint": data.fingerprint,
@@ -337,7 +356,7 @@ def test_images_from_a_folder(tmp_path):
     save(tmp_path / "a.png", 9, 8, 3)
     for paths in (str(tmp_path), [str(tmp_path / "a.png"), str(tmp_path / "b.png")], tmp_path):
         data = ImageDataModule(paths)
-        assert data.info.to_dict() == {"names": ["a", "b"], "grid": [9, 8], "channels": 3}
+        assert (data.info.names, data.info.grid, data.info.channels) == (("a", "b"), (9, 8), 3)
         assert data.values.dtype == torch.float32
         assert data.describe()["paths"] == ([str(p) for p in paths] if isinstance(paths, list) else [str(paths)])
 
@@ -370,6 +389,7 @@ def test_batches_move_to_a_device_once(sampling):
         assert data.transfer_batch_to_device(batch, meta, 0) is moved
         assert batch.values.device == CPU
     foreign = GridBatch(grid_axes((4,)), tensor(1, 4, 1))
+    assert data.transfer_batch_to_device(foreign, CPU, 0) is foreign
     assert data.transfer_batch_to_device(foreign, meta, 0) is not data.transfer_batch_to_device(foreign, meta, 0)
 
 

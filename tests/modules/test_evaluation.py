@@ -170,12 +170,12 @@ def test_errors_at_points_by_every_route(kind: str, shared: bool, route: str, mo
     if isinstance(module, ComplexLinear):
         monkeypatch.setattr(module, "_grid_is_cheaper", lambda _: route == "grid")
         used: list[str] = []
-        for name in ("products", "points"):
+        for name in ("products", "points", "samples"):
             original = getattr(module.encoding, name)
             monkeypatch.setattr(module.encoding, name, lambda *args, _f=original, _n=name: (used.append(_n), _f(*args))[1])
     errors = module.errors(batch)
     if isinstance(module, ComplexLinear):
-        assert set(used) == {"products" if route == "grid" else "points"}
+        assert set(used) == {{"grid": "products", "points": "samples", "no grid": "points"}[route]}
     assert errors.shape == (3, 22)
     expected = dense(module, coords, values)
     torch.testing.assert_close(sorted_errors(errors), sorted_errors(expected), rtol=1e-10, atol=1e-10)

@@ -257,14 +257,14 @@ def test_features_that_are_trained_are_computed_anew(
     bare.calibrate(batch)
     optimizer = torch.optim.SGD(bare.parameters(), lr=0.05)
     for _ in range(4):
-        bare._cached = None
+        bare._cached = {}
         optimizer.zero_grad()
         loss = bare.errors(batch).square().mean(1).sum()
         loss.backward()
         optimizer.step()
         expected.append(loss.item())
     assert losses.values == pytest.approx(expected, rel=1e-5)
-    assert made._cached is None
+    assert not made._cached
 
 
 def test_parameters_that_signals_share_are_counted_once() -> None:
@@ -282,7 +282,7 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     module, losses = MODULES[kind](), Losses()
     fit(module, first, make_trainer, 3, limit_val_batches=0)
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
-    module._cached = None
+    module._cached = {}
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 
@@ -295,7 +295,7 @@ def test_batches_that_share_coordinates_keep_their_own_values(kind: str) -> None
     batch = data.train_batch()
     other = GridBatch(batch.axes, 1 - batch.values)
     apart = module.errors(other)
-    module._cached = None
+    module._cached = {}
     module.errors(batch)
     torch.testing.assert_close(module.errors(other), apart, rtol=0, atol=0)
 
@@ -325,7 +325,7 @@ def test_features_that_would_fill_the_memory_are_not_kept(
     data, module = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), MODULES["simple"]()
     module.build(data.info)
     module.errors(data.train_batch())
-    assert (module._cached is not None) == (spare == 0)
+    assert bool(module._cached) == (spare == 0)
 
 
 # -- optimisers, schedulers, precision --------------------------------------------------------------------------------

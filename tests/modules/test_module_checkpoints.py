@@ -86,7 +86,7 @@ def test_a_checkpoint_alone_gives_the_same_predictions(case: str, make_trainer: 
     loaded = type(module).load_from_checkpoint(path, weights_only=True)
     for here, there in zip(everywhere(module), everywhere(loaded), strict=True):
         assert torch.equal(here, there)
-    assert loaded.info == SignalInfo(("first", "second"), (8, 6), 2)
+    assert loaded.info == SignalInfo(("first", "second"), (8, 6), 2, media="image")
     assert loaded.hparams == module.hparams
     assert [e.resolved() for e in loaded.prototypes] == [e.resolved() for e in module.prototypes]
     assert all(parameter.requires_grad for parameter in loaded.parameters())

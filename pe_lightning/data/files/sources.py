@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 
-from pe_lightning.data.samples import SCHEME, image_samples, sample_path
+from pe_lightning.data.files.samples import SCHEME, image_samples, sample_path
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["Source", "distinct_names", "expand"]
+__all__ = ["Source", "as_list", "distinct_names", "expand"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,12 @@ class Source:
 
     path: Path
     given: str
+
+
+def as_list(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """One or more paths as plain strings, as given."""
+    given = [paths] if isinstance(paths, (str, PathLike)) else paths
+    return [fspath(path) for path in given]
 
 
 def expand(

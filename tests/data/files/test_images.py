@@ -2,11 +2,14 @@
 
 import time
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
 
-from pe_lightning.data.images import as_size, read_images
+from pe_lightning.data.files.arrays import read_arrays
+from pe_lightning.data.files.images import as_size, read_images
+from pe_lightning.data.values import load
 from pe_lightning.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -157,6 +160,8 @@ def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
         ({"resize": 2.5}, ["got 2.5"]),
         ({"resize": "half"}, ["got 'half'"]),
         ({"color": "gray"}, ["color must be one of auto, rgb, grey; got 'gray'"]),
+        ({"max_pixels": 0}, ["max_pixels must be an integer >= 1", "got 0"]),
+        ({"max_pixels": 71}, ["a.png", "claims 9x8", "more than max_pixels, 71", "set max_pixels: 72"]),
         ({"alpha": "drop"}, ["alpha must be one of composite, keep; got 'drop'"]),
     ],
 )
@@ -192,6 +197,25 @@ def test_damage_names_the_file_among_others(tmp_path):
     (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])
     with pytest.raises(InputError, match=r"b\.png"):
         read_images(str(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_arrays_hold_the_same_images_as_files(tmp_path, suffix, channels):
+    save(tmp_path / "a.png", 9, 8, channels)
+    pixels = np.asarray(Image.open(tmp_path / "a.png"))
+    if suffix == "npy":
+        np.save(tmp_path / "a.npy", pixels)
+    else:
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["image"] = pixels
+    raw = read_arrays(str(tmp_path / f"a.{suffix}"), num_axes=2)
+    values, names = read_images(str(tmp_path / "a.png"), alpha="keep")
+    assert raw.names == names
+    np.testing.assert_array_equal(load(raw).numpy(), values)
+    part = "is not an image, whatever its suffix says" if suffix == "npy" else "is of the format HDF5, which is not read"
+    with pytest.raises(InputError, match=part):
+        read_images(str(tmp_path / f"a.{suffix}"))
 
 
 def test_sixteen_photographs_are_read_in_well_under_a_second(tmp_path):

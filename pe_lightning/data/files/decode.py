@@ -7,17 +7,19 @@ AVIF, PPM) are read at the 8 bits that Pillow keeps. Colour profiles are not app
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from pe_lightning.errors import InputError
 
-__all__ = ["SUFFIXES", "FloatArray", "decode_image"]
+__all__ = ["MAX_PIXELS", "SUFFIXES", "FloatArray", "check_max_pixels", "decode_image"]
 
 FloatArray = NDArray[np.float32]
 
@@ -26,6 +28,9 @@ SUFFIXES = frozenset(
 )
 """What counts as an image inside a folder."""
 
+MAX_PIXELS = 178_956_970
+"""More pixels than this are refused by default, as by Pillow: a file of some kilobytes can claim any number."""
+
 _PNG = b"\x89PNG\r\n\x1a\n"
 _TIFFS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 _GREY_TAGS, _RGB_TAG, _MIN_IS_WHITE = (0, 1), 2, 0  # TIFF PhotometricInterpretation
@@ -33,7 +38,7 @@ _PREMULTIPLIED, _STRAIGHT = 1, 2  # TIFF ExtraSamples
 _ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE = 274, 262, 258  # tag numbers
 
 
-def decode_image(path: Path, name: str | None = None) -> FloatArray:
+def decode_image(path: Path, name: str | None = None, max_pixels: int | None = MAX_PIXELS) -> FloatArray:
     """Reads one image.
 
     Integers are divided by the largest value of their bit depth (255, 65535). Palettes, CMYK and other colour spaces
@@ -43,6 +48,8 @@ def decode_image(path: Path, name: str | None = None) -> FloatArray:
     Args:
         path: The file; its content decides the format, not its suffix.
         name: How messages call it; the path by default.
+        max_pixels: Refuse a file whose header claims more, before any pixel is decoded; ``None`` for no limit. Pillow's
+            own limit, ``PIL.Image.MAX_IMAGE_PIXELS``, plays no part.
 
     Returns:
         ``(H, W, C)``: C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
@@ -52,21 +59,18 @@ def decode_image(path: Path, name: str | None = None) -> FloatArray:
             that cannot be placed in [0, 1].
     """
     name = name or str(path)
+    check_max_pixels(max_pixels)
     try:
         with path.open("rb") as file:
             header = file.read(32)
-        array = _decode(path, header)
+        with _without_pillows_limit():
+            array = _decode(path, header, max_pixels)
     except (InputError, MemoryError):
         raise
     except UnidentifiedImageError as error:
         raise InputError(
             f"{name!r} is not an image, whatever its suffix says: {_looks_like(header)}. Remove it from the paths, "
             "or save it again as PNG, JPEG or TIFF"
-        ) from error
-    except Image.DecompressionBombError as error:
-        raise InputError(
-            f"{name!r} claims more pixels than are read ({error}). If the file is genuine, crop or shrink it first; "
-            "in Python, PIL.Image.MAX_IMAGE_PIXELS moves the limit"
         ) from error
     except OSError as error:
         if error.errno is None:  # the operating system sets it; Pillow's own "image file is truncated" has none
@@ -84,16 +88,28 @@ def decode_image(path: Path, name: str | None = None) -> FloatArray:
     return array
 
 
-def _decode(path: Path, header: bytes) -> FloatArray | str:
+def check_max_pixels(max_pixels: int | None) -> None:
+    """Raises :class:`InputError` unless ``max_pixels`` is a positive integer or ``None``."""
+    if max_pixels is None:
+        return
+    if isinstance(max_pixels, bool) or not isinstance(max_pixels, int) or max_pixels < 1:
+        raise InputError(f"max_pixels must be an integer >= 1, or null for no limit; got {max_pixels!r}")
+
+
+def _decode(path: Path, header: bytes, max_pixels: int | None) -> FloatArray | str:
     """The array, or what is wrong with the file as the rest of a sentence."""
     is_tiff = header.startswith(_TIFFS)
     try:
-        image = _open(path)
+        image = Image.open(path)
     except UnidentifiedImageError:
         if is_tiff:  # 64-bit and multi-channel floating-point TIFFs are beyond Pillow
-            return _decode_tiff(path)
+            return _decode_tiff(path, max_pixels)
         raise
     with image:
+        if isinstance(image, ImageFile.StubImageFile):  # Pillow knows these formats, HDF5 among them, by name only
+            return f"is of the format {image.format}, which is not read as an image; save it as PNG, JPEG or TIFF"
+        if too_many := _over_limit(image.height, image.width, max_pixels):
+            return too_many
         # a phone's JPEG may carry a depth or gain map as a second "frame" (MPO): the picture is the first
         frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
         if frames > 1:
@@ -102,7 +118,7 @@ def _decode(path: Path, header: bytes) -> FloatArray | str:
             array = _decode_png16(path)
             return _orient(array, image.getexif().get(_ORIENTATION, 1))
         if is_tiff and max(_bits(image)) > 8 and not image.mode.startswith(("I;16", "F")):
-            return _decode_tiff(path)
+            return _decode_tiff(path, max_pixels)
         decoded = _decode_pillow(image)
         if isinstance(decoded, str):
             return decoded
@@ -110,11 +126,35 @@ def _decode(path: Path, header: bytes) -> FloatArray | str:
         return _orient(decoded, image.getexif().get(_ORIENTATION, 1))
 
 
-def _open(path: Path) -> Image.Image:
-    with warnings.catch_warnings():
-        # Pillow warns from half its limit on and refuses at the limit: refusing is enough
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return Image.open(path)
+def _over_limit(height: int, width: int, max_pixels: int | None) -> str | None:
+    if max_pixels is None or height * width <= max_pixels:
+        return None
+    return (
+        f"claims {height}x{width} (height x width), {height * width} pixels, more than max_pixels, {max_pixels}; nothing "
+        f"was decoded. If the file is genuine, set max_pixels: {height * width} (--data.max_pixels), or shrink it first"
+    )
+
+
+_lock = Lock()
+_decoding = 0  # calls under way, in all threads
+_pillows_limit: int | None = None
+
+
+@contextmanager
+def _without_pillows_limit() -> Iterator[None]:
+    """Lets Pillow open headers of any size: the limit is ours, and Pillow's is the same for the whole process."""
+    global _decoding, _pillows_limit
+    with _lock:
+        if _decoding == 0:
+            _pillows_limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        _decoding += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _decoding -= 1
+            if _decoding == 0:
+                Image.MAX_IMAGE_PIXELS = _pillows_limit
 
 
 def _bits(image: Image.Image) -> tuple[int, ...]:
@@ -172,16 +212,15 @@ def _decode_png16(path: Path) -> FloatArray:
     return array
 
 
-def _decode_tiff(path: Path) -> FloatArray | str:
+def _decode_tiff(path: Path, max_pixels: int | None) -> FloatArray | str:
     import tifffile
 
     with tifffile.TiffFile(path) as file:
         if len(file.pages) > 1:
             return f"holds {len(file.pages)} pictures, not one; save the one you mean as a file of its own"
         page = file.pages[0]
-        pixels, limit = page.imagelength * page.imagewidth, Image.MAX_IMAGE_PIXELS
-        if limit is not None and pixels > 2 * limit:  # as Pillow does
-            raise Image.DecompressionBombError(f"Image size ({pixels} pixels) exceeds limit of {2 * limit} pixels")
+        if too_many := _over_limit(page.imagelength, page.imagewidth, max_pixels):
+            return too_many
         photometric, axes = int(page.photometric), page.axes
         extra = [int(sample) for sample in page.extrasamples]
         colours = page.samplesperpixel - len(extra)

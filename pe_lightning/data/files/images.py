@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from pe_lightning.data.decode import SUFFIXES, FloatArray, decode_image
-from pe_lightning.data.sources import Source, distinct_names, expand
+from pe_lightning.data.files.decode import MAX_PIXELS, SUFFIXES, FloatArray, check_max_pixels, decode_image
+from pe_lightning.data.files.sources import Source, distinct_names, expand
 from pe_lightning.errors import InputError
 
 __all__ = ["Alpha", "Color", "Size", "as_size", "check_choice", "read_images"]
@@ -26,6 +26,7 @@ def read_images(
     resize: Size | None = None,
     color: Color = "auto",
     alpha: Alpha = "composite",
+    max_pixels: int | None = MAX_PIXELS,
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Reads image files, folders and ``samples://NAME`` as one array of values in [0, 1].
 
@@ -38,6 +39,7 @@ def read_images(
             one, the luma 0.299 R + 0.587 G + 0.114 B.
         alpha: ``"composite"``: transparent images are laid over white. ``"keep"``: if any image has transparency, every
             image gets an opacity channel, the last one.
+        max_pixels: Refuse a file whose header claims more, before it is decoded; ``None`` for no limit.
 
     Returns:
         ``(S, H, W, C)`` and the names of the ``S`` images.
@@ -48,10 +50,11 @@ def read_images(
     crop, size = as_size("center_crop", center_crop), as_size("resize", resize)
     check_choice("color", color, Color)
     check_choice("alpha", alpha, Alpha)
+    check_max_pixels(max_pixels)
     sources = expand(paths, SUFFIXES)
     images: list[FloatArray] = []
     for source in sources:
-        image = decode_image(source.path, source.given)
+        image = decode_image(source.path, source.given, max_pixels)
         if alpha == "composite" and image.shape[-1] in (2, 4):
             image = _over_white(image)
         if crop is not None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pe_lightning.data.decode import SUFFIXES
-from pe_lightning.data.samples import image_samples, sample_path
-from pe_lightning.data.sources import Source, distinct_names, expand
+from pe_lightning.data.files.decode import SUFFIXES
+from pe_lightning.data.files.samples import image_samples, sample_path
+from pe_lightning.data.files.sources import Source, distinct_names, expand
 from pe_lightning.errors import InputError
 
 

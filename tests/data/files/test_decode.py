@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import png
@@ -9,7 +10,7 @@ import pytest
 import tifffile
 from PIL import Image, ImageOps
 
-from pe_lightning.data.decode import _decode_pillow, decode_image
+from pe_lightning.data.files.decode import _decode_pillow, decode_image
 from pe_lightning.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -239,27 +240,69 @@ def test_truncated_sixteen_bit_files(tmp_path, channels):
             refused(path, "truncated or damaged")
 
 
-def test_a_header_that_claims_too_many_pixels(tmp_path):
-    header = b"IHDR" + struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(b"\0" * 100)
-    chunks = [header, b"IDAT" + pixels, b"IEND"]
-    (tmp_path / "bomb.png").write_bytes(
+def write_bomb(path, side, depth=8):
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, depth, 2, 0, 0, 0)
+    chunks = [header, b"IDAT" + zlib.compress(b"\0" * 100), b"IEND"]
+    path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
     )
-    refused(tmp_path / "bomb.png", "more pixels than are read", "3600000000", "MAX_IMAGE_PIXELS")
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "float32"])
-def test_a_tiff_that_claims_too_many_pixels(tmp_path, monkeypatch, dtype):
-    tifffile.imwrite(tmp_path / "a.tif", np.zeros((40, 40, 3), dtype), photometric="rgb")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 700)
-    refused(tmp_path / "a.tif", "more pixels than are read", "1600 pixels", "limit")
+@pytest.mark.parametrize("depth", [8, 16])
+def test_a_header_that_claims_too_many_pixels(tmp_path, depth):
+    write_bomb(tmp_path / "bomb.png", 60000, depth)
+    parts = ["claims 60000x60000", "3600000000 pixels", "max_pixels, 178956970", "set max_pixels: 3600000000 (--data.max"]
+    refused(tmp_path / "bomb.png", *parts)
+    write_bomb(tmp_path / "small.png", 200, depth)
+    with pytest.raises(InputError, match="truncated or damaged"):  # it is decoded, and there is next to nothing in it
+        decode_image(tmp_path / "small.png", max_pixels=40000)
 
 
-def test_pillows_warning_below_the_limit_is_no_error(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["8.png", "16.png", "8.tif", "16.tif", "float.tif", "a.jpg", "a.gif", "a.webp", "a.ppm"])
+def test_the_limit_of_pixels_counts_for_every_format(tmp_path, name):
+    path = tmp_path / name
+    if name == "16.png":
+        write_png16(path, deep(3))
+    elif name == "16.tif":
+        tifffile.imwrite(path, deep(3), photometric="rgb")
+    elif name == "float.tif":
+        tifffile.imwrite(path, deep(3) / 65535, photometric="rgb")
+    else:
+        Image.fromarray(RGB8).save(path)
+    with pytest.raises(InputError) as error:
+        decode_image(path, max_pixels=34)
+    for part in ("claims 5x7 (height x width), 35 pixels, more than max_pixels, 34", "set max_pixels: 35"):
+        assert part in str(error.value)
+    for limit in (35, None):
+        assert decode_image(path, max_pixels=limit).shape == (5, 7, 3)
+
+
+def test_pillows_own_limit_plays_no_part_and_is_put_back(tmp_path, monkeypatch):
     Image.fromarray(RGB8).save(tmp_path / "a.png")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
-    assert decode_image(tmp_path / "a.png").shape == (5, 7, 3)
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:50])
+    for limit in (1, 20, None, Image.MAX_IMAGE_PIXELS):  # Pillow refuses from twice the limit on, and warns from it on
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        assert decode_image(tmp_path / "a.png").shape == (5, 7, 3)
+        assert limit == Image.MAX_IMAGE_PIXELS
+        refused(tmp_path / "b.png", "truncated or damaged")
+        assert limit == Image.MAX_IMAGE_PIXELS
+
+
+def test_pillows_own_limit_is_put_back_by_the_last_of_several_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    for number in range(8):
+        Image.fromarray(RNG.integers(0, 256, (60, 70, 3), dtype=np.uint8)).save(tmp_path / f"{number}.png")
+    with ThreadPoolExecutor(8) as pool:
+        images = list(pool.map(lambda number: decode_image(tmp_path / f"{number % 8}.png"), range(80)))
+    assert {image.shape for image in images} == {(60, 70, 3)}
+    assert Image.MAX_IMAGE_PIXELS == 1
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "9", True])
+def test_a_bad_limit_of_pixels(tmp_path, limit):
+    Image.fromarray(RGB8).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match="max_pixels must be an integer >= 1, or null for no limit; got"):
+        decode_image(tmp_path / "a.png", max_pixels=limit)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1)])

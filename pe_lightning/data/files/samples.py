@@ -1,0 +1,84 @@
+"""``samples://NAME``: signals for a first run, which needs no file and no download.
+
+The pictures ship inside scikit-image; the video is in the ``datasets`` folder of this repository.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["SCHEME", "image_samples", "sample_path", "video_sample_path", "video_samples"]
+
+SCHEME = "samples://"
+_VIDEOS = {"bigbuckbunny": "bigbuckbunny.mp4", "phantom": "phantom.tif"}
+_SUFFIXES = frozenset({".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff"})
+
+
+@cache
+def image_samples() -> dict[str, Path]:
+    """The samples that are one 2-D image: name -> file, sorted by name.
+
+    Only files of the installed package count; scikit-image can download more, which is never done here.
+    """
+    # scikit-image holds compiled modules, so it is always installed as plain files and a resource is a path
+    folder = Path(str(resources.files("skimage.data")))
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+    return {path.stem: path for path in files if _is_single_frame(path)}
+
+
+def sample_path(uri: str) -> Path:
+    """The picture behind ``samples://NAME``.
+
+    Raises:
+        InputError: If there is no such sample; the message holds the nearest names and all of them.
+    """
+    name = uri.removeprefix(SCHEME)
+    known = image_samples()
+    if name in _VIDEOS:
+        raise InputError(f"{SCHEME}{name} is a video or volume: use VideoDataModule, or choose a picture: {', '.join(known)}")
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise InputError(f"unknown sample {SCHEME}{name}{near or '.'} Samples: {', '.join(known)}")
+    return known[name]
+
+
+def video_samples() -> dict[str, Path]:
+    """The samples that are videos or volumes: name -> file, which is missing if the package was installed without its repository."""
+    repository = Path(__file__).resolve().parents[3]
+    return {name: repository / "datasets" / file for name, file in _VIDEOS.items()}
+
+
+def video_sample_path(uri: str) -> Path:
+    """The video or volume behind ``samples://NAME``.
+
+    Raises:
+        InputError: If there is no such sample, or it was not installed.
+    """
+    name = uri.removeprefix(SCHEME)
+    known = video_samples()
+    if name not in known:
+        if name in image_samples():
+            raise InputError(f"{SCHEME}{name} is a picture: use ImageDataModule, or choose: {', '.join(known)}")
+        raise InputError(
+            f"unknown sample {SCHEME}{name}{did_you_mean(name, known) or '.'} Videos and volumes: {', '.join(known)}"
+        )
+    if not known[name].is_file():
+        raise InputError(
+            f"{SCHEME}{name} is part of the repository of pe-lightning, but not of the installed package: there is no "
+            f"{str(known[name])!r}. Clone the repository and install it with pip install -e, or give a file of your own"
+        )
+    return known[name]
+
+
+def _is_single_frame(path: Path) -> bool:
+    try:
+        with Image.open(path) as image:
+            return getattr(image, "n_frames", 1) == 1
+    except UnidentifiedImageError:  # one of scikit-image's TIFF stacks is of a kind that Pillow does not know
+        return False

@@ -1,0 +1,240 @@
+"""Batches of signals that are held in memory: all training samples at once, random points, or blocks of the grid.
+
+A loader goes through passes over the training samples, each in an order of its own that depends on the seed and the number
+of the pass alone, and an epoch is a stretch of them. Under several processes every one draws the same batches and takes its
+own share: together they see what one process would see, each sample once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.data.coordinates import point_coordinates
+from pe_lightning.data.values import Box
+
+__all__ = ["BlockLoader", "FullLoader", "PointLoader", "Process", "Repeat", "TrainLoader", "permutation", "tiles"]
+
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Process:
+    """Which of several processes this is.
+
+    Args:
+        rank: Its number, from 0.
+        world_size: How many there are.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+
+    def share(self, count: int) -> slice:
+        """This process's part of ``count`` things in a row; parts differ by at most one, and may be empty.
+
+        >>> [Process(rank, 3).share(7) for rank in range(3)]
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
+        """
+        return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
+
+
+class Repeat(Generic[B]):
+    """The same batch, ``times`` times an epoch, for evaluation."""
+
+    def __init__(self, batch: B, times: int = 1) -> None:
+        self.batch = batch
+        self.times = times
+
+    def __iter__(self) -> Iterator[B]:
+        return itertools.repeat(self.batch, self.times)
+
+    def __len__(self) -> int:
+        return self.times
+
+
+class TrainLoader(ABC):
+    """Passes over the training samples, an epoch at a time; where it stands is saved with a checkpoint.
+
+    Args:
+        batches: Batches in one pass.
+        steps_per_epoch: Batches in one epoch; by default one pass.
+    """
+
+    def __init__(self, batches: int, steps_per_epoch: int | None) -> None:
+        self.batches = batches
+        self.steps_per_epoch = steps_per_epoch or batches
+        self.position = 0
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def __iter__(self) -> Iterator[GridBatch | PointBatch]:
+        """The rest of the current epoch."""
+        end = (self.position // self.steps_per_epoch + 1) * self.steps_per_epoch
+        while self.position < end:
+            number, first = divmod(self.position, self.batches)
+            for batch in self.one_pass(number, first):
+                self.position += 1
+                yield batch
+                if self.position == end:
+                    break
+
+    @abstractmethod
+    def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
+        """The batches of pass ``number``, from batch ``first`` on."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many batches were handed out. Its presence tells Lightning that a fit can resume within an epoch."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes what :meth:`state_dict` gave."""
+        self.position = state["position"]
+
+
+class FullLoader(TrainLoader):
+    """All training samples, every step: this process's rows of a sub-grid, or its stretch of the points.
+
+    Args:
+        batch: The training samples.
+        steps_per_epoch: Batches in one epoch.
+        process: This process.
+    """
+
+    def __init__(self, batch: GridBatch | PointBatch, steps_per_epoch: int, process: Process | None = None) -> None:
+        super().__init__(1, steps_per_epoch)
+        process = process or Process()
+        if process.world_size == 1:
+            self.batch = batch
+        elif isinstance(batch, GridBatch):
+            self.batch = _rows(batch, process)
+        else:
+            self.batch = _points(batch, process.share(batch.values.shape[1]), batch.values.shape[1])
+
+    def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
+        """The batch; always the same object, so that what depends on it alone need be computed once."""
+        yield self.batch
+
+
+class PointLoader(TrainLoader):
+    """Random training samples, each once in a pass.
+
+    Args:
+        batch: The training samples, on the device where the batches are wanted.
+        size: Points per signal in a batch, of all processes together; the last one of a pass may be smaller.
+        steps_per_epoch: Batches in one epoch; by default one pass.
+        seed: Of the order.
+        process: This process.
+    """
+
+    def __init__(
+        self,
+        batch: GridBatch | PointBatch,
+        size: int,
+        steps_per_epoch: int | None = None,
+        seed: int = 0,
+        process: Process | None = None,
+    ) -> None:
+        if isinstance(batch, GridBatch):
+            count = math.prod(len(x) for x in batch.axes)
+            index = torch.arange(count, device=batch.values.device)[None]
+            batch = PointBatch(batch.values.new_empty(1, 0, len(batch.axes)), batch.values.flatten(1, -2), batch.axes, index)
+        self.points = batch
+        self.count = batch.values.shape[1]
+        self.size = min(size, self.count)
+        self.seed = seed
+        self.process = process or Process()
+        super().__init__(math.ceil(self.count / self.size), steps_per_epoch)
+
+    def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
+        """The points in a new order, ``size`` at a time."""
+        order = permutation(self.count, self.seed, number).to(self.points.values.device)
+        for chosen in torch.split(order, self.size)[first:]:
+            yield _points(self.points, chosen[self.process.share(len(chosen))], len(chosen))
+
+
+class BlockLoader(TrainLoader):
+    """Blocks of the training grid, each once in a pass.
+
+    Args:
+        batch: The training sub-grid, on the device where the batches are wanted.
+        size: Samples of a block per axis; those at the end of an axis may be smaller.
+        steps_per_epoch: Batches in one epoch; by default one pass.
+        seed: Of the order; ``None`` is in row-major order.
+        process: This process: it takes its rows of each block.
+    """
+
+    def __init__(
+        self,
+        batch: GridBatch,
+        size: tuple[int, ...],
+        steps_per_epoch: int | None = None,
+        seed: int | None = 0,
+        process: Process | None = None,
+    ) -> None:
+        self.grid = batch
+        self.blocks = tiles([len(x) for x in batch.axes], size)
+        self.seed = seed
+        self.process = process or Process()
+        super().__init__(len(self.blocks), steps_per_epoch)
+
+    def one_pass(self, number: int, first: int) -> Iterator[GridBatch]:
+        """The blocks, in a new order."""
+        order = range(len(self.blocks)) if self.seed is None else permutation(len(self.blocks), self.seed, number).tolist()
+        for place in order[first:]:
+            box = self.blocks[place]
+            index = (slice(None), *box)
+            axes = tuple(x[part] for x, part in zip(self.grid.axes, box, strict=True))
+            yield _rows(GridBatch(axes, self.grid.values[index], start=tuple(part.start for part in box)), self.process)
+
+
+def permutation(count: int, seed: int, number: int) -> Tensor:
+    """The order of ``count`` things in pass ``number``, ``(count,)`` int64: the same on all processes and devices."""
+    # a generator's seed is one number of 64 bits; neighbouring seeds and passes must not meet
+    mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + 1) % 2**63
+    return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
+
+
+def tiles(grid: list[int], size: tuple[int, ...]) -> list[Box]:
+    """A grid cut into boxes of ``size`` samples, row-major."""
+    starts = [range(0, n, step) for n, step in zip(grid, size, strict=True)]
+    return [
+        tuple(slice(first, min(first + step, n)) for first, step, n in zip(corner, size, grid, strict=True))
+        for corner in itertools.product(*starts)
+    ]
+
+
+def _rows(batch: GridBatch, process: Process) -> GridBatch:
+    """This process's rows of a sub-grid."""
+    if process.world_size == 1:
+        return batch
+    rows = process.share(len(batch.axes[0]))
+    start = batch.start or (0,) * len(batch.axes)
+    return replace(
+        batch,
+        axes=(batch.axes[0][rows], *batch.axes[1:]),
+        values=batch.values[:, rows],
+        start=(start[0] + rows.start, *start[1:]),
+        total=math.prod(len(x) for x in batch.axes),
+    )
+
+
+def _points(batch: PointBatch, chosen: slice | Tensor, total: int) -> PointBatch:
+    """Some of the points of a batch."""
+
+    def pick(tensor: Tensor) -> Tensor:
+        return tensor[:, chosen] if isinstance(chosen, slice) else tensor.index_select(1, chosen)
+
+    index = None if batch.index is None else pick(batch.index)
+    on_grid = batch.axes is not None and index is not None
+    coords = point_coordinates(batch.axes, index) if on_grid else pick(batch.coords)  # type: ignore[arg-type]
+    return PointBatch(coords, pick(batch.values), batch.axes, index, total)

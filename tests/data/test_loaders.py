@@ -1,0 +1,190 @@
+"""Training batches, from memory and from files: every sample once in a pass, the same for any number of processes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pe_lightning.data import GridBatch, GridSampling, RandomSampling, TensorDataModule
+from pe_lightning.data.delivery import Delivery
+from pe_lightning.data.loaders import Process
+from pe_lightning.data.signals import RawSignals, Scaling
+from pe_lightning.data.streams import PointStream
+from pe_lightning.data.values import FileValues
+from pe_lightning.errors import InputError
+
+GRID = (23, 14)
+SAMPLINGS = {
+    "grid": GridSampling([2, 3]),
+    "all": GridSampling(1),
+    "random": RandomSampling(0.4, seed=5, shared=True),
+    "own": RandomSampling(0.4, seed=5),
+}
+CPU = torch.device("cpu")
+
+
+def delivery(sampling: str, kind: str, signals: int = 2, chunks: tuple[int, int] = (4, 5)) -> Delivery:
+    values = torch.rand(signals, *GRID, 3, generator=torch.Generator().manual_seed(0))
+    chosen = SAMPLINGS[sampling]
+    if kind == "memory":
+        return Delivery(values, chosen.split(GRID, signals), "rest")
+    raw = RawSignals.in_memory(values.numpy(), tuple("ab"[:signals]), Scaling("float32"))
+    return Delivery(
+        FileValues(replace(raw, array=lambda: Chunked(values.numpy(), chunks))), chosen.stream(GRID, signals), "rest"
+    )
+
+
+class Chunked:
+    """An array with the chunks of a file."""
+
+    def __init__(self, array: np.ndarray, chunks: tuple[int, int]) -> None:
+        self.array = array
+        self.shape = array.shape
+        self.chunks = (1, *chunks, 3)
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+
+def loader(data: Delivery, batch="points", size=None, shuffle=True, steps=None, seed=1, process=None):
+    return data.train_loader(batch, size, shuffle, steps, seed, process or Process(), CPU)
+
+
+def samples(data: Delivery, batch) -> list[tuple]:
+    """What a batch holds, as tuples of signal, position in the grid and value: found by the coordinates."""
+    if isinstance(batch, GridBatch):
+        coords = torch.cartesian_prod(*batch.axes).reshape(1, -1, 2)
+        values = batch.values.flatten(1, -2)
+    else:
+        coords, values = batch.coords, batch.values
+    found = []
+    for signal, part in enumerate(values):
+        own = coords[min(signal, len(coords) - 1)]
+        rows = (own * torch.tensor(GRID)).round().long()
+        found += [(signal, *position, *value) for position, value in zip(rows.tolist(), part.tolist(), strict=True)]
+    return found
+
+
+def expected(data: Delivery) -> list[tuple]:
+    values = data.values.read(tuple(slice(0, n) for n in GRID)) if isinstance(data.values, FileValues) else data.values
+    mask = data.split.train_mask().expand(len(values), *GRID)
+    return sorted((s, i, j, *values[s, i, j].tolist()) for s, i, j in mask.nonzero().tolist())
+
+
+CASES = [
+    (sampling, kind, batch)
+    for sampling, kind, batch in itertools.product(SAMPLINGS, ("memory", "file"), ("points", "blocks"))
+    if not (kind == "file" and sampling == "own") and not (batch == "blocks" and sampling in ("random", "own"))
+]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize(("sampling", "kind", "batch"), CASES)
+def test_a_pass_has_every_training_sample_once(sampling, kind, batch, size):
+    data = delivery(sampling, kind)
+    made = loader(data, batch, size)
+    batches = list(made)
+    assert len(batches) == len(made)
+    assert sorted(itertools.chain(*(samples(data, b) for b in batches))) == expected(data)
+    if batch == "points":
+        assert {b.values.shape[1] for b in batches[:-1]} <= {size}
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 40])
+@pytest.mark.parametrize(("sampling", "kind", "batch"), [*CASES, ("grid", "memory", "full"), ("own", "memory", "full")])
+def test_processes_share_the_batches_of_one(sampling, kind, batch, world_size):
+    data = delivery(sampling, kind)
+    size = None if batch == "full" else 6
+    alone = list(loader(data, batch, size, steps=4))
+    together = [list(loader(data, batch, size, steps=4, process=Process(rank, world_size))) for rank in range(world_size)]
+    for step, whole in enumerate(alone):
+        parts = [part[step] for part in together]
+        joined = list(itertools.chain(*(samples(data, part) for part in parts)))
+        assert sorted(joined) == sorted(samples(data, whole))
+        count = whole.values[0, ..., 0].numel()
+        assert {part.total for part in parts} == {count}
+
+
+def test_passes_differ_and_seeds_repeat():
+    for kind in ("memory", "file"):
+        data = delivery("random", kind)
+        length = len(loader(data, size=16))
+        first, again, other = (
+            [samples(data, b) for b in loader(data, size=16, steps=2 * length, seed=seed)] for seed in (1, 1, 2)
+        )
+        assert first == again
+        assert first[0] != other[0]
+        assert first[:length] != first[length:]
+        assert sorted(itertools.chain(*first[:length])) == sorted(itertools.chain(*first[length:]))
+
+
+def test_blocks_in_order():
+    data = delivery("all", "memory")
+    starts = [b.start for b in loader(data, "blocks", [10, 14], shuffle=False)]
+    assert starts == [(0, 0), (10, 0), (20, 0)]
+    assert [b.start for b in loader(delivery("all", "file"), "blocks", [10, 14], shuffle=False)] == starts
+    shuffled = [[b.start for b in loader(data, "blocks", [4, 14], seed=seed)] for seed in range(3)]
+    assert len({tuple(order) for order in shuffled}) > 1
+
+
+@pytest.mark.parametrize(("sampling", "kind", "batch"), CASES)
+@pytest.mark.parametrize("stop", [0, 1, 5, 6, 13])
+def test_a_loader_goes_on_where_it_stood(sampling, kind, batch, stop):
+    data = delivery(sampling, kind)
+    whole, made = loader(data, batch, 8, steps=7), loader(data, batch, 8, steps=7)
+    straight = [samples(data, b) for _ in range(2) for b in whole]
+    first = list(itertools.islice(itertools.chain.from_iterable(made for _ in range(2)), stop))
+    resumed = loader(data, batch, 8, steps=7)
+    resumed.load_state_dict(made.state_dict())
+    rest = list(resumed)
+    assert len(rest) == 7 - stop % 7
+    while len(first) + len(rest) < 14:
+        rest += list(resumed)
+    assert [samples(data, b) for b in [*first, *rest]] == straight
+
+
+def test_a_buffer_mixes_pieces_of_the_file():
+    data = delivery("all", "file", chunks=(1, 14))
+    stream = PointStream(data.values, data.split, 40, seed=0, buffer_bytes=1 << 12)
+    assert len(stream.pieces) == 23, "a small buffer reads small pieces"
+    batches = [samples(data, b) for b in stream]
+    assert 3 < len({row for _, row, *_ in batches[0]}) < 23
+    assert sorted(itertools.chain(*batches)) == expected(data)
+
+
+def test_a_fit_by_points_needs_no_more_than_the_batch():
+    data = TensorDataModule(torch.rand(1, 8, 8, 1), batch="points", batch_size=5, sampling=GridSampling(1))
+    made = data.train_dataloader()
+    assert len(made) == 13
+    assert [b.values.shape[1] for b in made] == [5] * 12 + [4]
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"batch": "some"}, "batch must be one of full, points, blocks"),
+        ({"batch_size": 5}, "a full batch has no batch_size"),
+        ({"batch": "points", "batch_size": 0}, "batch_size of batch: points must be an integer >= 1"),
+        ({"batch": "points", "batch_size": [3, 3]}, "batch_size of batch: points"),
+        ({"batch": "blocks", "batch_size": [3, -1]}, "or one per axis"),
+        ({"batch": "blocks", "sampling": "random"}, "blocks are parts of a training grid"),
+    ],
+)
+def test_settings_that_are_refused(settings, match):
+    with pytest.raises(InputError, match=match):
+        TensorDataModule(torch.rand(1, 8, 8, 1), **settings).prepare()
+
+
+def test_a_block_size_for_other_axes():
+    data = TensorDataModule(torch.rand(1, 8, 8, 1), batch="blocks", batch_size=[2, 2, 2])
+    with pytest.raises(InputError, match=r"batch_size \[2, 2, 2\] is for 3 axes, the signals have 2"):
+        data.train_dataloader()
+
+
+def test_own_points_of_several_signals_are_not_streamed():
+    with pytest.raises(InputError, match="shared: true"):
+        SAMPLINGS["own"].stream(GRID, 2)
