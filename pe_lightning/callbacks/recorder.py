@@ -148,12 +148,13 @@ class RunRecorder(Callback):
         self._fit_seconds = end - self._started - self._excluded
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leaves what a fit of no steps, the exact one, would leave out: the time and a checkpoint."""
+        """Leaves the last weights as a checkpoint, and the time of a fit of no steps."""
         if self.run_dir is None:
             return
         if self._fit_seconds is None:
             self.on_train_end(trainer, pl_module)
-        if trainer.max_steps == 0 and trainer.checkpoint_callbacks:
+        if trainer.checkpoint_callbacks:
+            # what came after the last whole epoch, all of it where no step was asked for
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
         if trainer.is_global_zero and isinstance(pl_module, CoordinateModule):
             # at the end, when everything that is chosen during a fit is known
