@@ -26,12 +26,12 @@ def cube(side: int, folder: str | None, repeats: int) -> None:
     """Prints the table; every line of it comes from a process of its own, for its peak of memory."""
     needed, free = 4 * side**3, shutil.disk_usage(folder or tempfile.gettempdir()).free
     if needed > 0.9 * free:
-        raise SystemExit(f"the cube takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; --folder or a smaller --side")
-    print(f"\ncube of {side}^3 float32 ({needed / 1e9:.2f} GB) in HDF5, chunks of {CHUNK}^3; nothing is dropped from the page")
-    print(f"cache, sides in turn, medians of {repeats} after one read of the file; GB/s of the bytes of the whole file")
+        raise SystemExit(f"the cube takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} free; set --folder or a smaller --side")
+    print(f"\ncube of {side}^3 float32 ({needed / 1e9:.2f} GB) in HDF5, chunks of {CHUNK}^3; medians of {repeats}, in turn")
+    print("after one read of the file; nothing is dropped from the page cache; GB/s: bytes of the whole file")
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         path = Path(temporary) / "cube.h5"
-        write(path, side)
+        _alone(write, path, side)  # not here: a new process counts the memory of its parent as its own at first
         _alone(read, path)
         routes: dict[str, tuple[Callable[..., Found], tuple[object, ...]]] = {
             "read slab by slab, h5py": (read, ()),
@@ -55,7 +55,7 @@ def cube(side: int, folder: str | None, repeats: int) -> None:
         print(f"{name:32}{opened:8.1f}{seconds:9.1f}{speed:7.2f}{ratio:9.2f}{peak:9.0f}{before:9.0f}", flush=True)
 
 
-def write(path: Path, side: int) -> None:
+def write(path: Path, side: int) -> Found:
     """Writes waves and noise in [0, 1], a layer of chunks at a time."""
     generator = np.random.default_rng(0)
     wave = np.sin(np.arange(side, dtype=np.float32) / 37)
@@ -68,6 +68,7 @@ def write(path: Path, side: int) -> None:
             layer *= np.float32(0.2)
             layer += 0.4 + 0.3 * along[:, None, None] * wave[:, None] * wave
             values[first : first + CHUNK] = layer
+    return {}
 
 
 def read(path: Path) -> Found:
@@ -85,7 +86,9 @@ def read(path: Path) -> Found:
 def points(path: Path) -> Found:
     """One epoch over every sample of the cube, to a step that does nothing."""
     began = time.perf_counter()
-    data = VideoDataModule(str(path), in_memory=False, batch="points", batch_size=BATCH, sampling={"name": "grid", "stride": 1})
+    data = VideoDataModule(
+        str(path), in_memory=False, batch="points", batch_size=BATCH, sampling={"name": "grid", "stride": 1}
+    )
     data.prepare_data()
     opened = time.perf_counter()
     count = sum(batch.values.shape[1] for batch in data.train_dataloader())

@@ -6,6 +6,7 @@ What needs no training answers without importing Lightning.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 
 from pe_lightning import __version__
@@ -17,6 +18,8 @@ VERBS = {
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
     "encoders": "list the registered encoders",
+    "suggest": "try all encoders on signals of your own and write the best as a configuration",
+    "sweep": "fit every combination of some settings, each a run of its own",
     "compare": "tables, plots and pictures of runs side by side",
     "cache": "list or clear the decoded signals that are kept for the next run",
 }
@@ -36,7 +39,7 @@ Which positional encoding represents this signal best, how fast, and why.
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status: 0, or 2 for input that has to be changed.
+    """Runs the command and returns its exit status: 0, 2 for input that has to be changed, 130 after an interrupt.
 
     Args:
         args: The arguments; ``None`` takes those of the process.
@@ -58,6 +61,15 @@ def main(args: Sequence[str] | None = None) -> int:
             from pe_lightning.compare.command import compare_runs
 
             return compare_runs(arguments[1:])
+        if verb == "sweep":
+            from pe_lightning.sweep.command import sweep
+
+            return sweep(arguments[1:])
+        if verb == "suggest":
+            began = time.perf_counter()  # the imports are part of the budget
+            from pe_lightning.suggest.command import suggest
+
+            return suggest(arguments[1:], began)
         if verb == "cache":
             from pe_lightning.cache_command import print_cache
 
@@ -66,11 +78,13 @@ def main(args: Sequence[str] | None = None) -> int:
             raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
         from pe_lightning.cli import run
 
-        run(verb, arguments[1:])
+        return run(verb, arguments[1:])
     except InputError as error:
         print(f"pe-lightning: error: {error}", file=sys.stderr)
         return 2
-    return 0
+    except KeyboardInterrupt:
+        print("pe-lightning: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCL
 from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning import encoders, naming, runs
-from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
+from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.checkpoints import complete_arguments, refuse_other_options
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.explain import explain, root_message
 from pe_lightning.modules import CoordinateModule
 
-__all__ = ["CoordinateCLI", "run"]
+__all__ = ["CoordinateCLI", "prepare", "run"]
+
+INTERRUPTED = 130
+"""The exit status of a command that the user interrupted: 128 and the number of the signal."""
 
 TRAINER_DEFAULTS = {
     "max_steps": 2000,  # the papers'
@@ -33,16 +36,31 @@ TRAINER_DEFAULTS = {
 }
 
 
-def run(verb: str, arguments: Sequence[str]) -> CoordinateCLI:
+def run(verb: str, arguments: Sequence[str]) -> int:
     """Runs a verb of the Trainer with command-line arguments.
+
+    Returns:
+        The exit status: 0, or 130 after an interrupt that ended a fit early.
 
     Raises:
         InputError: If something that was given has to be changed.
     """
+    prepare()
+    try:
+        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning makes it the status of a failure
+            raise KeyboardInterrupt from None
+        raise
+    # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
+    return INTERRUPTED if cli.stop.stopped and cli.trainer.is_global_zero else 0
+
+
+def prepare() -> None:
+    """Loads plugins and names, and quietens the terminal; to be called before a :class:`CoordinateCLI` is made."""
     encoders.registry.load_plugins()
     naming.install()
     _quieten()
-    return CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
 
 
 def _quieten() -> None:
@@ -67,6 +85,9 @@ class CoordinateCLI(LightningCLI):
     Args:
         args: The verb and its arguments.
     """
+
+    recorder_options: Mapping[str, Any] = {}
+    """Further arguments of the run's :class:`~pe_lightning.callbacks.RunRecorder`."""
 
     def __init__(self, args: list[str]) -> None:
         common = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
@@ -116,9 +137,15 @@ class CoordinateCLI(LightningCLI):
         config = self.config_init[self.subcommand]
         trainer = config.trainer
         wandb_settings = WandbSettings(**vars(config.wandb))
-        recorder = RunRecorder(ckpt_path=config.get("ckpt_path"), wandb=wandb_settings, log=trainer.logger is not False)
+        recorder = RunRecorder(
+            ckpt_path=config.get("ckpt_path"),
+            wandb=wandb_settings,
+            log=trainer.logger is not False,
+            **self.recorder_options,
+        )
         self.save_config_kwargs = {"recorder": recorder}
-        callbacks: list[Any] = [recorder]
+        self.stop = GracefulStop()
+        callbacks: list[Any] = [recorder, self.stop]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
         if self.subcommand == "fit" and trainer.enable_checkpointing is not False:

@@ -34,6 +34,7 @@ class SignalPSNR(Metric):
 
     Args:
         num_signals: Number of signals ``S``.
+        sync_on_compute: Whether the sums of several processes are added before the score is taken.
     """
 
     is_differentiable = False
@@ -42,8 +43,8 @@ class SignalPSNR(Metric):
     squared_error: Tensor
     count: Tensor
 
-    def __init__(self, num_signals: int) -> None:
-        super().__init__()
+    def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
+        super().__init__(sync_on_compute=sync_on_compute)
         self.add_state("squared_error", torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import netrc
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ from urllib.parse import urlparse
 import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 
-__all__ = ["WandbSettings", "make_loggers", "wandb_is_offline"]
+from pe_lightning.runs import write_atomically
+
+__all__ = ["WandbSettings", "flat", "make_loggers", "wandb_is_offline"]
+
+GOALS = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
+"""Which way is better, for the summary of a run: the best of a curve, beside its last value."""
+
+RUN_ID = "wandb/run-id.txt"
+"""Where a run directory keeps the id of its W&B run."""
 
 
 @dataclass
@@ -24,7 +33,9 @@ class WandbSettings:
         entity: User or team that owns the project; ``None`` is the account's default.
         name: Name of the run; ``None`` is ``<data>-<model>-<encoder>-<n>``.
         group: Group that the run belongs to.
+        job_type: What the run does, to tell runs of a group apart.
         tags: Tags of the run.
+        artifact: Whether the last checkpoint is kept in W&B too.
         enabled: Whether to log to W&B at all; the CSV log is kept either way.
     """
 
@@ -32,7 +43,9 @@ class WandbSettings:
     entity: str | None = None
     name: str | None = None
     group: str | None = None
+    job_type: str | None = None
     tags: list[str] | None = None
+    artifact: bool = False
     enabled: bool = True
 
 
@@ -69,14 +82,44 @@ def make_loggers(run_dir: Path, settings: WandbSettings, first_process: bool = T
 
 
 def _start_run(run_dir: Path, settings: WandbSettings) -> Any:
-    return wandb.init(
+    note = run_dir / RUN_ID
+    known = note.read_text().strip() if note.is_file() else None
+    offline = wandb_is_offline()
+    run = wandb.init(
+        # a fit that is resumed is the same run; what is offline becomes a second part, for wandb sync --append
+        id=known,
+        resume="allow" if known and not offline else None,
         project=settings.project,
         entity=settings.entity,
         name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
         group=settings.group,
+        job_type=settings.job_type,
         tags=settings.tags,
         dir=run_dir,
-        mode="offline" if wandb_is_offline() else None,
+        mode="offline" if offline else None,
         # the terminal belongs to our own progress bar and table; wandb's notices would tear them
         settings=wandb.Settings(console="off", silent=True),
     )
+    if known is None:
+        write_atomically(note, f"{run.id}\n")
+    run.define_metric("*", step_metric="trainer/global_step")
+    for name, goal in GOALS.items():
+        run.define_metric(name, summary=goal, step_metric="trainer/global_step")
+    return run
+
+
+def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values as one level of dotted keys, which W&B shows as columns and filters by.
+
+    >>> flat({"encoder": {"name": "gau", "sigma": 0.1}, "grid": [4, 4], "axes": [{"name": "tri"}]})
+    {'encoder.name': 'gau', 'encoder.sigma': 0.1, 'grid': [4, 4], 'axes.0.name': 'tri'}
+    """
+    result: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, (list, tuple)) and value and all(isinstance(entry, Mapping) for entry in value):
+            value = {str(place): entry for place, entry in enumerate(value)}
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result

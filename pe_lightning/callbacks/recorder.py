@@ -17,12 +17,14 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from pe_lightning import runs
-from pe_lightning.callbacks.loggers import WandbSettings, make_loggers
+from pe_lightning.callbacks.loggers import WandbSettings, flat, make_loggers
+from pe_lightning.callbacks.monitors import check_monitors
 from pe_lightning.callbacks.outputs import Formats, choose_format, file_names, write_signal
 from pe_lightning.callbacks.pieces import FilePieces, MemoryPieces
 from pe_lightning.callbacks.plots import plot_choice
 from pe_lightning.callbacks.report import (
     describe,
+    log_checkpoint,
     log_scores,
     run_name,
     score,
@@ -30,6 +32,7 @@ from pe_lightning.callbacks.report import (
     versions,
     write_reconstructions,
 )
+from pe_lightning.callbacks.reporting import reports
 from pe_lightning.callbacks.table import print_scores
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
@@ -58,6 +61,7 @@ class RunRecorder(Callback):
         wandb: How the run appears in W&B.
         log: Whether a fit that has no logger gets a CSV and a W&B logger.
         table: Whether a table of the scores is printed.
+        folder: The run directory itself, in place of the next free one below ``root``.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class RunRecorder(Callback):
         wandb: WandbSettings | None = None,
         log: bool = True,
         table: bool = True,
+        folder: str | Path | None = None,
     ) -> None:
         self.root = root
         self.ckpt_path = ckpt_path
@@ -77,10 +82,11 @@ class RunRecorder(Callback):
         self.wandb = wandb or WandbSettings()
         self.log_runs = log
         self.table = table
+        self.folder = folder
         self.run_dir: Path | None = None
         self.metrics: dict[str, Any] = {}
         self._fit_seconds: float | None = None
-        self._started = self._excluded = 0.0
+        self._started = self._excluded = self._earlier = 0.0
         self._paused_at: float | None = None
         self._pieces: FilePieces | MemoryPieces | None = None
         self._truth: MemoryPieces | None = None
@@ -100,6 +106,8 @@ class RunRecorder(Callback):
             if self.ckpt_path is not None:
                 run = runs.of_checkpoint(self.ckpt_path)
                 folder = run if stage == "fit" else run / TrainerFn(stage).value
+            elif self.folder is not None:
+                folder = Path(self.folder).absolute()
             else:
                 folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", run_name(pl_module))
             folder.mkdir(parents=True, exist_ok=True)
@@ -110,15 +118,17 @@ class RunRecorder(Callback):
             if isinstance(callback, ModelCheckpoint):
                 callback.dirpath = callback.dirpath or str(home / runs.CHECKPOINTS)
         if stage == "fit":
-            self._prepare_fit(trainer)
+            self._prepare_fit(trainer, pl_module)
 
-    def _prepare_fit(self, trainer: Trainer) -> None:
+    def _prepare_fit(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert self.run_dir is not None
         data = data_of(trainer)
         held_out = data is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.monitor == "val/psnr" and not held_out:
                 callback.monitor = None  # nothing to compare checkpoints by: the latest is kept
+        if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
+            check_monitors(trainer.callbacks, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
             trainer.loggers = make_loggers(self.run_dir, self.wandb, trainer.is_global_zero)
         if self.config is not None and trainer.is_global_zero:
@@ -128,6 +138,7 @@ class RunRecorder(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock."""
+        self._log_description(trainer, pl_module)
         self._started, self._excluded, self._paused_at, self._fit_seconds = time.perf_counter(), 0.0, None, None
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -144,8 +155,7 @@ class RunRecorder(Callback):
         """Reads the clock."""
         if pl_module.device.type == "cuda":
             torch.cuda.synchronize(pl_module.device)
-        end = self._paused_at if self._paused_at is not None else time.perf_counter()
-        self._fit_seconds = end - self._started - self._excluded
+        self._fit_seconds = self._elapsed()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leaves the last weights as a checkpoint, and the time of a fit of no steps."""
@@ -156,12 +166,28 @@ class RunRecorder(Callback):
         if trainer.checkpoint_callbacks:
             # what came after the last whole epoch, all of it where no step was asked for
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
-        if trainer.is_global_zero and isinstance(pl_module, CoordinateModule):
-            # at the end, when everything that is chosen during a fit is known
-            described = describe(pl_module, data_of(trainer))
-            described |= {"run_dir": str(self.run_dir), "config": self.hyper_parameters}
-            for logger in trainer.loggers:
-                logger.log_hyperparams(described)
+        self._log_description(trainer, pl_module)  # now that everything that is chosen during a fit is known
+
+    def _log_description(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
+            return
+        described = describe(pl_module, data_of(trainer))
+        described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
+        described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
+        for logger in trainer.loggers:
+            logger.log_hyperparams({**flat(described), "config": self.hyper_parameters})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The seconds of fitting so far, for a fit that is resumed."""
+        return {"fit_seconds": self._fit_seconds if self._fit_seconds is not None else self._elapsed()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what :meth:`state_dict` gave."""
+        self._earlier = state_dict["fit_seconds"]
+
+    def _elapsed(self) -> float:
+        end = self._paused_at if self._paused_at is not None else time.perf_counter()
+        return self._earlier + end - self._started - self._excluded
 
     # -- scores and files -----------------------------------------------------------------------------------------------
 
@@ -211,6 +237,7 @@ class RunRecorder(Callback):
             "steps": trainer.global_step,
             **describe(pl_module, data),
             "baselines": score_baselines(data),
+            **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": versions(),
         }
@@ -223,6 +250,8 @@ class RunRecorder(Callback):
         choice = (self.metrics["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step)
+        if self.wandb.artifact:
+            log_checkpoint(trainer.loggers, self.run_dir / runs.CHECKPOINTS / "last.ckpt")
         if self.table:
             print_scores(self.metrics, self.run_dir)
 

@@ -25,7 +25,16 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.metrics import SignalPSNR, psnr, summary
 from pe_lightning.modules import ComplexLinear, CoordinateModule
 
-__all__ = ["describe", "log_scores", "run_name", "score", "score_baselines", "versions", "write_reconstructions"]
+__all__ = [
+    "describe",
+    "log_checkpoint",
+    "log_scores",
+    "run_name",
+    "score",
+    "score_baselines",
+    "versions",
+    "write_reconstructions",
+]
 
 Array = npt.NDArray[np.float32]
 
@@ -186,6 +195,7 @@ def log_scores(
             columns = ["test/psnr", "train/psnr", "test/ssim"]
             per_signal = zip(*(metrics[f"{column}_per_signal"] for column in columns), strict=True)
             rows = [[name, *scores] for name, scores in zip(metrics["signals"], per_signal, strict=True)]
+            logger.experiment.summary.update({key: metrics[key] for key in keys if metrics[key] is not None} | baselines)
             logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
             if pictures:
                 shown = pictures[:LOGGED_PICTURES]
@@ -197,6 +207,13 @@ def log_scores(
                     logger.log_video("videos", films, step=step, format=["mp4"] * len(films))
             if curve is not None:
                 logger.log_image("choice", [str(curve)], step=step)
+
+
+def log_checkpoint(loggers: Sequence[Logger], path: Path) -> None:
+    """Keeps a checkpoint in W&B, as an artifact named after the run."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.log_artifact(str(path), name=f"checkpoint-{logger.experiment.id}", type="model")
 
 
 def _ssim(predictions: Array, values: Array) -> tuple[Tensor, str]:

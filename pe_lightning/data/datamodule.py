@@ -85,6 +85,7 @@ class SignalDataModule(LightningDataModule, ABC):
         self.cache: Literal["auto", "off"] = cache
         self.cache_dir = cache_dir
         self._info: SignalInfo | None = None
+        self._own: tuple[slice, Delivery] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
 
     # -- what a subclass defines ------------------------------------------------------------------------------------
@@ -246,18 +247,27 @@ class SignalDataModule(LightningDataModule, ABC):
         trainer = self.trainer
         return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
 
+    def part(self) -> tuple[Delivery, Process]:
+        """What this process fits: its share of every batch, or, under the strategy ``signals``, signals of its own."""
+        own = getattr(self.trainer.lightning_module, "own", None) if self.trainer is not None else None
+        if own is None:
+            return self.delivery, self.process
+        if self._own is None or self._own[0] != own:
+            self._own = (own, self.delivery.of(own))
+        return self._own[1], Process()
+
     def train_dataloader(self) -> TrainLoader:
         """The training batches of this process, on its device if the signals are in memory."""
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         # Lightning's seed_everything leaves the seed there; the order of the batches follows it
         seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
-        return self.delivery.train_loader(
-            self.batch, self.batch_size, self.shuffle, self.steps_per_epoch, seed, self.process, device
-        )
+        part, process = self.part()
+        return part.train_loader(self.batch, self.batch_size, self.shuffle, self.steps_per_epoch, seed, process, device)
 
     def val_dataloader(self) -> Repeat[GridBatch] | EvaluationStream:
         """The whole grid, at once or in pieces."""
-        return self.delivery.evaluation_loader(self.process)
+        part, process = self.part()
+        return part.evaluation_loader(process)
 
     def test_dataloader(self) -> Repeat[GridBatch] | EvaluationStream:
         """The whole grid, at once or in pieces."""
@@ -270,10 +280,11 @@ class SignalDataModule(LightningDataModule, ABC):
         """
         if not isinstance(batch, (GridBatch, PointBatch)):
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
-        whole = vars(self.delivery)
-        if not any(batch is whole.get(name) for name in ("train_batch", "evaluation_batch")):
+        deliveries = [self.delivery] if self._own is None else [self.delivery, self._own[1]]
+        whole = [vars(delivery).get(name) for delivery in deliveries for name in ("train_batch", "evaluation_batch")]
+        if not any(batch is known for known in whole):
             return to_device(batch, device)
-        key = (id(batch), device)  # these two live as long as this object, so an id stands for one of them
+        key = (id(batch), device)  # these live as long as this object, so an id stands for one of them
         if key not in self._device_copies:
             self._device_copies[key] = to_device(batch, device)
         return self._device_copies[key]

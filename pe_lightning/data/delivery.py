@@ -62,6 +62,17 @@ class Delivery:
         self.protocol: Protocol = protocol
         self.axes = grid_axes(split.grid)
 
+    def of(self, own: slice) -> Delivery:
+        """The same for some of the signals.
+
+        Raises:
+            InputError: If they stay in their file.
+        """
+        split = self.split
+        if isinstance(split, PointSplit) and len(split.index) > 1:
+            split = PointSplit(split.grid, split.index[own])
+        return Delivery(self.in_memory()[own], split, self.protocol)
+
     # -- whole batches, of signals in memory ----------------------------------------------------------------------------
 
     @cached_property

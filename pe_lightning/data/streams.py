@@ -8,16 +8,17 @@ pieces.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
-from pe_lightning.data.loaders import Process, TrainLoader, permutation, tiles
+from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.data.loaders import Process, TrainLoader, coordinates_at, permutation, tiles, unravelled
 from pe_lightning.data.splits import GridSplit, Protocol, Split
 from pe_lightning.data.values import Box, FileValues, boxes
 from pe_lightning.errors import InputError
@@ -26,20 +27,43 @@ __all__ = ["BlockStream", "EvaluationStream", "PointStream", "read_block", "samp
 
 BUFFER_BYTES = 1 << 27
 """Memory of the buffer that random points are drawn from, of all processes together."""
+PIECES = 128
+"""Pieces of the file in a full buffer, unless its chunks are larger."""
+ROUND = 1 << 16
+"""Points that are brought into random order at once."""
+TABLES = 32
+"""Tables of positions within pieces of one shape that are kept."""
 SAMPLED = 16
 """Pieces that are looked at for means and scales."""
 SAMPLE_BYTES = 1 << 22
 """Size of these pieces, unless the chunks of the file are larger."""
 
 
-@dataclass
-class _Pieces:
-    """Some pieces of the file: which of their samples are trained on, and the values of those that this process read."""
+class _Buffer:
+    """Memory for trained samples, filled again and again: fresh memory costs more than what is written to it."""
 
-    counts: list[int]
-    mine: list[bool]
-    index: Tensor  # (P_mine,) row-major positions in the whole grid
-    values: Tensor  # (S, P_mine, C)
+    def __init__(self) -> None:
+        self.index = torch.empty(0, dtype=torch.int64)  # (P,) row-major positions in the whole grid
+        self.values = torch.empty(0, 0, 0)  # (S, P, C)
+        self.used = 0
+
+    def reserve(self, signals: int, count: int, channels: int) -> None:
+        """Makes room for ``count`` more samples."""
+        if self.used + count > len(self.index):
+            room = (self.used + count) * 5 // 4
+            index, values = self.index.new_empty(room), self.values.new_empty(signals, room, channels)
+            index[: self.used] = self.index[: self.used]
+            if self.used:
+                values[:, : self.used] = self.values[:, : self.used]
+            self.index, self.values = index, values
+
+
+@dataclass
+class _Piece:
+    """The trained samples of a piece of the file: how many, and where they start in the buffer; -1: others read them."""
+
+    count: int
+    start: int = -1
 
 
 class PointStream(TrainLoader):
@@ -72,11 +96,12 @@ class PointStream(TrainLoader):
         self.process = process or Process()
         signals, *grid, channels = values.shape
         self.axes = grid_axes(grid)
+        self._tables: dict[tuple[Any, ...], Tensor] = {}
         per_sample = 4 * signals * channels
-        self.pieces = boxes(grid, values.chunks, per_sample, buffer_bytes // 16)
-        # a point is its value, its position and its place in the order
         share = split.num_train / math.prod(grid)
-        self._per_group = max(1, int(buffer_bytes / max(share * (per_sample + 16) * _samples(self.pieces[0]), 1)))
+        self.pieces = boxes(grid, values.chunks, per_sample, int(buffer_bytes / PIECES / share))
+        point = per_sample + 8  # its values and its position
+        self._per_group = max(1, int(buffer_bytes / max(share * point * _samples(self.pieces[0]), 1)))
         super().__init__(math.ceil(split.num_train / self.size), steps_per_epoch)
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
@@ -84,65 +109,107 @@ class PointStream(TrainLoader):
         order = permutation(len(self.pieces), self.seed, number).tolist()
         groups = [order[start : start + self._per_group] for start in range(0, len(order), self._per_group)]
         skip = first * self.size
-        rest = _empty(self.values.shape, len(self.axes))
+        rest: list[tuple[Tensor, Tensor]] = []
         waiting = 0
+        filling, full = _Buffer(), _Buffer()
         with ThreadPoolExecutor(1) as reader:
-            pending = reader.submit(self._read, groups[0])
+            pending = reader.submit(self._read, groups[0], number, filling)
             for place in range(len(groups)):
                 pieces = pending.result()
+                filling, full = full, filling
                 if place + 1 < len(groups):
-                    pending = reader.submit(self._read, groups[place + 1])
-                for total, index, values in self._shuffled(pieces, number, place, waiting):
-                    rest = torch.cat([rest[0], index]), torch.cat([rest[1], values], 1)
+                    pending = reader.submit(self._read, groups[place + 1], number, filling)
+                for total, index, values in self._shuffled(pieces, full, number, place, waiting):
+                    rest.append((index, values))
                     waiting += total
                     if waiting < self.size:
                         continue
                     if skip:
                         skip -= waiting
                     else:
-                        yield self._batch(*rest, waiting)
-                    rest, waiting = _empty(self.values.shape, len(self.axes)), 0
+                        yield self._batch(rest, waiting)
+                    rest, waiting = [], 0
         if waiting and not skip:
-            yield self._batch(*rest, waiting)
+            yield self._batch(rest, waiting)
 
-    def _batch(self, index: Tensor, values: Tensor, total: int) -> PointBatch:
-        coords = point_coordinates(self.axes, index)[None]
-        return PointBatch(coords, values, self.axes, index[None], total)
+    def _batch(self, parts: Sequence[tuple[Tensor, Tensor]], total: int) -> PointBatch:
+        index, values = parts[0]
+        if len(parts) > 1:
+            index, values = torch.cat([i for i, _ in parts]), torch.cat([v for _, v in parts], 1)
+        return PointBatch(coordinates_at(self.axes, index[None]), values, self.axes, index[None], total)
 
-    def _read(self, places: Sequence[int]) -> _Pieces:
-        counts, mine, indices, parts = [], [], [], []
+    def _read(self, places: Sequence[int], number: int, buffer: _Buffer) -> list[_Piece]:
+        """Fills the buffer with pieces, each in an order of its own: one fits in the processor's cache, not all of them."""
+        pieces = []
+        buffer.used = 0
+        signals, *grid, channels = self.values.shape
         for turn, place in enumerate(places):
             box, own = self.pieces[place], turn % self.process.world_size == self.process.rank
-            mine.append(own)
             if isinstance(self.split, GridSplit) and not own:
-                counts.append(math.prod(len(p) for p in self.split.positions_in(box)))
+                pieces.append(_Piece(math.prod(len(p) for p in self.split.positions_in(box))))
                 continue
-            inside = _trained(self.split, box)
-            counts.append(len(inside))
-            if own:
-                parts.append(self.values.read(box).flatten(1, -2).index_select(1, inside))
-                indices.append(_global(inside, box, self.split.grid))
-        empty = _empty(self.values.shape, len(self.axes))
-        return _Pieces(counts, mine, torch.cat([empty[0], *indices]), torch.cat([empty[1], *parts], 1))
+            inside = self._inside(box)
+            count, start = len(inside), buffer.used
+            pieces.append(_Piece(count, start if own else -1))
+            if not own or not count:
+                continue
+            buffer.reserve(signals, count, channels)
+            buffer.used = start + count
+            order = permutation(count, self.seed + 1, number * len(self.pieces) + place)
+            inside = inside.index_select(0, order)
+            buffer.values[:, start : start + count] = self.values.read(box).flatten(1, -2).index_select(1, inside)
+            torch.index_select(self._offsets(box), 0, inside, out=buffer.index[start : start + count])
+            buffer.index[start : start + count] += _row_major([part.start for part in box], grid)
+        return pieces
 
-    def _shuffled(self, pieces: _Pieces, number: int, place: int, waiting: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """The points of a buffer in random order, cut where batches end: how many there are, and this process's."""
-        count = sum(pieces.counts)
-        order = permutation(count, self.seed + 1, number * 1_000_003 + place)
-        if self.process.world_size > 1:
-            # where each point of the buffer lies among those that this process read, -1 for the others
-            spans = [torch.full((n,), own) for n, own in zip(pieces.counts, pieces.mine, strict=True)]
-            own = torch.cat(spans)
-            where = torch.where(own, own.cumsum(0) - 1, -1)
-            order = where[order]
-        start = 0
-        while start < count:
-            end = min(count, start + self.size - waiting)
-            chosen = order[start:end]
+    def _inside(self, box: Box) -> Tensor:
+        """:func:`_trained`; that of a grid is the same for most boxes."""
+        if not isinstance(self.split, GridSplit):
+            return _trained(self.split, box)
+        sizes = tuple(part.stop - part.start for part in box)
+        phases = tuple(part.start % step for part, step in zip(box, self.split.stride, strict=True))
+        return self._kept(("inside", sizes, phases), lambda: _trained(self.split, box))
+
+    def _offsets(self, box: Box) -> Tensor:
+        """Row-major positions in the grid of all samples of a box, less that of its first one."""
+        sizes = tuple(part.stop - part.start for part in box)
+        first = tuple(slice(0, size) for size in sizes)
+        return self._kept(("offsets", sizes), lambda: _global(torch.arange(math.prod(sizes)), first, self.split.grid))
+
+    def _kept(self, key: tuple[Any, ...], compute: Callable[[], Tensor]) -> Tensor:
+        if key not in self._tables:
+            while len(self._tables) >= TABLES:
+                del self._tables[next(iter(self._tables))]
+            self._tables[key] = compute()
+        return self._tables[key]
+
+    def _shuffled(
+        self, pieces: Sequence[_Piece], buffer: _Buffer, number: int, place: int, waiting: int
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """The points of a buffer in random order, cut where batches end: how many there are, and this process's.
+
+        They come in rounds, to each of which every piece gives the same share of its points.
+        """
+        rounds = math.ceil(sum(piece.count for piece in pieces) / ROUND)
+        for turn in range(rounds):
+            parts = [(piece, piece.count * turn // rounds, piece.count * (turn + 1) // rounds) for piece in pieces]
+            count = sum(end - start for _, start, end in parts)
+            order = permutation(count, self.seed + 2, (number * len(self.pieces) + place) * 1_000_003 + turn)
             if self.process.world_size > 1:
-                chosen = chosen[chosen >= 0]
-            yield end - start, pieces.index[chosen], pieces.values.index_select(1, chosen)
-            waiting, start = (waiting + end - start) % self.size, end
+                # where each point of the round lies among those that this process read, -1 for the others
+                own = torch.cat([torch.full((end - start,), piece.start >= 0) for piece, start, end in parts])
+                order = torch.where(own, own.cumsum(0) - 1, -1)[order]
+            mine = [slice(piece.start + start, piece.start + end) for piece, start, end in parts if piece.start >= 0]
+            index = torch.cat([buffer.index[part] for part in mine or [slice(0, 0)]])
+            values = torch.cat([buffer.values[:, part] for part in mine or [slice(0, 0)]], 1)
+            start = 0
+            while start < count:
+                end = min(count, start + self.size - waiting)
+                chosen = order[start:end]
+                if self.process.world_size > 1:
+                    chosen = chosen[chosen >= 0]
+                yield end - start, index.index_select(0, chosen), values.index_select(1, chosen)
+                waiting, start = (waiting + end - start) % self.size, end
 
 
 class BlockStream(TrainLoader):
@@ -194,10 +261,7 @@ def read_block(values: FileValues, split: GridSplit, block: Box) -> GridBatch:
         shape = (values.shape[0], *(len(i) for i in index), values.shape[-1])
         return GridBatch(axes, torch.zeros(shape), start=start)
     box = tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index)
-    part = values.read(box)
-    for axis, step in enumerate(split.stride):
-        part = part.index_select(axis + 1, torch.arange(0, part.shape[axis + 1], step)) if step > 1 else part
-    return GridBatch(axes, part.contiguous(), start=start)
+    return GridBatch(axes, values.read(box, split.stride), start=start)
 
 
 def training_blocks(values: FileValues, split: GridSplit, process: Process) -> Iterator[GridBatch]:
@@ -223,7 +287,7 @@ def sample_points(values: FileValues, split: Split, count: int) -> PointBatch:
         indices.append(_global(inside, box, split.grid))
         parts.append(values.read(box).flatten(1, -2).index_select(1, inside))
     index = torch.cat(indices)
-    return PointBatch(point_coordinates(axes, index)[None], torch.cat(parts, 1), axes, index[None])
+    return PointBatch(coordinates_at(axes, index[None]), torch.cat(parts, 1), axes, index[None])
 
 
 class EvaluationStream:
@@ -244,7 +308,9 @@ class EvaluationStream:
         self.axes = grid_axes(grid)
         every = boxes(grid, values.chunks, 4 * signals * channels)
         process = process or Process()
-        self.pieces = every[process.share(len(every))]
+        # Lightning wants a batch from every process: one without pieces gets one without samples
+        none = (slice(0, 0), *(slice(0, n) for n in grid[1:]))
+        self.pieces = every[process.share(len(every))] or [none]
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -264,8 +330,11 @@ def _samples(box: Box) -> int:
     return math.prod(part.stop - part.start for part in box)
 
 
-def _empty(shape: Sequence[int], num_axes: int) -> tuple[Tensor, Tensor]:
-    return torch.zeros(0, dtype=torch.int64), torch.zeros(shape[0], 0, shape[-1])
+def _row_major(place: Sequence[int], grid: Sequence[int]) -> int:
+    position = 0
+    for along, n in zip(place, grid, strict=True):
+        position = position * n + along
+    return position
 
 
 def _trained(split: Split, box: Box) -> Tensor:
@@ -286,8 +355,8 @@ def _trained(split: Split, box: Box) -> Tensor:
 
 def _global(inside: Tensor, box: Box, grid: Sequence[int]) -> Tensor:
     """Row-major positions in the grid from those in a box."""
-    sizes = tuple(part.stop - part.start for part in box)
+    sizes = [part.stop - part.start for part in box]
     position = torch.zeros_like(inside)
-    for along, part, n in zip(torch.unravel_index(inside, sizes), box, grid, strict=True):
+    for along, part, n in zip(unravelled(inside, sizes), box, grid, strict=True):
         position = position * n + along + part.start
     return position

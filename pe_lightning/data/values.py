@@ -41,35 +41,43 @@ class FileValues:
         """The open file stays behind."""
         return {**self.__dict__, "_array": None}
 
-    def read(self, box: Box) -> Tensor:
-        """``(S, n_1, ..., n_D, C)`` float32 in [0, 1] of a box of the grid.
+    @property
+    def _opened(self) -> ArrayLike:
+        if self._array is None:
+            assert self.raw.array is not None
+            self._array = self.raw.array()
+        return self._array
+
+    def read(self, box: Box, stride: Sequence[int] | None = None) -> Tensor:
+        """``(S, n_1, ..., n_D, C)`` float32 in [0, 1] of a box of the grid, or of every ``stride``-th sample of it per axis.
 
         Raises:
             InputError: If a value is NaN or infinite.
         """
-        if self._array is None:
-            assert self.raw.array is not None
-            self._array = self.raw.array()
         index = (slice(None), *box, slice(None))
-        part = self._array[index]
-        if self.raw.unit:
+        part = self._opened[index]
+        if stride is not None:  # after reading: files that are chunked are slow to pick single samples
+            every = (slice(None), *(slice(None, None, step) for step in stride))
+            part = part[every]
+        scaling = self.raw.scaling
+        if self.raw.unit or (part.dtype == np.float32 and (scaling.low, scaling.high) == ((0.0,), (1.0,))):
             values = np.asarray(part, dtype=np.float32)
-        elif len(self.raw.scaling.low) == 1:
-            values = self.raw.scaling.to_unit(part, 0)
+        elif len(scaling.low) == 1:
+            values = scaling.to_unit(part, 0)
         else:
-            values = np.stack([self.raw.scaling.to_unit(signal, place) for place, signal in enumerate(part)])
-        if not np.isfinite(values).all():
+            values = np.stack([scaling.to_unit(signal, place) for place, signal in enumerate(part)])
+        # the sum costs a quarter of looking at each value, and is not finite if one of them is not
+        if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
             where = [axis.start for axis in box]
             raise InputError(f"there are values that are not finite in the part that starts at sample {where}")
+        if not values.flags.writeable:  # memory-mapped: a tensor may be written to
+            values = values.copy()
         return torch.from_numpy(np.ascontiguousarray(values))
 
     @property
     def chunks(self) -> tuple[int, ...]:
         """Samples per axis of the pieces in which the file is stored, ``(D,)``; those of one row where it has none."""
-        if self._array is None:
-            assert self.raw.array is not None
-            self._array = self.raw.array()
-        stored = getattr(self._array, "chunks", None)
+        stored = getattr(self._opened, "chunks", None)
         grid = self.raw.grid
         return tuple(stored[1:-1]) if stored else (1, *grid[1:])
 

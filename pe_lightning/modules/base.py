@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,10 +19,12 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.loaders import FullLoader
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import SignalPSNR, psnr
+from pe_lightning.modules.apart import hold_own, hold_together
 from pe_lightning.modules.description import plain_encoder, refuse_other_model, shape_in_words
 
 __all__ = ["CoordinateModule", "EncoderChoice"]
@@ -70,6 +73,8 @@ class CoordinateModule(LightningModule, ABC):
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         self.info: SignalInfo | None = None
+        self.own: slice | None = None
+        """Under the strategy ``signals``, while it fits: which of the signals this process holds."""
         self._cached: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._last: tuple[Tensor, int] | None = None
 
@@ -155,6 +160,8 @@ class CoordinateModule(LightningModule, ABC):
         if self.info is not None:
             if isinstance(info, SignalInfo):
                 self.build(info)  # refuses signals of another shape
+            if trainer.state.fn == TrainerFn.FITTING:
+                hold_own(self, trainer.strategy)
             return
         if info is None and trainer.state.fn != TrainerFn.FITTING:
             return  # the checkpoint, read next, knows the shape
@@ -167,6 +174,12 @@ class CoordinateModule(LightningModule, ABC):
         calibration_batch = getattr(data, "calibration_batch", None)
         if callable(calibration_batch):
             self.calibrate(calibration_batch())
+        if trainer.state.fn == TrainerFn.FITTING:
+            hold_own(self, trainer.strategy)
+
+    def on_fit_end(self) -> None:
+        """Gathers the signals that other processes fitted."""
+        hold_together(self, self.trainer.world_size)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the shape of the signals."""
@@ -191,9 +204,8 @@ class CoordinateModule(LightningModule, ABC):
     @property
     def num_params(self) -> int:
         """Trainable parameters of one signal: what is held per signal once, plus what all signals share."""
-        signals = self.info.num_signals if self.info is not None else 1
         shared = {id(p) for p in self.encoding.parameters()} if self.info is not None else set()
-        counts = [p.numel() if id(p) in shared else p.numel() // signals for p in self.parameters() if p.requires_grad]
+        counts = [p.numel() if id(p) in shared else p[0].numel() for p in self.parameters() if p.requires_grad]
         return sum(counts)
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -219,23 +231,49 @@ class CoordinateModule(LightningModule, ABC):
 
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The sum over signals of the mean squared error, ``()``."""
+        trainer, loader = self.trainer, self.trainer.train_dataloader
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        logged = every > 0 and (trainer.global_step + 1) % every == 0  # 0: never
+        given, repeated = batch, loader.batch if isinstance(loader, FullLoader) else None
+        if repeated is not None:  # Lightning makes it a new one, every step, where it changes its dtype
+            batch = self.cached("batch", (repeated,), lambda: given)
+        # a line search compares losses of nearby weights
+        compares = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
+        squared = self.squared_errors(batch, repeated is not None and not compares, logged)
+        own = math.prod(batch.values.shape[1:])
+        self._last = (squared.detach(), own)
+        count = own if batch.total is None else batch.total * batch.values.shape[-1]
+        if logged:
+            together = squared.detach()
+            if batch.total is not None:
+                together = self.trainer.strategy.reduce(together, reduce_op="sum")
+            self.log("train/loss", self._over_signals(together / count), batch_size=1)
+            scores = psnr(together, torch.full_like(together, count))
+            self.log("train/psnr", self._over_signals(scores) / self.require_info().num_signals, batch_size=1)
+        loss = squared.sum() / count
+        # processes average their gradients, and each has its share of the sum
+        return loss if batch.total is None else loss * self.trainer.world_size
+
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+        """The sum of squared errors of each signal, ``(S,)``.
+
+        Args:
+            batch: The training samples.
+            every_step: Whether the next steps have the same batch, so that what depends on it alone is worth making.
+            exact: Whether the value may not rely on earlier ones. The gradient never does.
+        """
         errors = self.errors(batch)
         # a dot product per signal: one pass over the errors, forward and backward; in full precision, as half of it
         # overflows at 65504
         with torch.autocast(errors.device.type, enabled=False):
-            squared = torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
-        self._last = (squared.detach(), errors.shape[1])
-        count = errors.shape[1] if batch.total is None else batch.total * batch.values.shape[-1]
-        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if every and (self.trainer.global_step + 1) % every == 0:  # 0: never
-            together = squared.detach()
-            if batch.total is not None:
-                together = self.trainer.strategy.reduce(together, reduce_op="sum")
-            self.log("train/loss", together.sum() / count, batch_size=1)
-            self.log("train/psnr", psnr(together, torch.full_like(together, count)).mean(), batch_size=1)
-        loss = squared.sum() / count
-        # processes average their gradients, and each has its share of the sum
-        return loss if batch.total is None else loss * self.trainer.world_size
+            return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
+
+    def _over_signals(self, values: Tensor) -> Tensor:
+        """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
+        total = values.sum()
+        if self.own is not None:
+            total = self.trainer.strategy.reduce(total, reduce_op="sum")
+        return total
 
     def last_train_psnr(self) -> Tensor:
         """PSNR of the latest training batch before its step, mean over signals, ``()``; NaN before the first step.
@@ -247,6 +285,11 @@ class CoordinateModule(LightningModule, ABC):
         squared, count = self._last
         return psnr(squared, torch.full_like(squared, count)).mean()
 
+    @property
+    def features_are_trained(self) -> bool:
+        """Whether anything that features depend on is trained."""
+        return any(p.requires_grad for p in self.encoding.parameters())
+
     def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
         """``compute()``, kept while the same ``inputs`` come and nothing that features depend on is trained.
 
@@ -255,7 +298,7 @@ class CoordinateModule(LightningModule, ABC):
             inputs: What it is computed from, compared by identity.
             compute: Computes it.
         """
-        if any(p.requires_grad for p in self.encoding.parameters()):
+        if self.features_are_trained:
             return compute()
         # the cache holds the inputs, so that no other object can take their place in memory
         held = self._cached.get(name)
@@ -279,7 +322,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def on_validation_epoch_end(self) -> None:
         """Logs ``val/psnr``, mean over signals; nothing when no sample is held out."""
-        score = self.test_psnr.per_signal().mean()
+        score = self._over_signals(self.test_psnr.per_signal()) / self.require_info().num_signals
         self.test_psnr.reset()
         if not score.isnan():
             self.log("val/psnr", score.float(), batch_size=1, sync_dist=True)

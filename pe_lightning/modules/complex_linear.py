@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.delivery import to_device
-from pe_lightning.data.loaders import Process
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.description import plain_encoder
+from pe_lightning.modules.gram import GramErrors, gram_axes
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
 from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_data, wants_width
 
@@ -140,9 +140,9 @@ class ComplexLinear(CoordinateModule):
         if self.solution is not None or not (self.warm_start or wants_width(encoders)):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
-        process = Process(self.trainer.global_rank, self.trainer.world_size)
-        fit = solve_data(data.delivery, process, encoders, self.ridge, self.center, self.device)
-        self.adopt(fit, to_device(data.calibration_batch(), self.device))
+        part, process = data.part()
+        fit = solve_data(part, process, encoders, self.ridge, self.center, self.device, data.delivery)
+        self.adopt(fit, to_device(part.calibration_batch(), self.device))
 
     @torch.no_grad()
     def adopt(self, fit: ExactFit, batch: GridBatch | PointBatch) -> None:
@@ -197,16 +197,26 @@ class ComplexLinear(CoordinateModule):
 
     def _target(self, values: Tensor) -> Tensor:
         """``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous, mean taken out."""
-        centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
-        return centred.movedim(-1, 1).contiguous()
+
+        def make() -> Tensor:
+            centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
+            return centred.movedim(-1, 1).contiguous()
+
+        target: Tensor = self.cached("target", (values,), make)
+        return target
+
+    def _axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
+        """Scaled, ``(N_a, K_a)``; in the precision of the coordinates, autocast or not."""
+        with torch.autocast(self.weight.device.type, enabled=False):
+            features: list[Tensor] = self.cached("features", axes, lambda: self.encoding.axis_features(axes))
+        return features
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, C * P)``."""
-        target: Tensor = self.cached("target", (batch.values,), lambda: self._target(batch.values))
+        target = self._target(batch.values)
         if batch.axes is None:
             return (self._respond(self._linear_at_points(batch.coords)) - target).flatten(1)
-        axes = batch.axes
-        features: list[Tensor] = self.cached("features", axes, lambda: self.encoding.axis_features(axes))
+        features = self._axis_features(batch.axes)
         if isinstance(batch, GridBatch):
             linear = self.encoding.products(self.weight, features)
         elif batch.index is None:
@@ -218,6 +228,26 @@ class ComplexLinear(CoordinateModule):
         else:
             linear = self._linear_at_samples(features, batch.index)
         return (self._respond(linear) - target).flatten(1)
+
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+        """As in the base class; of a grid that comes every step through its Gram matrices."""
+        gram = self._gram(batch) if every_step and isinstance(batch, GridBatch) else None
+        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
+
+    def _gram(self, batch: GridBatch) -> GramErrors | None:
+        """The Gram matrices of a batch, if they apply and take fewer operations than the samples."""
+        # a class with errors of its own has a loss of its own
+        if self.head is not None or self.features_are_trained or type(self).errors is not ComplexLinear.errors:
+            return None
+
+        def make() -> GramErrors | None:
+            features, target = self._axis_features(batch.axes), self._target(batch.values)
+            sizes = [len(rows) for rows in features]
+            axes = gram_axes(sizes, self.encoding.num_features, target.shape[0] * target.shape[1])
+            return GramErrors(features, target, axes) if axes else None
+
+        made: GramErrors | None = self.cached("gram", (batch.values, *batch.axes), make)
+        return made
 
     def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
         """At samples of a grid, one by one, from the features of its axes: ``(S or 1, P)`` -> ``(S, outputs, P)``."""
@@ -242,7 +272,7 @@ class ComplexLinear(CoordinateModule):
         self.encoding.check_points(coords)
         points = coords.to(self.weight.dtype).reshape(1, -1, info.num_axes)
         values = self._respond(self._linear_at_points(points)).transpose(1, 2)
-        return (values + self.mean[:, None]).reshape(info.num_signals, *coords.shape[:-1], info.channels)
+        return (values + self.mean[:, None]).reshape(len(self.weight), *coords.shape[:-1], info.channels)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, exactly, by mode products."""
@@ -250,13 +280,13 @@ class ComplexLinear(CoordinateModule):
         self.encoding.check_axes(axes)
         first, *others = self.encoding.axis_features([x.to(self.weight.dtype) for x in axes])
         # a hidden layer holds `width` numbers per sample: then a few rows at a time
-        per_row = self.width * info.num_signals * math.prod(len(x) for x in axes[1:])
+        per_row = self.width * len(self.weight) * math.prod(len(x) for x in axes[1:])
         rows = max(1, HIDDEN_LIMIT // max(per_row, 1) if self.head is not None else len(first))
         parts = [
             self._respond(self.encoding.products(self.weight, [part, *others])).movedim(1, -1)
             for part in torch.split(first, rows)
         ]
-        return torch.cat(parts, 1) + self.mean.reshape(info.num_signals, *[1] * info.num_axes, info.channels)
+        return torch.cat(parts, 1) + self.mean.reshape(len(self.weight), *[1] * info.num_axes, info.channels)
 
 
 def check_ridge(ridge: float | Literal["auto"]) -> float | Literal["auto"]:

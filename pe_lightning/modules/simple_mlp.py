@@ -127,19 +127,19 @@ class SimpleMLP(CoordinateModule):
         self.encoding.check_points(coords)
         points = coords.to(self.mlp.weights[0].dtype).reshape(1, -1, info.num_axes)
         values: Tensor = self.mlp(self.encoding(points))
-        return values.reshape(info.num_signals, *coords.shape[:-1], info.channels)
+        return values.reshape(len(self.mlp.weights[0]), *coords.shape[:-1], info.channels)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, a few rows of the first axis, or points of one row, at a time."""
         info = self.require_info()
         self.encoding.check_axes(axes)
-        points = max(1, self.points_per_chunk // info.num_signals)
+        points = max(1, self.points_per_chunk // len(self.mlp.weights[0]))
         rows = max(1, points // max(1, math.prod(len(x) for x in axes[1:])))
         parts = []
         for some in torch.split(axes[0], rows):
             coords = torch.stack(torch.meshgrid(some, *axes[1:], indexing="ij"), -1)
             values = torch.cat([self(part) for part in torch.split(coords.flatten(0, -2), points)], 1)
-            parts.append(values.reshape(info.num_signals, *coords.shape[:-1], info.channels))
+            parts.append(values.reshape(len(values), *coords.shape[:-1], info.channels))
         return torch.cat(parts, 1)
 
 

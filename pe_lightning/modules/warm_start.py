@@ -62,6 +62,7 @@ def solve_data(
     ridge: float | Literal["auto"],
     center: bool,
     device: torch.device,
+    chosen_by: Delivery | None = None,
 ) -> ExactFit:
     """Fits the linear layer exactly to the training samples; several processes do it together.
 
@@ -72,21 +73,26 @@ def solve_data(
         ridge: Relative ridge, or ``auto``.
         center: Whether means are taken out.
         device: Where to compute.
+        chosen_by: The signals that width and ridge are chosen by; by default those of ``data``.
     """
     sigma: Literal["auto", "given"] = "auto" if wants_width(encoders) else "given"
     if not isinstance(data.split, GridSplit) and not isinstance(data.values, FileValues):
         batch = to_device(data.train_batch, device)
         assert isinstance(batch, PointBatch)
-        return _solve_points(batch, process, encoders, ridge, sigma == "auto", center)
-    looked_at = to_device(data.choice_batch(), device)
+        everything = to_device((chosen_by or data).train_batch, device)
+        assert isinstance(everything, PointBatch)
+        return _solve_points(batch, process, encoders, ridge, sigma == "auto", center, everything)
+    looked_at = to_device((chosen_by or data).choice_batch(), device)
     assert isinstance(looked_at, GridBatch)
     assert isinstance(data.split, GridSplit)
-    if process.world_size == 1 and not isinstance(data.values, FileValues):
-        whole = solve_grid(looked_at.values, encoders, looked_at.axes, ridge=ridge, sigma=sigma, center=center)
-        return ExactFit(whole.weight, whole.mean, whole.encoders, {"solver": "grid", **whole.report()})
     began = time.perf_counter()
     sizes = [len(index) for index in data.split.index]
     choice = choose_grid(looked_at.values, looked_at.axes, encoders, ridge, sigma, sizes)
+    if process.world_size == 1 and not isinstance(data.values, FileValues):
+        own = to_device(data.choice_batch(), device)
+        solved = solve_grid(own.values, choice.encoders, looked_at.axes, ridge=choice.ridge, center=center)
+        report = {**solved.report(), "solve_seconds": time.perf_counter() - began, "choice": choice.report()}
+        return ExactFit(solved.weight, solved.mean, choice.encoders, {"solver": "grid", **report})
     axes = [x[index].to(device) for x, index in zip(data.axes, data.split.index, strict=True)]
     solution = solve_blocks(_blocks(data, process, device), choice.encoders, axes, ridge=choice.ridge, center=center)
     solution = replace(solution, choice=choice)
@@ -112,6 +118,7 @@ def _solve_points(
     ridge: float | Literal["auto"],
     choose_width: bool,
     center: bool,
+    chosen_by: PointBatch,
 ) -> ExactFit:
     began = time.perf_counter()
     part = process.share(batch.values.shape[1])
@@ -124,7 +131,11 @@ def _solve_points(
         "distributed": process.world_size > 1,
     }
     made, choice = tuple(encoders), None
-    if choose_width:
+    if chosen_by is not batch and (choose_width or ridge == "auto"):
+        everything: dict[str, Any] = {"coords": chosen_by.coords, "axes": chosen_by.axes, "index": chosen_by.index}
+        choice = choose_points(chosen_by.values, made, ridge=ridge, width=choose_width, center=center, **everything)
+        made, ridge = choice.encoders, choice.ridge
+    elif choose_width:
         choice = choose_points(values, made, ridge=ridge, **where)
         made, ridge = choice.encoders, choice.ridge
     solution = solve_points(values, made, ridge=ridge, **where)

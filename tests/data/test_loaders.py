@@ -109,6 +109,24 @@ def test_processes_share_the_batches_of_one(sampling, kind, batch, world_size):
         assert {part.total for part in parts} == {count}
 
 
+@pytest.mark.parametrize("world_size", [1, 2, 3, 40])
+@pytest.mark.parametrize("sampling", ["grid", "random"])
+def test_processes_share_the_evaluation_of_a_file(sampling, world_size):
+    data = delivery(sampling, "file")
+    seen, mask, train = torch.zeros(2, *GRID, 3), torch.zeros(1, *GRID, dtype=int), torch.zeros(1, *GRID, dtype=int)
+    for rank in range(world_size):
+        loader = data.evaluation_loader(Process(rank, world_size))
+        assert len(loader) >= 1, "Lightning wants a batch from every process"
+        for batch in loader:
+            box = tuple(slice(a, a + len(x)) for a, x in zip(batch.start, batch.axes, strict=True))
+            seen[:, box[0], box[1]] += batch.values
+            mask[:, box[0], box[1]] += batch.mask
+            train[:, box[0], box[1]] += batch.train_mask
+    assert seen.equal(data.values.read(tuple(slice(0, n) for n in GRID)))
+    assert train.equal(data.split.train_mask().long())
+    assert mask.equal(data.split.test_mask("rest").long())
+
+
 def test_passes_differ_and_seeds_repeat():
     for kind in ("memory", "file"):
         data = delivery("random", kind)
@@ -154,6 +172,29 @@ def test_a_buffer_mixes_pieces_of_the_file():
     batches = [samples(data, b) for b in stream]
     assert 3 < len({row for _, row, *_ in batches[0]}) < 23
     assert sorted(itertools.chain(*batches)) == expected(data)
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_buffer_is_emptied_in_rounds_of_all_its_pieces(monkeypatch, world_size):
+    monkeypatch.setattr("pe_lightning.data.streams.ROUND", 20)
+    data = delivery("all", "file", chunks=(1, 14))
+    streams = [
+        PointStream(data.values, data.split, 20, process=Process(rank, world_size), buffer_bytes=1 << 12)
+        for rank in range(world_size)
+    ]
+    found = []
+    for batches in zip(*streams, strict=True):
+        batch = list(itertools.chain(*(samples(data, part) for part in batches)))
+        assert len(batch) // 2 in (20, 23 * 14 % 20)
+        assert len(batch) < 40 or len({row for _, row, *_ in batch}) > 4, "one round sees most pieces of the buffer"
+        found += batch
+    assert sorted(found) == expected(data)
+    assert all(batch.index.flatten().equal(_row_major(batch.coords[0])) for batch in streams[0])
+
+
+def _row_major(coords: torch.Tensor) -> torch.Tensor:
+    rows, columns = (coords * torch.tensor(GRID)).round().long().unbind(-1)
+    return rows * GRID[1] + columns
 
 
 def test_a_fit_by_points_needs_no_more_than_the_batch():

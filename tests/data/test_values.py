@@ -45,6 +45,17 @@ def test_boxes_of_a_file_are_parts_of_what_is_loaded(dtype, scaling):
     assert values.read((slice(2, 6), slice(1, 4))).equal(whole[:, 2:6, 1:4])
 
 
+@pytest.mark.parametrize("unit", [True, False])
+def test_every_nth_sample_of_a_box_and_memory_that_is_read_only(unit):
+    array = np.random.default_rng(0).random((2, 9, 8, 3), dtype=np.float32)
+    array.flags.writeable = False
+    values = FileValues(raw_of(array, Scaling("float32"), unit))
+    box = (slice(1, 9), slice(2, 7))
+    assert values.read(box, (3, 2)).equal(torch.tensor(array)[:, 1:9:3, 2:7:2])
+    values.read(box).zero_()
+    assert array.all(), "what is read is the reader's own"
+
+
 def replace_array(raw: RawSignals) -> FileValues:
     """Picklable, with nothing open."""
     return FileValues(replace(raw, slabs=iter, array=_Held(raw.array())))

@@ -41,7 +41,9 @@ def sample_path(uri: str) -> Path:
     name = uri.removeprefix(SCHEME)
     known = image_samples()
     if name in _VIDEOS:
-        raise InputError(f"{SCHEME}{name} is a video or volume: use VideoDataModule, or choose a picture: {', '.join(known)}")
+        raise InputError(
+            f"{SCHEME}{name} is a video or volume: use VideoDataModule, or choose a picture: {', '.join(known)}"
+        )
     if name not in known:
         near = did_you_mean(name, known)
         raise InputError(f"unknown sample {SCHEME}{name}{near or '.'} Samples: {', '.join(known)}")
@@ -49,7 +51,7 @@ def sample_path(uri: str) -> Path:
 
 
 def video_samples() -> dict[str, Path]:
-    """The samples that are videos or volumes: name -> file, which is missing if the package was installed without its repository."""
+    """The samples that are videos or volumes: name -> file, missing if the package was installed without its repository."""
     repository = Path(__file__).resolve().parents[3]
     return {name: repository / "datasets" / file for name, file in _VIDEOS.items()}
 

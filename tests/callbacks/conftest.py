@@ -1,0 +1,53 @@
+"""Small fits with callbacks, under a recorder that prints nothing and knows no W&B."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightning.pytorch import Callback, Trainer, seed_everything
+from small_fits import MODULES
+from torch import Tensor
+
+from pe_lightning.callbacks import RunRecorder, WandbSettings
+from pe_lightning.data import TensorDataModule
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.modules import CoordinateModule
+
+
+class Run:
+    """A fit that has ended: the Trainer, the module and the run directory."""
+
+    def __init__(self, trainer: Trainer, module: CoordinateModule, folder: Path) -> None:
+        self.trainer, self.module, self.folder = trainer, module, folder
+
+
+@pytest.fixture
+def fit(make_trainer: Callable[..., Trainer], tmp_path: Path) -> Callable[..., Run]:
+    """Fits with callbacks before the recorder, as the command line has them."""
+
+    def run(
+        module: CoordinateModule | str,
+        data: SignalDataModule | Tensor,
+        callbacks: list[Callback],
+        steps: int = 12,
+        ckpt_path: Path | None = None,
+        **more: Any,
+    ) -> Run:
+        seed_everything(0, verbose=False)
+        made = MODULES[module]() if isinstance(module, str) else module
+        source = data if isinstance(data, SignalDataModule) else TensorDataModule(data, steps_per_epoch=6)
+        recorder = RunRecorder(root=tmp_path / "runs", ckpt_path=ckpt_path, wandb=WandbSettings(enabled=False), table=False)
+        trainer = make_trainer(
+            max_steps=steps,
+            callbacks=[*callbacks, recorder],
+            num_sanity_val_steps=0,
+            **{"log_every_n_steps": 5, **more},
+        )
+        trainer.fit(made, source, ckpt_path=ckpt_path)
+        assert recorder.run_dir is not None or more.get("fast_dev_run")
+        return Run(trainer, made, recorder.run_dir or tmp_path)
+
+    return run

@@ -1,0 +1,125 @@
+"""Callbacks from YAML and the command line; early stopping and time limits."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from pe_lightning.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--model.encoder.num_features", "16", "--data.resize", "32"]
+DEMO += ["--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5", "--trainer.accelerator", "cpu"]
+DEMO += ["--wandb.enabled", "false", "--trainer.enable_progress_bar", "false"]
+QUICK = ["--trainer.max_steps", "20"]
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def only_run() -> Path:
+    (run,) = Path("runs").glob("*/*")
+    return run
+
+
+def metrics(run: Path) -> dict:
+    return json.loads((run / "metrics.json").read_text())
+
+
+def configured(run: Path) -> list[tuple[str, dict]]:
+    """Class names and arguments of the callbacks in ``config.yaml``."""
+    given = yaml.safe_load((run / "config.yaml").read_text())["trainer"]["callbacks"]
+    entries = [{"class_path": one} if isinstance(one, str) else one for one in given]
+    return [(entry["class_path"].rpartition(".")[2], entry.get("init_args", {})) for entry in entries]
+
+
+STABLE_RANK = ("StableRank", {"every_n_steps": 10, "points": 2048})
+BY_NAME = ["--trainer.callbacks+", "StableRank", "--trainer.callbacks.every_n_steps", "10"]
+FORMS = {
+    "one by one": [*BY_NAME, "--trainer.callbacks+", "PeakMemory"],
+    "equals": ["--trainer.callbacks+=StableRank", "--trainer.callbacks.every_n_steps=10", "--trainer.callbacks+=PeakMemory"],
+    "a list": ["--trainer.callbacks", "[{class_path: StableRank, init_args: {every_n_steps: 10}}, PeakMemory]"],
+    "yaml": ["--config", "callbacks.yaml"],
+    "yaml and more": ["--config", "one.yaml", "--trainer.callbacks+", "PeakMemory"],
+}
+FILES = {
+    "callbacks.yaml": "{class_path: StableRank, init_args: {every_n_steps: 10}}, PeakMemory",
+    "one.yaml": "{class_path: StableRank, init_args: {every_n_steps: 10}}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_that_name_callbacks(form):
+    for name, text in FILES.items():
+        Path(name).write_text(f"trainer:\n  callbacks: [{text}]\n")
+    assert main(["fit", *DEMO, *QUICK, *FORMS[form]]) == 0
+    run = only_run()
+    assert configured(run) == [STABLE_RANK, ("PeakMemory", {})]
+    assert (run / "stable_rank.png").is_file()
+
+
+def test_all_of_them_and_again_from_the_saved_configuration():
+    arguments = ["--trainer.callbacks+", "Snapshots", "--trainer.callbacks.every_n_steps", "10"]
+    arguments += ["--trainer.callbacks+", "TimeToPSNR", "--trainer.callbacks.thresholds", "[10, 12.5]", *BY_NAME]
+    assert main(["fit", *DEMO, *QUICK, *arguments, "--trainer.callbacks+", "PeakMemory"]) == 0
+    run = only_run()
+    assert (run / "snapshots/astronaut/20.png").is_file()
+    assert dict(configured(run))["TimeToPSNR"] == {"thresholds": [10.0, 12.5], "every_n_steps": 10}
+    assert main(["fit", "--config", str(run / "config.yaml")]) == 0
+    again = run.parent / "2"
+    assert (again / "snapshots/astronaut/20.png").read_bytes() == (run / "snapshots/astronaut/20.png").read_bytes()
+    assert configured(again) == configured(run)
+    assert main(["test", "--ckpt_path", str(run / "checkpoints/last.ckpt")]) == 0, "callbacks of a fit do not disturb"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["StableRank", "--trainer.callbacks.every_n_steps", "0"], "StableRank: every_n_steps must be an integer >= 1"),
+        (["TimeToPSNR", "--trainer.callbacks.thresholds", "[]"], "TimeToPSNR: thresholds are one or more numbers"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_written(arguments, words, capsys):
+    assert main(["fit", *DEMO, "--trainer.callbacks+", *arguments]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+EARLY = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
+
+
+def complete(run: Path) -> int:
+    """Asserts that a fit that ended early has left everything; returns its steps."""
+    found = metrics(run)
+    assert 5 < found["test/psnr"] < 40
+    assert found["fit_seconds"] > 0
+    assert (run / "reconstructions/astronaut.png").is_file()
+    steps = found["steps"]
+    assert torch.load(run / "checkpoints/last.ckpt", weights_only=True)["global_step"] == steps
+    return steps
+
+
+def test_early_stopping_when_the_held_out_psnr_stands_still():
+    """An improvement of 100 dB is asked for: the first validation is one, the next two are not."""
+    more = ["--trainer.callbacks.mode", "max", "--trainer.callbacks.patience", "2", "--trainer.callbacks.min_delta", "100"]
+    assert main(["fit", *DEMO, *EARLY, *more]) == 0
+    assert complete(only_run()) == 30
+
+
+def test_early_stopping_at_a_psnr():
+    more = ["--trainer.callbacks.mode", "max", "--trainer.callbacks.stopping_threshold", "14"]
+    assert main(["fit", *DEMO, *EARLY, *more, "--trainer.callbacks+", "TimeToPSNR"]) == 0
+    run = only_run()
+    steps = complete(run)
+    assert 10 <= steps < 200
+    assert steps % 10 == 0, "at a validation"
+    assert metrics(run)["test/psnr"] > 14
+
+
+def test_a_time_limit():
+    assert main(["fit", *DEMO, "--trainer.max_steps", "1000000", "--trainer.max_time", "00:00:00:01"]) == 0
+    assert 0 < complete(only_run()) < 1000000

@@ -1,0 +1,121 @@
+"""Time to PSNR."""
+
+from types import SimpleNamespace
+
+import pytest
+from lightning.pytorch import Callback
+from small_fits import signals
+
+from pe_lightning.callbacks import TimeToPSNR
+from pe_lightning.callbacks import clock as clock_file
+from pe_lightning.errors import InputError
+
+STEPS = 40
+
+
+class Watch(Callback):
+    """Every step's train PSNR and every validation's held-out PSNR, and a time that this callback alone moves on.
+
+    A step takes one second, a validation a thousand.
+    """
+
+    def __init__(self, now):
+        self.now, self.train, self.val = now, {}, {}
+
+    def on_train_batch_end(self, trainer, pl_module, *arguments):
+        self.now[0] += 1
+        self.train[trainer.global_step] = pl_module.last_train_psnr().item()
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        self.now[0] += 1000
+
+    def on_validation_end(self, trainer, pl_module):
+        self.val[trainer.global_step] = trainer.callback_metrics["val/psnr"].item()
+
+
+@pytest.fixture
+def now(monkeypatch):
+    time = [0.0]
+    monkeypatch.setattr(clock_file, "time", SimpleNamespace(perf_counter=lambda: time[0]))
+    return time
+
+
+def first(values: dict[int, float], threshold: float) -> int:
+    return next(step for step, value in values.items() if value >= threshold)
+
+
+def test_first_steps_and_seconds_without_validation(fit, now):
+    watch = Watch(now)
+    callback = TimeToPSNR([4, 6, 10, 200], every_n_steps=5)
+    run = fit("simple", signals(2, 16, 12), [watch, callback], steps=STEPS)
+    looked = {step: value for step, value in watch.train.items() if step % 5 == 0 or step == 1}
+    found = callback.report()["time_to_psnr"]
+    assert list(found) == ["train", "val"]
+    for kind, values in (("train", looked), ("val", watch.val)):
+        for threshold in (4, 6, 10):
+            step = first(values, threshold)
+            assert found[kind][f"{threshold}dB"] == {"seconds": step, "steps": step}, (kind, threshold)
+        assert found[kind]["200dB"] is None
+    assert 1 < found["train"]["4dB"]["steps"] < found["train"]["10dB"]["steps"], "a fit that can tell them apart"
+    header = (run.folder / "logs/version_0/metrics.csv").read_text().splitlines()[0].split(",")
+    assert {"time_to/4dB", "time_to/10dB", "time_to/val_4dB"} <= set(header)
+    assert "time_to/200dB" not in header
+
+
+def test_what_is_there_from_the_start_is_seen_at_the_first_step(fit, now):
+    callback = TimeToPSNR([-100], every_n_steps=30)
+    fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=6)
+    assert callback.report()["time_to_psnr"]["train"]["-100dB"] == {"seconds": 1, "steps": 1}
+
+
+def test_the_last_step_is_seen_too(fit, now):
+    watch = Watch(now)
+    fit("simple", signals(1, 16, 12), [watch, TimeToPSNR()], steps=STEPS)
+    best = max(watch.train.values())
+    assert best == watch.train[STEPS], "the fit improves to the end"
+    callback = TimeToPSNR([best - 1e-4], every_n_steps=1000)
+    fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=STEPS)
+    assert callback.report()["time_to_psnr"]["train"].popitem()[1]["steps"] == STEPS
+
+
+def test_the_device_is_asked_at_intervals_and_not_again_when_all_is_reached(fit, monkeypatch):
+    calls = []
+    from pe_lightning.modules import CoordinateModule
+
+    original = CoordinateModule.last_train_psnr
+    monkeypatch.setattr(CoordinateModule, "last_train_psnr", lambda self: calls.append(0) or original(self))
+    fit("simple", signals(1, 16, 12), [TimeToPSNR([200], every_n_steps=10)], steps=STEPS)
+    assert len(calls) == 1 + STEPS // 10 + 1
+    calls.clear()
+    fit("simple", signals(1, 16, 12), [TimeToPSNR([-100], every_n_steps=10)], steps=STEPS)
+    assert len(calls) == 1
+
+
+def test_a_resumed_fit_keeps_what_was_reached_and_its_clock(fit, now):
+    watch, callback = Watch(now), TimeToPSNR([3.5, 8, 200], every_n_steps=1)
+    run = fit("simple", signals(2, 16, 12), [watch, callback], steps=6)
+    checkpoint = run.folder / "checkpoints/last.ckpt"
+    run.trainer.save_checkpoint(checkpoint)
+    before = callback.report()["time_to_psnr"]["train"]
+    assert before["3.5dB"] is not None
+    assert before["8dB"] is None
+    watch, again = Watch(now), TimeToPSNR([3.5, 8, 200], every_n_steps=1)
+    fit("simple", signals(2, 16, 12), [watch, again], steps=STEPS, ckpt_path=checkpoint)
+    after = again.report()["time_to_psnr"]["train"]
+    assert after["3.5dB"] == before["3.5dB"]
+    step = first(watch.train, 8)
+    assert after["8dB"] == {"seconds": step, "steps": step}
+
+
+def test_nothing_is_reported_before_a_fit_and_a_second_one_starts_anew(fit, now):
+    callback = TimeToPSNR([-100], every_n_steps=1)
+    assert callback.report() == {}
+    for _ in range(2):
+        fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=3)
+        assert callback.report()["time_to_psnr"]["train"]["-100dB"] == {"seconds": 1, "steps": 1}
+
+
+@pytest.mark.parametrize("thresholds", [[], [float("nan")], [float("inf")]])
+def test_bad_thresholds(thresholds):
+    with pytest.raises(InputError, match="TimeToPSNR: thresholds"):
+        TimeToPSNR(thresholds)

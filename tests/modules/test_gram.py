@@ -1,0 +1,372 @@
+"""The loss through Gram matrices: the same gradient, a loss that does not cancel, and only where it is exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from test_fitting import GAU, Losses, MakeTrainer, Trainable, fit, signals
+from torch import Tensor
+
+from pe_lightning.data import GridBatch, PointBatch, TensorDataModule
+from pe_lightning.data.loaders import FullLoader, Process
+from pe_lightning.metrics import psnr
+from pe_lightning.modules import ComplexLinear, complex_linear
+from pe_lightning.modules.gram import REFRESH, GramErrors, gram_axes
+
+
+class BySamples(ComplexLinear):
+    """The same model; errors of its own take it off the Gram matrices."""
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        return super().errors(batch)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The axes of all Gram matrices that modules make."""
+    calls: list[tuple[int, ...]] = []
+
+    class Spy(GramErrors):
+        def __init__(self, features: Any, target: Tensor, axes: Any) -> None:
+            calls.append(tuple(axes))
+            super().__init__(features, target, axes)
+
+    monkeypatch.setattr(complex_linear, "GramErrors", Spy)
+    return calls
+
+
+def problem(samples: tuple[int, ...], features: tuple[int, ...], count: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Features, target and weights of random numbers, and the whole matrix ``(N_1 ... N_D, K_1 ... K_D)``."""
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.randn(n, k, generator=generator, dtype=dtype) for n, k in zip(samples, features, strict=True)]
+    target = torch.randn(count, 2, *samples, generator=generator, dtype=dtype)
+    weight = torch.randn(count, 2, *features, generator=generator, dtype=dtype).requires_grad_()
+    whole = torch.ones(1, 1, dtype=dtype)
+    for part in rows:
+        whole = torch.kron(whole, part)
+    return rows, target, weight, whole
+
+
+# -- gradient and value -------------------------------------------------------------------------------------------------
+
+SIZES = {
+    "1-more-samples": ((11,), (5,)),
+    "1-more-features": ((4,), (9,)),
+    "2-square": ((8, 8), (8, 8)),
+    "2-more-samples": ((9, 12), (5, 4)),
+    "2-mixed": ((12, 3), (5, 8)),
+    "3-mixed": ((6, 2, 7), (4, 6, 5)),
+    "3-more-features": ((3, 2, 4), (4, 6, 5)),
+}
+CHOICES = [(name, axes) for name, (n, _) in SIZES.items() for bits in range(1, 2 ** len(n))
+           for axes in [tuple(a for a in range(len(n)) if bits >> a & 1)]]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "axes"), CHOICES)
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 3e-6)])
+def test_value_and_gradient(name: str, axes: tuple[int, ...], count: int, dtype: torch.dtype, tolerance: float) -> None:
+    rows, target, weight, whole = problem(*SIZES[name], count, dtype)
+    errors = GramErrors(rows, target, axes)
+    factors = torch.arange(1, count + 1, dtype=dtype)  # each signal's gradient has its own factor
+    other = (weight.detach() + 0.1).requires_grad_()
+    for at in (weight, other):  # the second value is not evaluated through the samples
+        at.grad = None
+        residual = at.flatten(2) @ whole.T - target.flatten(2)
+        expected = residual.square().flatten(1).sum(1)
+        (factors * expected).sum().backward()
+        wanted, at.grad = at.grad, None
+        got = errors(at)
+        (factors * got).sum().backward()
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=0)
+        assert (at.grad - wanted).abs().max() <= tolerance * wanted.abs().max()
+        assert at.grad.dtype == dtype
+
+
+def test_a_graph_that_is_kept_gives_the_gradient_again() -> None:
+    rows, target, weight, _ = problem((8, 8), (8, 8), 1, torch.float64)
+    loss = GramErrors(rows, target, (0, 1))(weight).sum()
+    (first,) = torch.autograd.grad(loss, weight, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, weight)
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("samples", "features", "layers", "expected"),
+    [
+        ((256, 256), (256, 256), 3, (0, 1)),
+        ((512, 512), (256, 256), 3, (0, 1)),
+        ((100, 100), (256, 256), 3, ()),  # there and back is less work than K x K
+        ((256, 100), (256, 256), 3, (0,)),
+        ((100, 256), (256, 256), 3, (1,)),
+        ((0, 8), (8, 8), 3, ()),  # a process without rows
+        ((32, 32, 32), (32, 16, 32), 1, (0, 1, 2)),
+        ((65536,), (4096,), 1, ()),  # the Gram matrix takes more than a thousand steps
+        ((65536,), (4096,), 8, (0,)),
+    ],
+)
+def test_the_axes_with_the_fewest_operations(
+    samples: tuple[int, ...], features: tuple[int, ...], layers: int, expected: tuple[int, ...]
+) -> None:
+    assert gram_axes(samples, features, layers) == expected
+
+
+# -- fits ---------------------------------------------------------------------------------------------------------------
+
+
+def pair(
+    make_trainer: MakeTrainer, data: Callable[[], TensorDataModule], encoder: Any, steps: int, **more: Any
+) -> tuple[ComplexLinear, ComplexLinear, list[float], list[float]]:
+    """The same fit by Gram matrices and by samples: both modules and the losses of every step."""
+    settings = {key: more.pop(key) for key in ("center", "normalize", "optimizer") if key in more}
+    results: list[Any] = []
+    for cls in (ComplexLinear, BySamples):
+        module, losses = cls(encoder, **settings), Losses()
+        fit(module, data(), make_trainer, steps, callbacks=[losses], limit_val_batches=0, **more)
+        results.append((module, losses.values))
+    (gram, first), (samples, second) = results
+    return gram, samples, first, second
+
+
+SGD = {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.5, momentum=0.9)}
+SHARP = {"name": "gau", "num_features": 8, "sigma": 0.06}
+FITS: dict[str, tuple[tuple[int, ...], Any]] = {
+    "1": ((24,), GAU),
+    "2": ((16, 20), GAU),
+    "2-more-features": ((10, 16), SHARP),
+    "3": ((10, 12, 8), {"name": "gau", "num_features": 4, "sigma": 0.2}),
+    "per-axis": ((16, 20), [GAU, {"name": "tri", "num_features": 5, "half_width": 0.3}]),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(("normalize", "center"), [(True, True), (False, False), (True, False)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-10), ("32-true", 2e-5)])
+def test_a_fit_equals_that_through_the_samples(
+    name: str,
+    normalize: bool,
+    center: bool,
+    precision: Any,
+    tolerance: float,
+    make_trainer: MakeTrainer,
+    made: list[tuple[int, ...]],
+) -> None:
+    grid, encoder = FITS[name]
+    rate = 0.5 if normalize else 0.1
+    gram, samples, first, second = pair(
+        make_trainer, lambda: TensorDataModule(signals(2, *grid)), encoder, 20,
+        normalize=normalize, center=center, precision=precision,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=rate),
+    )  # fmt: skip
+    assert len(made) == 1
+    assert first == pytest.approx(second, rel=10 * tolerance)
+    assert first[-1] < 0.9 * first[0]
+    assert (gram.weight - samples.weight).abs().max() <= tolerance * samples.weight.abs().max()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"accumulate_grad_batches": 3},
+        {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "norm"},
+        {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=0.05, weight_decay=1e-3)},
+    ],
+    ids=["accumulate", "clip", "adam"],
+)
+def test_what_the_trainer_does_with_gradients(more: dict[str, Any], make_trainer: MakeTrainer) -> None:
+    gram, samples, first, second = pair(
+        make_trainer, lambda: TensorDataModule(signals(2, 16, 12)), GAU, 12, precision="64-true", **{**SGD, **more}
+    )
+    torch.testing.assert_close(gram.weight, samples.weight, rtol=1e-9, atol=1e-10)
+    assert first == pytest.approx(second, rel=1e-9)
+
+
+def test_mixed_precision_changes_nothing(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
+    fits = []
+    for precision in ("bf16-mixed", "32-true"):
+        module = ComplexLinear("rff", optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5))
+        torch.manual_seed(0)
+        fit(module, TensorDataModule(signals(1, 512, 512)), make_trainer, 3, precision=precision, limit_val_batches=0)
+        fits.append(module.weight)
+    assert len(made) == 2
+    assert fits[0].abs().max() > 0
+    assert torch.equal(*fits)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("rows", [14, 4])  # 7 trained rows, which no two share evenly; two, fewer than three processes
+def test_the_gradients_of_processes_add_up(processes: int, rows: int, made: list[tuple[int, ...]]) -> None:
+    data = TensorDataModule(signals(2, rows, 20).double())
+    module = ComplexLinear(GAU).double()
+    module.build(data.info)
+    module.double()
+    batch = data.train_batch()
+    assert isinstance(batch, GridBatch)
+    whole = GridBatch(tuple(x.double() for x in batch.axes), batch.values)
+    module.calibrate(whole)
+    torch.nn.init.normal_(module.weight, generator=torch.Generator().manual_seed(0))
+    parts = [FullLoader(whole, 1, Process(rank, processes)).batch for rank in range(processes)]
+    gradients, totals = [], []
+    for part in parts:
+        squared = module.squared_errors(part, every_step=True)
+        (gradient,) = torch.autograd.grad(squared.sum(), module.weight)
+        gradients.append(gradient)
+        totals.append(squared)
+    assert made  # of their own rows
+    expected = module.squared_errors(whole)
+    (gradient,) = torch.autograd.grad(expected.sum(), module.weight)
+    torch.testing.assert_close(sum(totals), expected, rtol=1e-10, atol=0)
+    torch.testing.assert_close(sum(gradients), gradient, rtol=1e-10, atol=1e-10)
+
+
+# -- the loss near convergence --------------------------------------------------------------------------------------------
+
+
+class Exact(Callback):
+    """The loss of every step in float64, from the weights before it."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *args: Any) -> None:
+        assert isinstance(pl_module, ComplexLinear)
+        weight, mean = pl_module.weight.detach().double(), pl_module.mean.double()
+        p, q = (rows.double() for rows in pl_module.encoding.axis_features(batch.axes))
+        values = torch.einsum("ik,jl,sckl->sijc", p, q, weight) + mean[:, None, None]
+        self.values.append(float((values - batch.values.double()).square().sum()) / batch.values[0].numel())
+
+
+@pytest.mark.parametrize("every", [0, 7])
+def test_the_loss_near_convergence(every: int, make_trainer: MakeTrainer) -> None:
+    generator = torch.Generator().manual_seed(0)
+    data = TensorDataModule(torch.rand(1, 128, 128, 3, generator=generator))
+    module = ComplexLinear(
+        {"name": "gau", "num_features": 64, "sigma": 0.01},
+        warm_start=True,
+        ridge=1e-6,
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-5),
+    )
+    losses, exact = Losses(), Exact()
+    fit(module, data, make_trainer, REFRESH + 10, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=every)
+    variance = float(data.values.var()) * len(data.values)
+    assert min(exact.values) < 1e-5 * variance  # what is left is less than float32 resolves of a sum of squares
+    assert losses.values == pytest.approx(exact.values, rel=1e-3)
+
+
+def test_the_loss_from_zero_to_convergence(make_trainer: MakeTrainer) -> None:
+    generator = torch.Generator().manual_seed(0)
+    data = TensorDataModule(torch.rand(1, 64, 64, 3, generator=generator))
+    module = ComplexLinear({"name": "gau", "num_features": 32, "sigma": 0.01})
+    losses, exact = Losses(), Exact()
+    fit(module, data, make_trainer, 300, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=0)
+    assert exact.values[-1] < 1e-4 * exact.values[0]
+    assert losses.values == pytest.approx(exact.values, rel=1e-3)
+
+
+def test_logged_values_do_not_depend_on_earlier_ones(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
+    data, exact, module = TensorDataModule(signals(2, 24, 20)), Exact(), ComplexLinear(GAU)
+    trainer = fit(module, data, make_trainer, 9, callbacks=[exact], limit_val_batches=0, log_every_n_steps=9)
+    assert len(made) == 1
+    assert float(trainer.logged_metrics["train/loss"]) == pytest.approx(exact.values[-1], rel=2e-6)
+    assert module.last_train_psnr() == trainer.logged_metrics["train/psnr"]
+    batch = data.train_batch()
+    errors = GramErrors(module.encoding.axis_features(batch.axes), module._target(batch.values), (0, 1))
+    fresh = errors(module.weight, exact=True)
+    errors(module.weight + 1)
+    assert torch.equal(errors(module.weight, exact=True), fresh)
+
+
+def test_the_logged_steps_are_evaluated_through_the_samples(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags, original = [], GramErrors.evaluate
+    monkeypatch.setattr(
+        GramErrors, "evaluate", lambda self, weight, exact: (flags.append(exact), original(self, weight, exact))[1]
+    )
+    fit(ComplexLinear(GAU), TensorDataModule(signals(1, 24, 20)), make_trainer, 6, limit_val_batches=0, log_every_n_steps=3)
+    assert flags == [False, False, True] * 2
+
+
+def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:
+    data, losses = TensorDataModule(signals(1, 24, 20)), Losses()
+    module = ComplexLinear(GAU, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e20))
+    fit(module, data, make_trainer, 5, callbacks=[losses], limit_val_batches=0)
+    assert not math.isfinite(losses.values[-1])
+    assert module.last_train_psnr() == -torch.inf
+    assert psnr(torch.tensor([torch.nan]), torch.tensor([1])).item() == -torch.inf
+
+
+# -- where it applies -----------------------------------------------------------------------------------------------------
+
+
+def take(make_trainer: MakeTrainer, module: ComplexLinear, **data: Any) -> None:
+    fit(module, TensorDataModule(signals(2, 24, 20), **data), make_trainer, 3, limit_val_batches=0)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "more", "data"),
+    [
+        (GAU, {"depth": 1, "width": 4}, {}),
+        (GAU, {"optimizer": lambda parameters: torch.optim.LBFGS(parameters)}, {}),
+        (GAU, {}, {"sampling": "random"}),
+        (GAU, {}, {"batch": "points", "batch_size": 64}),
+        (GAU, {}, {"batch": "blocks", "batch_size": 8}),
+        ({"name": "gau", "num_features": 30}, {}, {}),  # 12 x 10 trained samples
+    ],
+    ids=["head", "line-search", "scattered", "points", "blocks", "many-features"],
+)
+def test_where_it_does_not_apply(
+    encoder: Any, more: Any, data: Any, make_trainer: MakeTrainer, made: list[tuple[int, ...]]
+) -> None:
+    take(make_trainer, ComplexLinear(encoder, **more), **data)
+    assert made == []
+
+
+def test_not_for_encoders_that_are_trained(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
+    module = ComplexLinear(Trainable(), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.05))
+    take(make_trainer, module)
+    assert made == []
+    assert -2.0 not in {encoder.log_sigma.item() for encoder in module.encoding.encoders}
+
+
+def test_not_for_a_class_with_errors_of_its_own(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
+    take(make_trainer, BySamples(GAU))
+    assert made == []
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_made_once_in_a_fit(precision: Any, make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
+    module = ComplexLinear(GAU)
+    for fits in (1, 2):
+        fit(module, TensorDataModule(signals(2, 24, 20)), make_trainer, 5, precision=precision, limit_val_batches=0)
+        assert made == [(0, 1)] * fits
+    assert not module._cached
+
+
+def test_frozen_encoders_count_as_not_trained(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
+    module, data = ComplexLinear(Trainable()), TensorDataModule(signals(2, 24, 20))
+    module.build(data.info)
+    module.encoding.requires_grad_(False)
+    fit(module, data, make_trainer, 3, limit_val_batches=0)
+    assert made == [(0, 1)]
+
+
+def test_a_resumed_fit_goes_on_bit_for_bit(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """Where the loss was last evaluated exactly is not part of a checkpoint, and has no influence on the weights."""
+
+    def run(steps: int, **more: Any) -> ComplexLinear:
+        module, data = ComplexLinear(GAU), TensorDataModule(signals(2, 24, 20), steps_per_epoch=5)
+        trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, limit_val_batches=0)
+        trainer.fit(module, data, **more)
+        trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")
+        return module
+
+    whole = run(13)
+    run(6)
+    assert torch.equal(run(13, ckpt_path=tmp_path / "6.ckpt", weights_only=False).weight, whole.weight)

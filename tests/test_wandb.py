@@ -1,0 +1,115 @@
+"""What a run leaves for W&B, read back from its offline files."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from wandb.proto.wandb_internal_pb2 import Record
+
+from pe_lightning.__main__ import main
+from pe_lightning.callbacks.loggers import flat
+
+ROOT = Path(__file__).parents[1]
+DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
+DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
+DEMO += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
+
+
+def records(path: Path) -> list[Record]:
+    """The records of an offline run: LevelDB's log format, blocks of 32 KiB after seven bytes of W&B's own."""
+    data, place, pending, found = path.read_bytes(), 7, b"", []
+    while place < len(data):
+        left = 32768 - place % 32768
+        if left < 7:
+            place += left
+            continue
+        _, length, kind = struct.unpack("<IHB", data[place : place + 7])
+        pending += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # a whole record, or the last part of one
+            record = Record()
+            record.ParseFromString(pending)
+            found.append(record)
+            pending = b""
+    return found
+
+
+def plain(items) -> dict[str, str]:
+    return {item.key or "/".join(item.nested_key): item.value_json for item in items}
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
+    folder = tmp_path_factory.mktemp("wandb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        settings = [
+            "--wandb.group",
+            "study",
+            "--wandb.job_type",
+            "fit",
+            "--wandb.tags",
+            "[a, b]",
+            "--wandb.artifact",
+            "true",
+        ]
+        assert main(["fit", *DEMO, *settings]) == 0
+    (record,) = folder.glob("runs/*/1/wandb/offline-run-*/*.wandb")
+    return record.parent, records(record)
+
+
+def test_the_configuration_is_flat_and_stable(offline):
+    config: dict[str, str] = {}
+    for record in offline[1]:
+        if record.HasField("run"):
+            config |= plain(record.run.config.update)
+        if record.HasField("config"):
+            config |= plain(record.config.update)
+    assert config["encoder.name"] == '"gau"'
+    assert float(config["encoder.sigma"]) == 0.64 / 16
+    assert config["encoding"] == '"complex"'
+    assert config["sampling.name"] == '"grid"'
+    assert config["sampling.stride"] == "2"
+    assert len(config["data.fingerprint"]) == 18
+    assert config["seed"] == "0"
+
+
+def test_the_run_is_named_and_grouped(offline):
+    (run,) = (record.run for record in offline[1] if record.HasField("run"))
+    assert run.display_name == "astronaut-ComplexLinear-gau-1"
+    assert (run.run_group, run.job_type, list(run.tags)) == ("study", "fit", ["a", "b"])
+    note = next(offline[0].parents[1].glob("wandb/run-id.txt"))
+    assert note.read_text().strip() == run.run_id
+
+
+def test_history_and_summary(offline):
+    history = [plain(record.history.item) for record in offline[1] if record.HasField("history")]
+    steps = [row["trainer/global_step"] for row in history if "train/psnr" in row]
+    assert steps == ["4", "9", "14", "19"]
+    assert sum("val/psnr" in row for row in history) == 2
+    summary: dict[str, str] = {}
+    for record in offline[1]:
+        if record.HasField("summary"):
+            summary |= plain(record.summary.update)
+    assert {"test/psnr", "train/psnr", "num_params", "fit_seconds", "baseline/bicubic"} <= set(summary)
+    # the summary of a curve is its best value, and curves are over optimiser steps
+    defined = {
+        record.metric.name or record.metric.glob_name: record.metric for record in offline[1] if record.HasField("metric")
+    }
+    assert defined["val/psnr"].summary.max
+    assert defined["train/loss"].summary.min
+    assert {metric.step_metric for metric in defined.values()} == {"trainer/global_step"}
+
+
+def test_media_and_checkpoint(offline):
+    assert list(offline[0].glob("files/media/images/reconstructions_*.png"))
+    assert list(offline[0].glob("files/media/table/test/signals_*.json"))
+    artifacts = [record.request.log_artifact.artifact for record in offline[1] if record.request.HasField("log_artifact")]
+    artifacts += [record.artifact for record in offline[1] if record.HasField("artifact")]
+    assert any(artifact.type == "model" for artifact in artifacts)
+
+
+def test_flat_keys():
+    assert flat({"a": {"b": {"c": 1}}, "d": [], "e": [{"f": 2}, {"f": 3}], "g": None}) == {
+        "a.b.c": 1, "d": [], "e.0.f": 2, "e.1.f": 3, "g": None,
+    }  # fmt: skip
