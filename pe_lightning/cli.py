@@ -11,6 +11,7 @@ from typing import Any
 import wandb
 import yaml
 from jsonargparse import ArgumentError, Namespace
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -129,7 +130,7 @@ class CoordinateCLI(LightningCLI):
         """Makes data, model and Trainer; what a constructor refuses is the user's to change."""
         try:
             super().instantiate_classes()
-        except ValueError as error:
+        except (ValueError, MisconfigurationException) as error:
             raise InputError(root_message(error)) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:

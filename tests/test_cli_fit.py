@@ -97,7 +97,7 @@ def test_curves_of_train_and_held_out_psnr_are_logged(fitted):
 
 def test_loggers_get_the_complete_resolved_configuration(fitted):
     logged = yaml.safe_load((fitted / "logs/version_0/hparams.yaml").read_text())
-    assert logged["encoder"]["sigma"] == 0.04, "resolved"
+    assert logged["encoder.sigma"] == 0.04, "resolved"
     saved = yaml.safe_load((fitted / "config.yaml").read_text())
     assert logged["config"]["model"] == saved["model"]
     assert logged["config"]["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.1

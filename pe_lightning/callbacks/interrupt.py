@@ -28,11 +28,13 @@ class GracefulStop(Callback):
     def __init__(self) -> None:
         self.stopped = False
         self._asked = False
+        self._looked = 0
         self._before: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listens, if this is the main thread, which alone may."""
         self.stopped = self._asked = False
+        self._looked = trainer.global_step // CHECK_EVERY
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._hear)
 
@@ -47,8 +49,9 @@ class GracefulStop(Callback):
         """Stops if asked to; several processes do it at the same step."""
         asked = self._asked
         if trainer.world_size > 1:
-            if trainer.global_step % CHECK_EVERY:
+            if trainer.global_step // CHECK_EVERY == self._looked:
                 return
+            self._looked = trainer.global_step // CHECK_EVERY
             asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
         if asked:
             self.stopped = trainer.should_stop = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from pe_lightning import runs
+from pe_lightning.callbacks.clock import TrainingClock
 from pe_lightning.callbacks.loggers import WandbSettings, flat, make_loggers
 from pe_lightning.callbacks.monitors import check_monitors
 from pe_lightning.callbacks.outputs import Formats, choose_format, file_names, write_signal
@@ -85,9 +85,8 @@ class RunRecorder(Callback):
         self.folder = folder
         self.run_dir: Path | None = None
         self.metrics: dict[str, Any] = {}
-        self._fit_seconds: float | None = None
-        self._started = self._excluded = self._earlier = 0.0
-        self._paused_at: float | None = None
+        self.clock = TrainingClock()
+        self._earlier, self._fitted = 0.0, False
         self._pieces: FilePieces | MemoryPieces | None = None
         self._truth: MemoryPieces | None = None
         self._rows = 0
@@ -137,32 +136,31 @@ class RunRecorder(Callback):
     # -- the clock: from data in memory to final parameters, validation and its checkpoints left out --------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock."""
+        """Starts the clock, where that of a fit that is resumed stood."""
         self._log_description(trainer, pl_module)
-        self._started, self._excluded, self._paused_at, self._fit_seconds = time.perf_counter(), 0.0, None, None
+        self.clock.start(self._earlier)
+        self._earlier, self._fitted = 0.0, False
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stops the clock."""
-        self._paused_at = time.perf_counter()
+        _wait(pl_module)
+        self.clock.pause()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Starts the clock again after a validation."""
-        if self._paused_at is not None:
-            self._excluded += time.perf_counter() - self._paused_at
-            self._paused_at = None
+        self.clock.resume()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reads the clock."""
-        if pl_module.device.type == "cuda":
-            torch.cuda.synchronize(pl_module.device)
-        self._fit_seconds = self._elapsed()
+        """Stops the clock for good."""
+        _wait(pl_module)
+        self.clock.pause()
+        self._fitted = True
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leaves the last weights as a checkpoint, and the time of a fit of no steps."""
         if self.run_dir is None:
             return
-        if self._fit_seconds is None:
-            self.on_train_end(trainer, pl_module)
+        self.on_train_end(trainer, pl_module)  # no step was taken, no training ended
         if trainer.checkpoint_callbacks:
             # what came after the last whole epoch, all of it where no step was asked for
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
@@ -179,15 +177,11 @@ class RunRecorder(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The seconds of fitting so far, for a fit that is resumed."""
-        return {"fit_seconds": self._fit_seconds if self._fit_seconds is not None else self._elapsed()}
+        return {"fit_seconds": self.clock.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes what :meth:`state_dict` gave."""
         self._earlier = state_dict["fit_seconds"]
-
-    def _elapsed(self) -> float:
-        end = self._paused_at if self._paused_at is not None else time.perf_counter()
-        return self._earlier + end - self._started - self._excluded
 
     # -- scores and files -----------------------------------------------------------------------------------------------
 
@@ -233,7 +227,7 @@ class RunRecorder(Callback):
         values = truth.values if truth is not None else None
         self.metrics = {
             **score(pl_module, predictions, values),
-            "fit_seconds": self._fit_seconds,
+            "fit_seconds": self.clock.seconds if self._fitted else None,
             "steps": trainer.global_step,
             **describe(pl_module, data),
             "baselines": score_baselines(data),
@@ -308,6 +302,12 @@ class RunRecorder(Callback):
     def _announce(self, written: Sequence[Path]) -> None:
         for path in written if self.table else ():
             print(path)
+
+
+def _wait(module: LightningModule) -> None:
+    """Until the device has done what it was given."""
+    if module.device.type == "cuda":
+        torch.cuda.synchronize(module.device)
 
 
 def data_of(trainer: Trainer) -> SignalDataModule | None:

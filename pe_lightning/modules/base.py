@@ -242,17 +242,18 @@ class CoordinateModule(LightningModule, ABC):
         squared = self.squared_errors(batch, repeated is not None and not compares, logged)
         own = math.prod(batch.values.shape[1:])
         self._last = (squared.detach(), own)
+        shared = batch.total is not None and self.own is None
         count = own if batch.total is None else batch.total * batch.values.shape[-1]
         if logged:
-            together = squared.detach()
-            if batch.total is not None:
+            together = squared.detach().clone()  # a reduction writes into what it is given
+            if shared:
                 together = self.trainer.strategy.reduce(together, reduce_op="sum")
             self.log("train/loss", self._over_signals(together / count), batch_size=1)
             scores = psnr(together, torch.full_like(together, count))
             self.log("train/psnr", self._over_signals(scores) / self.require_info().num_signals, batch_size=1)
         loss = squared.sum() / count
         # processes average their gradients, and each has its share of the sum
-        return loss if batch.total is None else loss * self.trainer.world_size
+        return loss * self.trainer.world_size if shared else loss
 
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)``.

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import yaml
@@ -210,3 +211,18 @@ def test_options():
     assert options.num_features == (8, 16)
     assert options.data == ("--data.resize=32",)
     assert not options.force
+
+
+def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsys):
+    x = np.linspace(0, 1, 64, dtype=np.float32)
+    with h5py.File("v.h5", "w") as file:
+        file["v"] = (x[:, None, None] + x[:, None] ** 2 + np.sin(5 * x)) / 3
+    source = ["--data", "VideoDataModule", "--data.paths", "v.h5", "--data.in_memory", "false", "--data.batch", "blocks"]
+    assert main(["suggest", *source, "--encoders", "gau", "--num_features", "16"]) == 0
+    text = Path("suggested.yaml").read_text()
+    written = yaml.safe_load(text)["model"]["init_args"]
+    assert written == {
+        "encoder": {"name": "gau", "num_features": 16, "sigma": "auto"}, "ridge": "auto", "warm_start": True
+    }  # fmt: skip
+    assert "judged on windows" in text
+    assert fitted()["test/psnr"] > 30
