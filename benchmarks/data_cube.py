@@ -86,9 +86,8 @@ def read(path: Path) -> Found:
 def points(path: Path) -> Found:
     """One epoch over every sample of the cube, to a step that does nothing."""
     began = time.perf_counter()
-    data = VideoDataModule(
-        str(path), in_memory=False, batch="points", batch_size=BATCH, sampling={"name": "grid", "stride": 1}
-    )
+    every = {"name": "grid", "stride": 1}
+    data = VideoDataModule(str(path), in_memory=False, protocol="none", batch="points", batch_size=BATCH, sampling=every)
     data.prepare_data()
     opened = time.perf_counter()
     count = sum(batch.values.shape[1] for batch in data.train_dataloader())

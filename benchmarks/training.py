@@ -5,8 +5,8 @@
     python benchmarks/training.py --parts together --together_steps 100 --paths FOLDER
 
 ``complex``: 256 x 256 trained samples of 3 channels, gau, K = 256, with everything that ``pe-lightning fit`` switches on;
-the loop is autograd through the same mode products with the same fused Adam. ``overhead``: the same fit with less and less
-around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each, in one
+the loop is autograd through the same mode products with the same fused Adam. ``overhead``: one step per batch, with more and
+more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each, in one
 process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks. Validation and
 its checkpoints are left out: the loops have none. ``together``: sixteen pictures in one fit against sixteen fits in turn.
 
@@ -101,7 +101,9 @@ class Turns(Callback):
         self.step, self.block = step, block
         self.fit: list[float] = []
         self.loop: list[float] = []
-        self.losses: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+        self.losses: dict[int, torch.Tensor] = {}
+        """Of the fit by step; several steps on a batch report the last."""
+        self.loop_losses: list[torch.Tensor] = []
         self._elapsed, self._since = 0.0, None
 
     def on_train_batch_start(self, *_: Any) -> None:
@@ -117,13 +119,17 @@ class Turns(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
         """Lets the loop have its turn at the end of a block."""
-        self.losses[0].append(outputs["loss"])
-        if len(self.losses[0]) % self.block:
+        self.end_of_batch(trainer.global_step, outputs["loss"])
+
+    def end_of_batch(self, step: int, loss: torch.Tensor) -> None:
+        """As the hook."""
+        self.losses[step - 1] = loss
+        if step % self.block:
             return
         start = Turns.clock()
         self.fit.append((self._elapsed + start - self._since) / self.block * 1e3)
         for _step in range(self.block):
-            self.losses[1].append(self.step())
+            self.loop_losses.append(self.step())
         self._elapsed, self._since = 0.0, Turns.clock()
         self.loop.append((self._since - start) / self.block * 1e3)
 
@@ -178,7 +184,9 @@ def bare_module(data: ImageDataModule) -> Step:
 
 def compare_curves(turns: Turns, plot: Path | None) -> str:
     """Where the two loss curves differ most, and a plot of them."""
-    fit, loop = (torch.stack(side).double().cpu() for side in turns.losses)
+    steps, loop = torch.tensor(list(turns.losses)), torch.stack(turns.loop_losses).double().cpu()
+    fit, every = torch.stack(list(turns.losses.values())).double().cpu(), loop
+    loop = loop[steps]
     decibels = 10 * (fit / loop).log10().abs()
     if plot is not None:
         import matplotlib
@@ -187,14 +195,15 @@ def compare_curves(turns: Turns, plot: Path | None) -> str:
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(layout="constrained")
-        axes.semilogy(loop, label="bare loop, autograd", linewidth=3, alpha=0.5)
-        axes.semilogy(fit, label="Trainer.fit, Gram matrices", linewidth=1)
+        axes.semilogy(every, label="bare loop, autograd", linewidth=3, alpha=0.5)
+        axes.semilogy(steps, fit, label="Trainer.fit, Gram matrices", linewidth=1)
         axes.set(xlabel="step", ylabel="mean squared error")
         axes.legend()
         figure.savefig(plot)
     return (
         f"loss curves: differ by at most {(fit - loop).abs().max():.1e}, {decibels.max():.2f} dB at step "
-        f"{decibels.argmax()}, {decibels[:100].max():.4f} dB in the first 100; last {fit[-1]:.2e} and {loop[-1]:.2e}"
+        f"{steps[decibels.argmax()]}, {decibels[steps < 100].max():.4f} dB in the first 100; "
+        f"last {fit[-1]:.2e} and {loop[-1]:.2e}"
     )
 
 
@@ -218,6 +227,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--paths", nargs="+", help="pictures or folders; by default those of scikit-image")
     parser.add_argument("--steps", type=int, default=2000, help="of the complex model")
+    parser.add_argument("--steps_per_batch", type=int, default=10, help="of the complex model, in its first row")
     parser.add_argument("--simple_steps", type=int, default=20)
     parser.add_argument("--together_steps", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3, help="of the pictures together and in turn")
@@ -237,18 +247,20 @@ def main() -> None:
     print(f"{machine()}; load {os.getloadavg()[0]:.1f} before")
     print(f"{'':<44} {'fit':>8} {'loop':>8} {'loop / fit':>12}   milliseconds per step, medians")
     if "complex" in options.parts:
-        turns = Turns(loop_complex(data), block)
-        run(ComplexLinear("gau"), data, turns, options.steps, "loggers")
-        print(turns.row("complex, Trainer.fit with everything"))
+        turns, several = Turns(loop_complex(data), block), options.steps_per_batch
+        data.steps_per_epoch = max(1, 100 // several)  # validation every 100 steps
+        run(ComplexLinear("gau", steps_per_batch=several), data, turns, options.steps, "loggers")
+        print(turns.row(f"complex, everything on, {several} steps per batch"))
+        data.steps_per_epoch = None
         print(compare_curves(turns, options.plot))
     if "overhead" in options.parts:
         turns, alone = Turns(loop_complex(data), block), bare_module(data)
         for _ in range(max(2, options.steps // block // 2)):
             turns.on_train_batch_start()
             for _step in range(block):
-                turns.on_train_batch_end(None, None, {"loss": alone()})  # type: ignore[arg-type]
-        print(turns.row("  module and optimiser, no Trainer"))
-        for name, around in (("bare Trainer", "nothing"), ("  + callbacks", "callbacks"), ("  + loggers", "loggers")):
+                turns.end_of_batch(len(turns.losses) + 1, alone())
+        print(turns.row("complex, module and optimiser, no Trainer"))
+        for name, around in (("+ Trainer", "nothing"), ("+ callbacks", "callbacks"), ("+ loggers", "loggers")):
             turns = Turns(loop_complex(data), block)
             run(ComplexLinear("gau"), data, turns, max(2 * block, options.steps // 2), around)
             print(turns.row("  " + name))

@@ -60,7 +60,7 @@ def test_another_encoder_and_a_chosen_sigma():
 
 
 def test_a_given_ridge():
-    run, found = fit("closed_form.yaml", "--model.ridge", "0.01")
+    run, found = fit("closed_form.yaml", "--model.ridge", "0.01", "--model.encoder.sigma", "0.04")
     assert found["ridge"] == 0.01
     assert not (run / "choice.png").exists(), "nothing was chosen"
 

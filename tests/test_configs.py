@@ -9,7 +9,8 @@ import yaml
 from pe_lightning.__main__ import main
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted((ROOT / "configs").rglob("*.yaml"))
+SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
+RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(SWEEPS))
 
 
 def printed(capsys, *arguments: str) -> dict:
@@ -65,3 +66,24 @@ def test_a_second_file_names_another_encoder(capsys, tmp_path):
     encoder = printed(capsys, "--config", base, "--config", str(file))["model"]["init_args"]["encoder"]
     assert encoder["class_path"].endswith(".RandomFourier")
     assert encoder["init_args"] == {"num_features": 256, "sigma": None, "seed": 0, "num_axes": 1}
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.name)
+def test_a_wandb_sweep_runs_commands_that_parse(path, capsys, monkeypatch):
+    """W&B puts ``--parameter=value`` in the place of ``${args}``."""
+    monkeypatch.chdir(ROOT)
+    sweep = yaml.safe_load(path.read_text())
+    program, verb, *rest = sweep["command"]
+    assert (program, verb, rest.pop()) == ("pe-lightning", "fit", "${args}")
+    given = {
+        name: (spread["values"] if "values" in spread else [spread["min"]])[-1]
+        for name, spread in sweep["parameters"].items()
+    }
+    config = printed(capsys, *rest, *(f"--{name}={value}" for name, value in given.items()))
+    for name, value in given.items():
+        part: dict = config
+        for key in name.split("."):
+            part = part.get(key, part["init_args"].get(key)) if "init_args" in part else part[key]
+        found = part["class_path"] if isinstance(part, dict) else part
+        assert found == value or str(found).endswith("LogFourier")
+    assert sweep["metric"]["name"] in ("test/psnr", "val/psnr")

@@ -220,7 +220,7 @@ def _ssim(predictions: Array, values: Array) -> tuple[Tensor, str]:
     """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
     scores = torch.full((len(values),), float("nan"), dtype=torch.float64)
     if values.ndim != 4:
-        return scores, f"SSIM is for pictures; the signals have {values.ndim - 2} axis or axes"
+        return scores, f"SSIM is for pictures, of two axes; these signals have {values.ndim - 2}"
     if min(values.shape[1:3]) < SSIM_WINDOW:
         return scores, f"SSIM needs pictures of at least {SSIM_WINDOW} x {SSIM_WINDOW} samples"
     for place, (prediction, truth) in enumerate(zip(predictions, values, strict=True)):

@@ -61,10 +61,13 @@ def drawn_in(seed: int, signal: int, limit: int, grid: Sequence[int], box: Box) 
     strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
     length = sizes[run] * strides[run]
     mask = np.empty((math.prod(sizes[:run]), length), dtype=bool)
+    generator, at = np.random.PCG64(np.random.SeedSequence((seed, signal))), 0
     for place, lead in enumerate(np.ndindex(*sizes[:run])):
         first = sum((box[axis].start + step) * strides[axis] for axis, step in enumerate(lead))
         first += box[run].start * strides[run]
-        mask[place] = _keys(seed, signal, first, length) <= np.uint64(limit)
+        generator.advance(first - at)
+        mask[place] = generator.random_raw(length) <= np.uint64(limit)
+        at = first + length
     return mask.reshape(sizes)
 
 

@@ -183,6 +183,20 @@ class PointSplit(Split):
         index = self.index.expand(len(flat), -1)[..., None].expand(-1, -1, flat.shape[-1])
         return flat.gather(1, index)
 
+    def train_mask_of(self, box: Box) -> Tensor:
+        """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+        row = math.prod(self.grid[1:])
+        mask = torch.zeros(len(self.index), *(part.stop - part.start for part in box), dtype=torch.bool)
+        for own, index in zip(mask, self.index, strict=True):
+            # positions ascend: only those in the rows of the box are looked at
+            first, last = torch.searchsorted(index, torch.tensor([box[0].start * row, box[0].stop * row])).tolist()
+            along = torch.unravel_index(index[first:last], self.grid)
+            inside = torch.ones(last - first, dtype=torch.bool)
+            for position, part in zip(along, box, strict=True):
+                inside &= (position >= part.start) & (position < part.stop)
+            own[tuple(position[inside] - part.start for position, part in zip(along, box, strict=True))] = True
+        return mask
+
     def train_mask(self) -> Tensor:
         """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
         mask = torch.zeros(len(self.index), math.prod(self.grid), dtype=torch.bool)

@@ -15,10 +15,11 @@ from pe_lightning.data.delivery import to_device
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.base import EncoderChoice
 from pe_lightning.modules.description import plain_encoder
-from pe_lightning.modules.gram import GramErrors, gram_axes
+from pe_lightning.modules.gram import GramErrors
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
+from pe_lightning.modules.several_steps import SeveralSteps, check_steps_per_batch
 from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_data, wants_width
 
 __all__ = ["ComplexLinear"]
@@ -28,7 +29,7 @@ HIDDEN_LIMIT = 1 << 24
 """Numbers of a hidden layer that are held at once outside training."""
 
 
-class ComplexLinear(CoordinateModule):
+class ComplexLinear(SeveralSteps):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
     The layer holds :math:`C \prod_a K_a` weights per signal and is evaluated by mode products; the product of the
@@ -47,6 +48,8 @@ class ComplexLinear(CoordinateModule):
             solution is the fit. Below a head the layer starts as the solution, and the head hands it on unchanged.
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of training samples that are held out.
+        steps_per_batch: Optimiser steps on each (full) batch. Epochs, validation and callbacks count batches, logging and
+            ``max_steps`` steps; the weights are the same, sooner.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
@@ -58,7 +61,7 @@ class ComplexLinear(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
-    free: ClassVar[frozenset[str]] = frozenset({"normalize", "center", "warm_start", "ridge"})
+    free: ClassVar[frozenset[str]] = frozenset({"normalize", "center", "warm_start", "ridge", "steps_per_batch"})
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class ComplexLinear(CoordinateModule):
         center: bool = True,
         warm_start: bool = False,
         ridge: float | Literal["auto"] = "auto",
+        steps_per_batch: int = 1,
         optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=0.1, weight_decay=1e-8, fused=True),
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
@@ -83,6 +87,7 @@ class ComplexLinear(CoordinateModule):
         self.center = center
         self.warm_start = warm_start
         self.ridge = check_ridge(ridge)
+        self.steps_per_batch = check_steps_per_batch(steps_per_batch)
         self.solution: dict[str, Any] | None = None
         if warm_start and depth and activation not in PASSING:
             raise InputError(
@@ -97,6 +102,7 @@ class ComplexLinear(CoordinateModule):
             center=center,
             warm_start=warm_start,
             ridge=ridge,
+            steps_per_batch=steps_per_batch,
         )
 
     def make(self, info: SignalInfo) -> None:
@@ -235,16 +241,13 @@ class ComplexLinear(CoordinateModule):
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
     def _gram(self, batch: GridBatch) -> GramErrors | None:
-        """The Gram matrices of a batch, if they apply and take fewer operations than the samples."""
+        """The Gram matrices of a batch, if they apply and take fewer operations than the samples do."""
         # a class with errors of its own has a loss of its own
         if self.head is not None or self.features_are_trained or type(self).errors is not ComplexLinear.errors:
             return None
 
         def make() -> GramErrors | None:
-            features, target = self._axis_features(batch.axes), self._target(batch.values)
-            sizes = [len(rows) for rows in features]
-            axes = gram_axes(sizes, self.encoding.num_features, target.shape[0] * target.shape[1])
-            return GramErrors(features, target, axes) if axes else None
+            return GramErrors.if_cheaper(self._axis_features(batch.axes), self._target(batch.values))
 
         made: GramErrors | None = self.cached("gram", (batch.values, *batch.axes), make)
         return made

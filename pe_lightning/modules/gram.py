@@ -61,7 +61,14 @@ class GramErrors:
             self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
         self._at: tuple[Tensor, Tensor, Tensor] | None = None
         self._since = 0
-        self._scratch: list[Tensor] = []
+        self._moved: Tensor | None = None
+
+    @classmethod
+    def if_cheaper(cls, features: Sequence[Tensor], target: Tensor) -> GramErrors | None:
+        """With the axes for which it takes fewer operations than the samples do; ``None`` if there is no such axis."""
+        sizes, widths = zip(*(rows.shape for rows in features), strict=True)
+        axes = gram_axes(sizes, widths, target.shape[0] * target.shape[1])
+        return cls(features, target, axes) if axes else None
 
     def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
         """The squared error of each signal, ``(S,)``; in full precision, whatever is set for the rest of the step.
@@ -79,14 +86,13 @@ class GramErrors:
             half = self.half_gradient(weight)
             if self._at is None or exact or self._since >= REFRESH:
                 squared = self.through_samples(weight)
-                self._at, self._since = (weight.clone(), half, squared), 0
-                if not self._scratch:  # memory that is new in every step costs more than the sums in it
-                    self._scratch = [torch.empty_like(weight) for _ in range(2)]
+                self._at, self._since = (weight.clone(), half, squared.clone()), 0  # autograd marks what it is given
+                if self._moved is None:  # memory that is new in every step costs more than the sums in it
+                    self._moved = torch.empty_like(weight)
             else:
                 start, slope, squared = self._at
-                moved = torch.sub(weight, start, out=self._scratch[0])
-                moved.mul_(torch.add(slope, half, out=self._scratch[1]))
-                squared = (squared + _total(moved)).clamp_min(0)
+                self._moved = torch.sub(weight, start, out=self._moved)
+                squared = (squared + _dot(self._moved, slope) + _dot(self._moved, half)).clamp_min(0)
             self._since += 1
         return squared, half
 
@@ -105,7 +111,7 @@ class GramErrors:
     def through_samples(self, weight: Tensor) -> Tensor:
         """The squared errors as they are defined, ``(S,)``."""
         errors = mode_products(weight, self.features) - self.target
-        return _total(errors.square_())
+        return _dot(errors, errors)
 
 
 class _SquaredErrors(torch.autograd.Function):
@@ -178,6 +184,6 @@ def _product_less(x: Tensor, gram: Tensor, axis: int, projected: Tensor) -> Tens
     return torch.baddbmm(projected.view(shape), gram.expand(shape[0], -1, -1), x.reshape(shape), beta=-1).view(x.shape)
 
 
-def _total(x: Tensor) -> Tensor:
-    """Per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis, and their sum in float64."""
-    return x.sum(-1).flatten(1).sum(1, dtype=torch.float64).to(x.dtype)
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Per signal: ``(S, ...)`` twice -> ``(S,)``."""
+    return torch.bmm(a.flatten(1).unsqueeze(1), b.flatten(1).unsqueeze(2)).reshape(-1)

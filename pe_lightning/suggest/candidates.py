@@ -58,30 +58,37 @@ class Candidate:
     padding: int = 0
     local: bool = False
 
-    def features(self, part: Part) -> tuple[int | None, ...]:
-        """Features per axis; ``None`` for an encoder without that choice."""
-        if self.count is not None:
-            return (self.count,) * len(part.spread)
-        if self.share is None:
-            return (None,) * len(part.spread)
-        most = 1 << 30 if self.local else MOST_DENSE
-        # even: the Fourier encoders take no others
-        return tuple(max(2, 2 * round(min(n * self.share, most) / 2)) for n in part.spread)
+    def features(self, part: Part, full: bool = False) -> tuple[int | None, ...]:
+        """Features per axis; ``None`` for an encoder without that choice.
 
-    def describe(self, part: Part) -> dict[str, Any] | list[dict[str, Any]]:
+        Args:
+            part: The signals.
+            full: Where they are windows, the features of the whole signals.
+        """
+        most = 1 << 30 if self.local else MOST_DENSE
+        found: list[int | None] = []
+        for n, whole in zip(part.full_spread if full else part.spread, part.full_spread, strict=True):
+            # even: the Fourier encoders take no others
+            if self.count is not None:
+                found.append(self.count if n == whole else max(2, 2 * round(self.count * n / whole / 2)))
+            else:
+                found.append(None if self.share is None else max(2, 2 * round(min(n * self.share, most) / 2)))
+        return tuple(found)
+
+    def describe(self, part: Part, full: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
         """The encoder as in a configuration: one for all axes, or one per axis where their sizes differ."""
         rest: dict[str, Any] = {self.width: "auto"} if self.width is not None else {}
         if self.padding:
             rest["padding"] = self.padding
         made = [
             {"name": self.name, **({} if count is None else {"num_features": count}), **rest}
-            for count in self.features(part)
+            for count in self.features(part, full)
         ]
         return made[0] if all(entry == made[0] for entry in made) else made
 
     def label(self, part: Part) -> str:
-        """Name and number of features."""
-        counts = [str(count) for count in self.features(part) if count is not None]
+        """Name and number of features, of the whole signals."""
+        counts = [str(count) for count in self.features(part, full=True) if count is not None]
         shown = "x".join(counts if len(set(counts)) > 1 else counts[:1])
         padded = f" + {2 * self.padding}" if self.padding else ""
         return f"{self.name}, K = {shown}{padded}" if shown else self.name

@@ -26,6 +26,9 @@ from pe_lightning.sweep.fits import Fits
 
 __all__ = ["suggest"]
 
+RESERVE = 0.1
+"""Share of the budget that an attempt may run over, as expectations go wrong on a busy machine."""
+
 HELP = """\
 usage: pe-lightning suggest [PATH ...] [--budget SECONDS] [--out FILE] [options]
 
@@ -80,7 +83,7 @@ def suggest(arguments: Sequence[str], began: float | None = None) -> int:
     everything, windows = whole(data), make_windows(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
-        deadline = began + options.budget
+        deadline = began + (1 - RESERVE) * options.budget
         found = search(candidates, everything, windows, deadline, device, lambda text: status.update(printable(text)))
     found.skipped[:0] = skipped
     _print_data(data)

@@ -38,7 +38,7 @@ def write_text(row: Row, part: Part, data: dict[str, Any], seed: object, said: s
         again = "sigma and ridge were" if any(tunable(e) for e in row.whole.encoders) else "ridge was"
         how = f"{again} chosen on trained samples that were held out; auto chooses anew, for other data"
     else:
-        encoder, ridge = row.what.describe(part), "auto"
+        encoder, ridge = row.what.describe(part, full=True), "auto"
         how = "sigma and ridge are chosen when the fit sees all samples; the encoder was judged on windows of them"
     lines = [
         f"# Written by pe-lightning suggest. {said}",

@@ -33,21 +33,31 @@ class Part:
         info: Shape and names.
         scored: Which samples are scored, ``(S or 1, N_1, ..., N_D)``.
         words: What it is, for the user.
+        full: Trained samples per axis of the whole signals, where these are windows.
     """
 
     delivery: Delivery
     info: SignalInfo
     scored: Tensor
     words: str
+    full: tuple[int, ...] = ()
 
     @property
     def spread(self) -> tuple[int, ...]:
         """Trained samples per axis; of scattered ones, as many as a grid of the same density would have."""
-        split = self.delivery.split
-        if isinstance(split, GridSplit):
-            return tuple(len(index) for index in split.index)
-        share = (split.num_train / math.prod(split.grid)) ** (1 / len(split.grid))
-        return tuple(max(1, round(n * share)) for n in split.grid)
+        return _spread(self.delivery.split)
+
+    @property
+    def full_spread(self) -> tuple[int, ...]:
+        """As :attr:`spread`, of the whole signals."""
+        return self.full or self.spread
+
+
+def _spread(split: Split) -> tuple[int, ...]:
+    if isinstance(split, GridSplit):
+        return tuple(len(index) for index in split.index)
+    share = (split.num_train / math.prod(split.grid)) ** (1 / len(split.grid))
+    return tuple(max(1, round(n * share)) for n in split.grid)
 
 
 def whole(data: SignalDataModule) -> Part | None:
@@ -97,7 +107,7 @@ def make_windows(data: SignalDataModule) -> Part | None:
     delivery = Delivery(torch.cat(parts).contiguous(), cut, data.effective_protocol)
     inside = "x".join(map(str, grid))
     words = f"{len(names)} windows of {inside} samples from {len(signals)} of {info.num_signals} signal(s)"
-    return Part(delivery, replace(info, names=names, grid=grid), scored, words)
+    return Part(delivery, replace(info, names=names, grid=grid), scored, words, _spread(split))
 
 
 def _sides(sizes: Sequence[int], limit: int) -> list[int]:

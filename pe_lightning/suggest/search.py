@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +20,10 @@ FIRST_SHARE = 0.5
 """Share of the budget for the windows; the rest is for all samples."""
 CLOSE = 1.0
 """Encoders that are further behind on the windows, in dB, are not looked at again, nor is a padded form of them."""
-SAFETY = 1.5
-"""An attempt is taken to need this much longer than the median rate so far would have it."""
+SAFETY = 1.3
+"""An attempt is taken to need this much longer than the slowest of the last few rates would have it."""
+RECENT = 5
+"""How many rates are remembered: other work on the machine comes and goes."""
 
 
 @dataclass
@@ -83,7 +84,7 @@ class _Clock:
     def fits(self, part: Part, what: Candidate | Interpolation, guess: float = 0.0) -> bool:
         """Whether there is time; ``guess`` is for the first attempt of its kind."""
         rates = self.rates.get(self._key(part, what))
-        expected = guess if rates is None else SAFETY * statistics.median(rates) * cost(part, what)
+        expected = guess if rates is None else SAFETY * max(rates[-RECENT:]) * cost(part, what)
         return time.perf_counter() + expected <= self.deadline
 
     def note(self, part: Part, what: Candidate | Interpolation, seconds: float) -> None:

@@ -228,3 +228,16 @@ def test_many_features_are_capped_unless_they_are_local():
     assert Candidate("bspline", 1.0, local=True).features(part) == (4096,)
     assert Candidate("gau", 0.5).label(part) == "gau, K = 1024"
     assert Candidate("basic").features(part) == (None,)
+
+
+def test_a_number_of_features_is_that_of_the_whole_signals_and_less_on_windows():
+    data = TensorDataModule(smooth(512, 256))
+    data.prepare_data()
+    whole, windows = parts.whole(data), parts.make_windows(data)
+    assert (whole.spread, windows.spread, windows.full_spread) == ((256, 128), (64, 64), (256, 128))
+    candidate = Candidate("gau", count=64)
+    assert candidate.features(whole) == candidate.features(windows, full=True) == (64, 64)
+    assert candidate.features(windows) == (16, 32), "as many per sample"
+    assert candidate.label(windows) == "gau, K = 64"
+    assert candidate.describe(windows, full=True) == {"name": "gau", "num_features": 64}
+    assert Candidate("gau", 1.0).label(windows) == "gau, K = 256x128"

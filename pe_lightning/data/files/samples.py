@@ -16,7 +16,7 @@ from pe_lightning.errors import InputError, did_you_mean
 __all__ = ["SCHEME", "image_samples", "sample_path", "video_sample_path", "video_samples"]
 
 SCHEME = "samples://"
-_VIDEOS = {"bigbuckbunny": "bigbuckbunny.mp4", "phantom": "phantom.tif"}
+_VIDEOS = {"bigbuckbunny": "bigbuckbunny.mp4", "phantom3d": "phantom.tif"}
 _SUFFIXES = frozenset({".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff"})
 
 

@@ -351,9 +351,9 @@ def test_the_sample_video():
 
 
 def test_samples_of_the_other_kind(monkeypatch, tmp_path):
-    with pytest.raises(InputError, match="bigbuckbunny is a video: use VideoDataModule, or choose a picture: astronaut"):
+    with pytest.raises(InputError, match="bigbuckbunny is a video or volume: use VideoDataModule, or choose a picture: a"):
         sample_path("samples://bigbuckbunny")
-    with pytest.raises(InputError, match="astronaut is a picture: use ImageDataModule, or choose a video: bigbuckbunny"):
+    with pytest.raises(InputError, match="astronaut is a picture: use ImageDataModule, or choose: bigbuckbunny, phantom3d"):
         read_cubes("samples://astronaut")
     with pytest.raises(InputError, match="did you mean 'bigbuckbunny'"):
         read_cubes("samples://bigbuckbuny")
