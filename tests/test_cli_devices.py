@@ -41,12 +41,8 @@ def test_two_processes_give_the_numbers_of_one(tmp_path, recipe):
 DATA = {
     "rows of an odd grid": ["--data.resize", "[33, 31]"],
     "points": ["--data.batch", "points", "--data.batch_size", "77", "--data.steps_per_epoch", "null"],
-    "own points": ["--data.sampling", "random", "--data.sampling.fraction", "0.3"],
     "points from the file": [
         "--data.in_memory", "false", "--data.batch", "points", "--data.batch_size", "77", "--data.steps_per_epoch", "null",
-    ],
-    "blocks from the file": [
-        "--data.in_memory", "false", "--data.batch", "blocks", "--data.batch_size", "7", "--data.steps_per_epoch", "null",
     ],
 }  # fmt: skip
 
