@@ -6,9 +6,10 @@
 
 ``complex``: 256 x 256 trained samples of 3 channels, gau, K = 256, with everything that ``pe-lightning fit`` switches on;
 the loop is autograd through the same mode products with the same fused Adam. ``overhead``: one step per batch, with more and
-more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each, in one
-process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks. Validation and
-its checkpoints are left out: the loops have none. ``together``: sixteen pictures in one fit against sixteen fits in turn.
+more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each,
+in one process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks.
+Validation and its checkpoints are left out: the loops have none. ``together``: sixteen pictures in one fit against sixteen
+in turn.
 
 On a machine that others use too, OMP_NUM_THREADS=1 and ``--cpu_time`` (processor instead of wall-clock time) still tell
 something: threads that wait for each other make any step ten times as long.

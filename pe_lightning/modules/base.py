@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
-from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
@@ -26,6 +25,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.metrics import SignalPSNR, psnr
 from pe_lightning.modules.apart import hold_own, hold_together
 from pe_lightning.modules.description import plain_encoder, refuse_other_model, shape_in_words
+from pe_lightning.modules.scoring import Scoring
 
 __all__ = ["CoordinateModule", "EncoderChoice"]
 
@@ -38,7 +38,7 @@ COORDINATES_LOST = ("16-true", "bf16-true")
 """Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
 
-class CoordinateModule(LightningModule, ABC):
+class CoordinateModule(Scoring, ABC):
     """A set of signals as functions of coordinates, one network per signal, all fitted together.
 
     Parameters exist once the shape of the signals is known: from the DataModule when a Trainer runs, from the
@@ -53,7 +53,6 @@ class CoordinateModule(LightningModule, ABC):
     """
 
     encoding: Encoding
-    scores: dict[str, Tensor]
     free: ClassVar[frozenset[str]] = frozenset({"normalize"})
     """Hyper-parameters in which a checkpoint may differ from the model that loads it: they do not change what the
     parameters and buffers mean."""
@@ -77,6 +76,8 @@ class CoordinateModule(LightningModule, ABC):
         """Under the strategy ``signals``, while it fits: which of the signals this process holds."""
         self._cached: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._last: tuple[Tensor, int] | None = None
+        self.loss_is_seen = True
+        """Whether anything looks at the loss of the training step and not only at its gradient."""
 
     # -- what the subclasses define -----------------------------------------------------------------------------------
 
@@ -91,10 +92,6 @@ class CoordinateModule(LightningModule, ABC):
     @abstractmethod
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
-
-    @abstractmethod
-    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -239,9 +236,10 @@ class CoordinateModule(LightningModule, ABC):
             batch = self.cached("batch", (repeated,), lambda: given)
         # a line search compares losses of nearby weights
         compares = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
-        squared = self.squared_errors(batch, repeated is not None and not compares, logged)
+        exact = logged if self.loss_is_seen else None
+        squared = self.squared_errors(batch, repeated is not None and not compares, exact)
         own = math.prod(batch.values.shape[1:])
-        self._last = (squared.detach(), own)
+        self._last = (squared.detach(), own) if self.loss_is_seen else self._last
         shared = batch.total is not None and self.own is None
         count = own if batch.total is None else batch.total * batch.values.shape[-1]
         if logged:
@@ -255,26 +253,19 @@ class CoordinateModule(LightningModule, ABC):
         # processes average their gradients, and each has its share of the sum
         return loss * self.trainer.world_size if shared else loss
 
-    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool | None = True) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)``.
 
         Args:
             batch: The training samples.
             every_step: Whether the next steps have the same batch, so that what depends on it alone is worth making.
-            exact: Whether the value may not rely on earlier ones. The gradient never does.
+            exact: Whether the value may not rely on earlier ones; ``None``: nobody sees it. The gradient never does.
         """
         errors = self.errors(batch)
         # a dot product per signal: one pass over the errors, forward and backward; in full precision, as half of it
         # overflows at 65504
         with torch.autocast(errors.device.type, enabled=False):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
-
-    def _over_signals(self, values: Tensor) -> Tensor:
-        """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
-        total = values.sum()
-        if self.own is not None:
-            total = self.trainer.strategy.reduce(total, reduce_op="sum")
-        return total
 
     def last_train_psnr(self) -> Tensor:
         """PSNR of the latest training batch before its step, mean over signals, ``()``; NaN before the first step.
@@ -315,56 +306,9 @@ class CoordinateModule(LightningModule, ABC):
         """Frees the features of the training batch."""
         self._cached = {}
 
-    # -- scoring ------------------------------------------------------------------------------------------------------
-
-    def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
-        """Scores the held-out samples."""
-        self.test_psnr.update(self.predict_grid(batch.axes), batch.values, batch.mask)
-
-    def on_validation_epoch_end(self) -> None:
-        """Logs ``val/psnr``, mean over signals; nothing when no sample is held out."""
-        score = self._over_signals(self.test_psnr.per_signal()) / self.require_info().num_signals
-        self.test_psnr.reset()
-        if not score.isnan():
-            self.log("val/psnr", score.float(), batch_size=1, sync_dist=True)
-
-    def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
-        """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
-        prediction = self.predict_grid(batch.axes)
-        self.test_psnr.update(prediction, batch.values, batch.mask)
-        self.train_psnr.update(prediction, batch.values, batch.train_mask)
-        return {"prediction": prediction}
-
-    def on_test_epoch_end(self) -> None:
-        """Keeps the scores per signal in ``self.scores`` and logs their means."""
-        self.scores = {"test/psnr": self.test_psnr.per_signal().cpu(), "train/psnr": self.train_psnr.per_signal().cpu()}
-        self.test_psnr.reset()
-        self.train_psnr.reset()
-        for name, values in self.scores.items():
-            if values.isfinite().all():
-                self.log(
-                    name if name.startswith("test/") else "test/train_psnr",
-                    values.mean().float(),
-                    batch_size=1,
-                    sync_dist=True,
-                )
-
     def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""
         return self.predict_grid(batch)
-
-    def require_info(self) -> SignalInfo:
-        """The shape of the signals.
-
-        Raises:
-            InputError: If the module has not been built.
-        """
-        if self.info is None:
-            raise InputError(
-                f"{type(self).__name__} has no parameters yet: fit it with a Trainer, load a checkpoint, or call "
-                "build(SignalInfo(...))"
-            )
-        return self.info
 
 
 def _leave_inference() -> contextlib.AbstractContextManager[None]:

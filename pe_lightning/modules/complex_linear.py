@@ -235,7 +235,7 @@ class ComplexLinear(SeveralSteps):
             linear = self._linear_at_samples(features, batch.index)
         return (self._respond(linear) - target).flatten(1)
 
-    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool | None = True) -> Tensor:
         """As in the base class; of a grid that comes every step through its Gram matrices."""
         gram = self._gram(batch) if every_step and isinstance(batch, GridBatch) else None
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)

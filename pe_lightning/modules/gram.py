@@ -39,7 +39,8 @@ class GramErrors:
 
     .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
 
-    which is exact for a quadratic function and adds up only what has changed: within 1e-5 of the larger of the two errors.
+    which is exact for a quadratic function and adds up only what has changed. Measured over 400 steps of gau, K = 256:
+    within 5e-7 (Adam at rate 0.003) to 4e-4 (at 0.1, whose error falls to 6e-7 of the signal's energy within them).
 
     Args:
         features: Of each axis, ``(N_a, K_a)``.
@@ -61,7 +62,7 @@ class GramErrors:
             self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
         self._at: tuple[Tensor, Tensor, Tensor] | None = None
         self._since = 0
-        self._moved: Tensor | None = None
+        self._scratch: list[Tensor] = []
 
     @classmethod
     def if_cheaper(cls, features: Sequence[Tensor], target: Tensor) -> GramErrors | None:
@@ -70,29 +71,33 @@ class GramErrors:
         axes = gram_axes(sizes, widths, target.shape[0] * target.shape[1])
         return cls(features, target, axes) if axes else None
 
-    def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
+    def __call__(self, weight: Tensor, exact: bool | None = False) -> Tensor:
         """The squared error of each signal, ``(S,)``; in full precision, whatever is set for the rest of the step.
 
         Args:
             weight: ``(S, C, K_1, ..., K_D)``.
-            exact: Whether to evaluate through the samples; otherwise that is done every 50th time.
+            exact: Whether to evaluate through the samples; otherwise that is done every 50th time. ``None``: only the
+                gradient is wanted, and the value is NaN.
         """
         squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
         return squared
 
-    def evaluate(self, weight: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
+    def evaluate(self, weight: Tensor, exact: bool | None) -> tuple[Tensor, Tensor]:
         """The squared errors, ``(S,)``, and half their gradient, of the shape of ``weight``."""
         with full_precision(weight.device):
             half = self.half_gradient(weight)
-            if self._at is None or exact or self._since >= REFRESH:
+            if exact is None:
+                squared = half.new_full((len(half),), torch.nan)
+            elif self._at is None or exact or self._since >= REFRESH:
                 squared = self.through_samples(weight)
                 self._at, self._since = (weight.clone(), half, squared.clone()), 0  # autograd marks what it is given
-                if self._moved is None:  # memory that is new in every step costs more than the sums in it
-                    self._moved = torch.empty_like(weight)
+                if not self._scratch:  # memory that is new in every step costs more than the sums in it
+                    self._scratch = [torch.empty_like(weight) for _ in range(2)]
             else:
                 start, slope, squared = self._at
-                self._moved = torch.sub(weight, start, out=self._moved)
-                squared = (squared + _dot(self._moved, slope) + _dot(self._moved, half)).clamp_min(0)
+                moved = torch.sub(weight, start, out=self._scratch[0])
+                moved.mul_(torch.add(slope, half, out=self._scratch[1]))
+                squared = (squared + _total(moved)).clamp_min(0)
             self._since += 1
         return squared, half
 
@@ -111,14 +116,14 @@ class GramErrors:
     def through_samples(self, weight: Tensor) -> Tensor:
         """The squared errors as they are defined, ``(S,)``."""
         errors = mode_products(weight, self.features) - self.target
-        return _dot(errors, errors)
+        return _total(errors.square_())
 
 
 class _SquaredErrors(torch.autograd.Function):
     """Hands autograd the gradient that was computed with the value."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, weight: Tensor, errors: GramErrors, exact: bool) -> Tensor:
+    def forward(ctx: FunctionCtx, weight: Tensor, errors: GramErrors, exact: bool | None) -> Tensor:
         squared, half = errors.evaluate(weight, exact)
         ctx.save_for_backward(half)
         return squared
@@ -184,6 +189,9 @@ def _product_less(x: Tensor, gram: Tensor, axis: int, projected: Tensor) -> Tens
     return torch.baddbmm(projected.view(shape), gram.expand(shape[0], -1, -1), x.reshape(shape), beta=-1).view(x.shape)
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Per signal: ``(S, ...)`` twice -> ``(S,)``."""
-    return torch.bmm(a.flatten(1).unsqueeze(1), b.flatten(1).unsqueeze(2)).reshape(-1)
+def _total(x: Tensor) -> Tensor:
+    """Per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis, and their sum in float64.
+
+    One long float32 sum made the error of the difference formula twenty times as large.
+    """
+    return x.sum(-1).flatten(1).sum(1, dtype=torch.float64).to(x.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -65,10 +66,21 @@ class SeveralSteps(CoordinateModule):
             self.configure_gradient_clipping(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
             return loss
 
+        # an optimiser that can do without a closure sees no loss, which then need not be computed
+        argument = inspect.signature(optimizer.step).parameters.get("closure")
+        asks = argument is not None and argument.default is argument.empty
         with torch.enable_grad():
             for _ in range(steps_at_once(trainer, self.steps_per_batch) - 1):
                 counter.increment_ready()
-                optimizer.step(closure)  # type: ignore[arg-type]
+                if asks:
+                    optimizer.step(closure)  # type: ignore[arg-type]
+                else:
+                    self.loss_is_seen = False
+                    try:
+                        closure()
+                    finally:
+                        self.loss_is_seen = True
+                    optimizer.step()
                 counter.increment_completed()
                 loop._batches_that_stepped += 1  # the loggers' axis
                 for scheduler in schedulers:

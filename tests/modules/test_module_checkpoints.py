@@ -238,6 +238,7 @@ def test_hyper_parameters_are_plain_and_complete() -> None:
         "center": True,
         "warm_start": False,
         "ridge": "auto",
+        "steps_per_batch": 1,
     }
 
 

@@ -11,10 +11,12 @@ import torch
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyExperiment
 from test_fitting import GAU, MakeTrainer, fit, plateau, signals
+from torch import Tensor
 
 from pe_lightning.data import TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import ComplexLinear
+from pe_lightning.modules.gram import GramErrors
 
 
 class Memory(Logger):
@@ -68,6 +70,22 @@ def test_batches_are_fewer(make_trainer: MakeTrainer) -> None:
         ComplexLinear(GAU, steps_per_batch=10), TensorDataModule(signals(1, 16)), make_trainer, 40, log_every_n_steps=0
     )
     assert trainer.fit_loop.epoch_loop.batch_progress.total.completed == 4
+
+
+def test_losses_that_nobody_sees_are_not_computed(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags: list[bool | None] = []
+    original = GramErrors.evaluate
+
+    def evaluate(self: GramErrors, weight: Tensor, exact: bool | None) -> tuple[Tensor, Tensor]:
+        flags.append(exact)
+        return original(self, weight, exact)
+
+    monkeypatch.setattr(GramErrors, "evaluate", evaluate)
+    module, one = ComplexLinear(GAU, steps_per_batch=3), ComplexLinear(GAU)
+    fit(module, TensorDataModule(signals(1, 24, 20)), make_trainer, 8, limit_val_batches=0, log_every_n_steps=6)
+    assert flags == [None, None, False, None, None, True, None, False]
+    fit(one, TensorDataModule(signals(1, 24, 20)), make_trainer, 8, limit_val_batches=0, log_every_n_steps=6)
+    torch.testing.assert_close(module.last_train_psnr(), one.last_train_psnr(), rtol=0, atol=1e-4)
 
 
 def test_a_line_search(make_trainer: MakeTrainer) -> None:
