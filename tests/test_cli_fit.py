@@ -56,7 +56,7 @@ def test_a_fit_leaves_everything_that_is_promised(fitted):
     assert found["steps"] == 20
     assert found["num_params"] == 3 * 16 * 16
     assert found["protocol"] == "rest"
-    assert found["sampling"] == {"name": "grid", "stride": 2}
+    assert found["sampling"] == {"name": "grid", "stride": 2, "offset": 0}
     assert found["encoder"] == {"name": "gau", "num_features": 16, "sigma": 0.04, "padding": 0}
     assert found["signals"] == ["astronaut"]
     assert found["seed"] == 0
@@ -186,13 +186,13 @@ def test_a_folder_of_ones_own_pictures(empty_folder):
 def test_a_mask_per_picture(empty_folder):
     sampling = ["--data.sampling", "random", "--data.sampling.fraction", "0.5", "--data.sampling.seed", "3"]
     assert main(["fit", *DEMO, *NO_WANDB, *sampling]) == 0
-    assert metrics(only_run())["sampling"] == {"name": "random", "fraction": 0.5, "seed": 3, "shared": False}
+    assert metrics(only_run())["sampling"] == {"name": "random", "fraction": 0.5, "seed": 3, "shared": False, "count": None}
 
 
 def test_a_sampling_argument_without_naming_the_sampling(empty_folder):
     """The recipe leaves the sampling to the signature's default."""
     assert main(["fit", *DEMO, *NO_WANDB, "--data.sampling.stride", "4"]) == 0
-    assert metrics(only_run())["sampling"] == {"name": "grid", "stride": 4}
+    assert metrics(only_run())["sampling"] == {"name": "grid", "stride": 4, "offset": 0}
 
 
 def test_nothing_held_out_is_said_and_not_scored(empty_folder, capsys):

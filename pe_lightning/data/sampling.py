@@ -66,22 +66,36 @@ samplings: Registry[Sampling] = Registry("sampling", Sampling)  # type: ignore[t
 
 @samplings.register("grid")
 class GridSampling(Sampling):
-    """Every ``stride``-th sample of each axis, starting at the first: the trained samples are a grid too.
+    """Every ``stride``-th sample of each axis: the trained samples are a grid too.
 
     Args:
         stride: Distance between trained samples, in samples: one number for all axes, or one per axis. 1 trains on
             every sample.
+        offset: The first trained sample, less than the stride: one number for all axes, or one per axis.
 
     Raises:
-        InputError: If a stride is less than 1, or (at :meth:`split`) leaves fewer than 2 samples on an axis.
+        InputError: If a stride is less than 1, an offset is no position within it, or (at :meth:`split`) a stride leaves
+            fewer than 2 samples on an axis.
     """
 
-    def __init__(self, stride: int | list[int] = 2) -> None:
+    def __init__(self, stride: int | list[int] = 2, offset: int | list[int] = 0) -> None:
         strides = stride if isinstance(stride, (list, tuple)) else [stride]
         if not strides or any(not _is_whole(s) or s < 1 for s in strides):
             raise InputError(f"GridSampling: stride must be an integer >= 1, or a list of one per axis; got {stride!r}")
         # plain numbers, whatever kind was given: they go into metrics.json
         self.stride = [int(s) for s in strides] if isinstance(stride, (list, tuple)) else int(stride)
+        offsets = offset if isinstance(offset, (list, tuple)) else [offset]
+        pairs = (
+            [(o, s) for o in offsets for s in strides]
+            if 1 in (len(offsets), len(strides))
+            else zip(offsets, strides, strict=False)
+        )
+        if not offsets or any(not _is_whole(o) or not 0 <= o < s for o, s in pairs):
+            raise InputError(
+                f"GridSampling: offset is the first trained sample, an integer from 0 to stride - 1, or a list of one per "
+                f"axis; got {offset!r} with stride {stride!r}"
+            )
+        self.offset = [int(o) for o in offsets] if isinstance(offset, (list, tuple)) else int(offset)
 
     def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
         """The sub-grid that all signals share."""
@@ -91,13 +105,19 @@ class GridSampling(Sampling):
                 f"GridSampling: stride {self.stride} is for {len(strides)} axes, but the signals have {len(grid)} "
                 f"({_by(grid)} samples); give one number or {len(grid)}"
             )
-        if any(stride >= size for stride, size in zip(strides, grid, strict=True)):
+        offsets = self.offset if isinstance(self.offset, list) else [self.offset] * len(grid)
+        if len(offsets) != len(grid):
+            raise InputError(
+                f"GridSampling: offset {self.offset} is for {len(offsets)} axes, but the signals have {len(grid)} "
+                f"({_by(grid)} samples); give one number or {len(grid)}"
+            )
+        if any(first + stride >= size for first, stride, size in zip(offsets, strides, grid, strict=True)):
             raise InputError(
                 f"GridSampling: stride {_by(strides)} leaves fewer than 2 trained samples on an axis of the signals, "
                 f"which have {_by(grid)} samples; each stride must be smaller than its axis: set at most "
                 f"{[max(size - 1, 1) for size in grid]}"
             )
-        index = tuple(torch.arange(0, size, stride) for size, stride in zip(grid, strides, strict=True))
+        index = tuple(torch.arange(*along) for along in zip(offsets, grid, strides, strict=True))
         return GridSplit(tuple(grid), index, tuple(strides))
 
 
@@ -110,6 +130,7 @@ class RandomSampling(Sampling):
 
     Args:
         fraction: Share of the samples that is trained on, in (0, 1]; rounded to whole samples, at least one.
+        count: How many samples are trained on, instead of a share.
         seed: Of the draw, a non-negative integer.
         shared: Whether all signals are trained on the same samples.
 
@@ -117,7 +138,7 @@ class RandomSampling(Sampling):
         InputError: If the fraction or the seed is out of range.
     """
 
-    def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False) -> None:
+    def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
         if not _is_number(fraction) or not 0 < fraction <= 1:
             raise InputError(
                 f"RandomSampling: fraction is the trained share of the samples, in (0, 1]; got {fraction!r}. "
@@ -127,9 +148,12 @@ class RandomSampling(Sampling):
             raise InputError(f"RandomSampling: seed must be an integer >= 0, got {seed!r}")
         if not isinstance(shared, bool):
             raise InputError(f"RandomSampling: shared must be true or false, got {shared!r}")
+        if count is not None and (not _is_whole(count) or count < 1):
+            raise InputError(f"RandomSampling: count must be an integer >= 1, got {count!r}")
         self.fraction = float(fraction)
         self.seed = int(seed)
         self.shared = shared
+        self.count = None if count is None else int(count)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The drawn points, per signal or shared."""
@@ -153,7 +177,11 @@ class RandomSampling(Sampling):
 
     def _sizes(self, grid: Sequence[int]) -> tuple[int, int]:
         size = math.prod(grid)
-        return size, min(max(round(self.fraction * size), 1), size)
+        if self.count is None:
+            return size, min(max(round(self.fraction * size), 1), size)
+        if self.count > size:
+            raise InputError(f"RandomSampling: count {self.count} is more than the {size} samples of a signal ({_by(grid)})")
+        return size, self.count
 
 
 def resolve(sampling: SamplingLike) -> Sampling:

@@ -148,6 +148,10 @@ class GridSplit(Split):
         return _outer([torch.arange(n) % 2 == 1 for n in self.grid])
 
     def _require_odd(self) -> None:
+        if set(self.stride) == {2} and any(int(index[0]) for index in self.index):
+            raise InputError(
+                "protocol 'odd' scores the odd samples, but the offset trains on them; set offset: 0, or protocol: rest"
+            )
         if set(self.stride) != {2}:
             stride = self.stride[0] if len(set(self.stride)) == 1 else list(self.stride)
             raise InputError(

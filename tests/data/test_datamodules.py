@@ -250,7 +250,7 @@ def test_describe_is_plain_and_complete(tmp_path):
             "media": "image",
             "batch": "full",
             "streamed": False,
-            "sampling": {"name": "random", "fraction": 0.5, "seed": 0, "shared": False},
+            "sampling": {"name": "random", "fraction": 0.5, "seed": 0, "shared": False, "count": None},
             "protocol": "rest",
             "fingerprint": data.fingerprint,
         }

@@ -258,9 +258,9 @@ def test_spec_is_plain_complete_and_can_be_resolved(sampling):
 
 
 def test_spec_examples():
-    assert GridSampling().spec() == {"name": "grid", "stride": 2}
-    assert RandomSampling().spec() == {"name": "random", "fraction": 0.25, "seed": 0, "shared": False}
-    assert repr(GridSampling([2, 3])) == "GridSampling(stride=[2, 3])"
+    assert GridSampling().spec() == {"name": "grid", "stride": 2, "offset": 0}
+    assert RandomSampling().spec() == {"name": "random", "fraction": 0.25, "seed": 0, "shared": False, "count": None}
+    assert repr(GridSampling([2, 3])) == "GridSampling(stride=[2, 3], offset=0)"
     assert GridSampling() != "grid"
 
 
@@ -277,3 +277,40 @@ def test_every_sampling_is_typed_and_documented(name):
 def test_unknown_protocol():
     with pytest.raises(InputError, match=r"unknown protocol 'rst'; did you mean 'rest'.* Protocols: rest, odd, all, none"):
         GridSampling().split((4, 4), 1).test_mask("rst")
+
+
+@pytest.mark.parametrize(("offset", "first"), [(1, [1, 1]), ([0, 2], [0, 2]), (0, [0, 0])])
+def test_an_offset_moves_the_grid(offset, first):
+    split = GridSampling(3, offset).split((10, 9), 2)
+    assert [index.tolist() for index in split.index] == [list(range(a, n, 3)) for a, n in zip(first, (10, 9), strict=True)]
+    assert split.train_mask().sum() == split.num_train
+    box = (slice(2, 8), slice(1, 9))
+    assert split.train_mask_of(box).equal(split.train_mask()[:, 2:8, 1:9])
+    values = torch.rand(2, 10, 9, 1)
+    assert split.take(values).equal(values[:, first[0] :: 3, first[1] :: 3])
+
+
+@pytest.mark.parametrize("offset", [3, -1, 0.5, True, [0, 3], []])
+def test_offsets_that_are_refused(offset):
+    with pytest.raises(InputError, match="offset is the first trained sample"):
+        GridSampling(3, offset)
+
+
+def test_an_offset_that_does_not_suit():
+    with pytest.raises(InputError, match=r"offset .* is for 3 axes"):
+        GridSampling(3, [0, 1, 2]).split((9, 9), 1)
+    with pytest.raises(InputError, match="fewer than 2 trained samples"):
+        GridSampling(5, 4).split((9, 12), 1)
+    with pytest.raises(InputError, match="the offset trains on them"):
+        GridSampling(2, 1).split((9, 9), 1).test_mask("odd")
+
+
+def test_a_count_instead_of_a_share():
+    assert RandomSampling(count=7).split((5, 6), 2).index.shape == (2, 7)
+    assert RandomSampling(count=15).split((5, 6), 1).index.equal(RandomSampling(0.5).split((5, 6), 1).index)
+    assert RandomSampling(count=7, shared=True).stream((5, 6), 2).num_train == 7
+    with pytest.raises(InputError, match="more than the 30 samples"):
+        RandomSampling(count=31).split((5, 6), 1)
+    for count in (0, -1, 1.5, True):
+        with pytest.raises(InputError, match="count must be an integer >= 1"):
+            RandomSampling(count=count)
