@@ -42,9 +42,9 @@ SAMPLE_BYTES = 1 << 22
 class _Buffer:
     """Memory for trained samples, filled again and again: fresh memory costs more than what is written to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, signals: int, channels: int) -> None:
         self.index = torch.empty(0, dtype=torch.int64)  # (P,) row-major positions in the whole grid
-        self.values = torch.empty(0, 0, 0)  # (S, P, C)
+        self.values = torch.empty(signals, 0, channels)  # (S, P, C), also where this process reads nothing
         self.used = 0
 
     def reserve(self, signals: int, count: int, channels: int) -> None:
@@ -111,7 +111,8 @@ class PointStream(TrainLoader):
         skip = first * self.size
         rest: list[tuple[Tensor, Tensor]] = []
         waiting = 0
-        filling, full = _Buffer(), _Buffer()
+        signals, channels = self.values.shape[0], self.values.shape[-1]
+        filling, full = _Buffer(signals, channels), _Buffer(signals, channels)
         with ThreadPoolExecutor(1) as reader:
             pending = reader.submit(self._read, groups[0], number, filling)
             for place in range(len(groups)):

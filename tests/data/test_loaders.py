@@ -107,6 +107,7 @@ def test_processes_share_the_batches_of_one(sampling, kind, batch, world_size):
         assert sorted(joined) == sorted(samples(data, whole))
         count = whole.values[0, ..., 0].numel()
         assert {part.total for part in parts} == {count}
+        assert {(len(part.values), part.values.shape[-1]) for part in parts} == {(2, 3)}, "empty parts have their shape"
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 40])
