@@ -147,7 +147,7 @@ def _of_all(trainer: Trainer, module: CoordinateModule, shared: bool) -> Tensor:
         module: The module of this process.
         shared: Whether every process has its samples of the same signals, or signals of its own.
     """
-    squared, count = module._last or (torch.zeros(0, device=module.device), 0)
+    squared, count = module.last_train_errors or (torch.zeros(0, device=module.device), 0)
     if shared:
         sums = torch.cat([squared.double(), squared.new_tensor([count], dtype=torch.float64)])
         sums = _sum(trainer, sums)

@@ -64,6 +64,7 @@ class LocalMatrix:
         shape: tuple[int, int],
         tolerance: float = LOCAL_TOLERANCE,
         max_density: float = 1.0,
+        width: int = 64,
     ) -> LocalMatrix | None:
         """Asks for one block of rows after another, so that the dense matrix never exists.
 
@@ -72,12 +73,13 @@ class LocalMatrix:
             shape: ``(N, K)``.
             tolerance: Entries below this share of the largest of their block are left out.
             max_density: Share of the entries above which there is no point in going on.
+            width: Shifts that the rows of one block are about apart.
 
         Returns:
             The matrix, or ``None`` if it keeps more than ``max_density`` of its entries.
         """
         size, features = shape
-        step = min(max(32, 64 * size // max(features, 1)), 512)  # blocks about 64 shifts wide
+        step = min(max(32, width * size // max(features, 1)), 512)
         blocks, kept = [], 0
         for start in range(0, size, step):
             dense = rows(start, min(start + step, size))
@@ -92,9 +94,11 @@ class LocalMatrix:
         return cls(blocks, shape)
 
     @classmethod
-    def from_dense(cls, matrix: Tensor, tolerance: float = LOCAL_TOLERANCE, max_density: float = 1.0) -> LocalMatrix | None:
+    def from_dense(
+        cls, matrix: Tensor, tolerance: float = LOCAL_TOLERANCE, max_density: float = 1.0, width: int = 64
+    ) -> LocalMatrix | None:
         """As :meth:`build`, from a matrix ``(N, K)``."""
-        return cls.build(lambda i, j: matrix[i:j], (matrix.shape[0], matrix.shape[1]), tolerance, max_density)
+        return cls.build(lambda i, j: matrix[i:j], (matrix.shape[0], matrix.shape[1]), tolerance, max_density, width)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -152,12 +156,23 @@ class LocalMatrix:
         return torch.stack([block.values.square().sum() for block in self.blocks]).sum()
 
     def product(self, x: Tensor, axis: int) -> Tensor:
-        """Multiplies the matrix into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``, in the matrix's dtype."""
+        """Multiplies the matrix into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``, in the matrix's dtype.
+
+        Not differentiable: each block is written to its place in the result.
+        """
         axis = self._checked(x, axis, self.shape[1])
-        out = x.new_empty((*x.shape[:axis], self.shape[0], *x.shape[axis + 1 :]), dtype=self.dtype)
+        lead, trail = x.shape[:axis], x.shape[axis + 1 :]
+        out = x.new_empty((*lead, self.shape[0], *trail), dtype=self.dtype)
+        if axis == x.ndim - 1:
+            rows, made = x.reshape(-1, self.shape[1]), out.view(-1, self.shape[0])
+            for block in self.blocks:
+                torch.mm(rows[:, block.columns].to(self.dtype), block.values.T, out=made[:, block.rows])
+            return out
+        flat = x.reshape(lead.numel(), self.shape[1], trail.numel())
+        made = out.view(lead.numel(), self.shape[0], trail.numel())
         for block in self.blocks:
-            part = x.narrow(axis, block.column, block.values.shape[1]).to(self.dtype)
-            out.narrow(axis, block.row, len(block.values)).copy_(mode_product(part, block.values, axis))
+            values = block.values.expand(len(flat), -1, -1)
+            torch.bmm(values, flat[:, block.columns].to(self.dtype), out=made[:, block.rows])
         return out
 
     def transposed_product(self, x: Tensor, axis: int) -> Tensor:

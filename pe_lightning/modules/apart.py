@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from pe_lightning.data.loaders import Process
 from pe_lightning.errors import InputError
@@ -15,7 +17,7 @@ from pe_lightning.strategies import SHARED, SignalsStrategy, gather_signals
 if TYPE_CHECKING:
     from pe_lightning.modules.base import CoordinateModule
 
-__all__ = ["hold_own", "hold_together"]
+__all__ = ["clip_norm", "hold_own", "hold_together"]
 
 
 def hold_own(module: CoordinateModule, strategy: object) -> None:
@@ -51,6 +53,14 @@ def hold_together(module: CoordinateModule, world_size: int) -> None:
         tensor.data = gather_signals(tensor.data, sizes)
     module.own = None
     _count(module, signals, together=True)
+
+
+def clip_norm(module: CoordinateModule, optimizer: torch.optim.Optimizer, value: float) -> None:
+    """Scales all gradients so that their norm, over the signals of all processes, is ``value`` at most."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    squared = get_total_norm([p.grad for p in parameters]).square()
+    norm = module.trainer.strategy.reduce(squared, reduce_op="sum").sqrt()
+    clip_grads_with_norm_(parameters, value, norm)
 
 
 def _per_signal(module: CoordinateModule) -> Iterator[Tensor]:

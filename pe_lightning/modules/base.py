@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
+from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.loaders import FullLoader
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import SignalPSNR, psnr
-from pe_lightning.modules.apart import hold_own, hold_together
+from pe_lightning.modules.apart import clip_norm, hold_together
+from pe_lightning.modules.building import build_for_fit, is_fitted, no_inference
 from pe_lightning.modules.description import plain_encoder, refuse_other_model, shape_in_words
-from pe_lightning.modules.scoring import Scoring
+from pe_lightning.modules.kept import Kept
+from pe_lightning.modules.loss import training_loss
+from pe_lightning.modules.optimizing import make_optimizer
+from pe_lightning.modules.scoring import log_test, log_validation
+from pe_lightning.modules.several_steps import check_resumed, check_trainer, step_plateau, take_steps
 
 __all__ = ["CoordinateModule", "EncoderChoice"]
 
@@ -34,11 +34,8 @@ EncoderChoice = Encoder | list[Encoder] | str
 
 SIGNALS_KEY = "pe_lightning/signals"
 
-COORDINATES_LOST = ("16-true", "bf16-true")
-"""Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
-
-class CoordinateModule(Scoring, ABC):
+class CoordinateModule(LightningModule, ABC):
     """A set of signals as functions of coordinates, one network per signal, all fitted together.
 
     Parameters exist once the shape of the signals is known: from the DataModule when a Trainer runs, from the
@@ -53,6 +50,9 @@ class CoordinateModule(Scoring, ABC):
     """
 
     encoding: Encoding
+    scores: dict[str, Tensor]
+    """PSNR per signal, ``test/psnr`` and ``train/psnr``, after a test."""
+    steps_per_batch: int = 1
     free: ClassVar[frozenset[str]] = frozenset({"normalize"})
     """Hyper-parameters in which a checkpoint may differ from the model that loads it: they do not change what the
     parameters and buffers mean."""
@@ -74,10 +74,11 @@ class CoordinateModule(Scoring, ABC):
         self.info: SignalInfo | None = None
         self.own: slice | None = None
         """Under the strategy ``signals``, while it fits: which of the signals this process holds."""
-        self._cached: dict[str, tuple[tuple[object, ...], Any]] = {}
-        self._last: tuple[Tensor, int] | None = None
-        self.loss_is_seen = True
-        """Whether anything looks at the loss of the training step and not only at its gradient."""
+        self.kept = Kept()
+        """Features and other results that come from the training batch alone."""
+        self.last_train_errors: tuple[Tensor, int] | None = None
+        """Of the latest training batch before its step: the sum of squared errors of each signal, ``(S,)``, and over how
+        many numbers it goes; under several processes, of this one's part."""
 
     # -- what the subclasses define -----------------------------------------------------------------------------------
 
@@ -88,6 +89,10 @@ class CoordinateModule(Scoring, ABC):
     @abstractmethod
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the buffers that come from the training data: row-norm scales, means."""
+
+    @abstractmethod
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
 
     @abstractmethod
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
@@ -130,7 +135,7 @@ class CoordinateModule(Scoring, ABC):
             return
         # Lightning may be inside a context that creates tensors on another device; initial weights come from the CPU's
         # generator so that a seed means the same model everywhere
-        with torch.device("cpu"), _leave_inference():
+        with torch.device("cpu"), no_inference():
             self.make(info)
             self.info = info
             self.train_psnr = SignalPSNR(info.num_signals)
@@ -143,36 +148,7 @@ class CoordinateModule(Scoring, ABC):
             InputError: If there is no shape to build for, the module was built for another, or the Trainer's precision
                 would round the coordinates.
         """
-        try:
-            trainer = self.trainer
-        except RuntimeError:  # Lightning's way to say that there is none
-            return
-        if trainer.precision in COORDINATES_LOST:
-            raise InputError(
-                f"precision {trainer.precision!r} would round the coordinates, so that neighbouring samples fall "
-                f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
-            )
-        data = getattr(trainer, "datamodule", None)
-        info = getattr(data, "info", None)
-        if self.info is not None:
-            if isinstance(info, SignalInfo):
-                self.build(info)  # refuses signals of another shape
-            if trainer.state.fn == TrainerFn.FITTING:
-                hold_own(self, trainer.strategy)
-            return
-        if info is None and trainer.state.fn != TrainerFn.FITTING:
-            return  # the checkpoint, read next, knows the shape
-        if not isinstance(info, SignalInfo):
-            raise InputError(
-                f"{type(self).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such "
-                "as TensorDataModule(values), to the Trainer"
-            )
-        self.build(info)
-        calibration_batch = getattr(data, "calibration_batch", None)
-        if callable(calibration_batch):
-            self.calibrate(calibration_batch())
-        if trainer.state.fn == TrainerFn.FITTING:
-            hold_own(self, trainer.strategy)
+        build_for_fit(self)
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""
@@ -191,7 +167,10 @@ class CoordinateModule(Scoring, ABC):
         """
         if SIGNALS_KEY not in checkpoint:
             raise InputError("this checkpoint was not written by pe_lightning: it holds no shape of signals")
-        refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.free)
+        saved = checkpoint.get("hyper_parameters", {})
+        refuse_other_model(saved, dict(self.hparams), self.free)
+        if is_fitted(self):
+            check_resumed(self.steps_per_batch, saved)
         fresh = self.info is None
         self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
         if fresh:  # a model fitted in float64 comes back in float64
@@ -213,45 +192,55 @@ class CoordinateModule(Scoring, ABC):
         Raises:
             InputError: If ``ReduceLROnPlateau`` waits for the PSNR to fall.
         """
-        optimizer = self.optimizer(self.parameters())
-        if self.lr_scheduler is None:
-            return optimizer
-        scheduler = self.lr_scheduler(optimizer)
-        if isinstance(scheduler, ReduceLROnPlateau):
-            monitor = getattr(scheduler, "monitor", "val/psnr")
-            if "psnr" in monitor and scheduler.mode != "max":
-                raise InputError(f"ReduceLROnPlateau: {monitor} grows as the fit improves; set mode='max'")
-            every = self.trainer.check_val_every_n_epoch or 1
-            plateau = {"scheduler": scheduler, "monitor": monitor, "interval": "epoch", "frequency": every}
-            return {"optimizer": optimizer, "lr_scheduler": plateau}  # type: ignore[return-value]
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return make_optimizer(self)
+
+    def on_fit_start(self) -> None:
+        """Takes the optimiser's steps itself where there are several per batch.
+
+        Raises:
+            InputError: If the Trainer is told to do what is not possible then.
+        """
+        self.automatic_optimization = self.steps_per_batch == 1
+        if not self.automatic_optimization:
+            check_trainer(self.trainer)
 
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
-        """The sum over signals of the mean squared error, ``()``."""
-        trainer, loader = self.trainer, self.trainer.train_dataloader
-        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        logged = every > 0 and (trainer.global_step + 1) % every == 0  # 0: never
-        given, repeated = batch, loader.batch if isinstance(loader, FullLoader) else None
-        if repeated is not None:  # Lightning makes it a new one, every step, where it changes its dtype
-            batch = self.cached("batch", (repeated,), lambda: given)
-        # a line search compares losses of nearby weights
-        compares = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
-        exact = logged if self.loss_is_seen else None
-        squared = self.squared_errors(batch, repeated is not None and not compares, exact)
-        own = math.prod(batch.values.shape[1:])
-        self._last = (squared.detach(), own) if self.loss_is_seen else self._last
-        shared = batch.total is not None and self.own is None
-        count = own if batch.total is None else batch.total * batch.values.shape[-1]
-        if logged:
-            together = squared.detach().clone()  # a reduction writes into what it is given
-            if shared:
-                together = self.trainer.strategy.reduce(together, reduce_op="sum")
-            self.log("train/loss", self._over_signals(together / count), batch_size=1)
-            scores = psnr(together, torch.full_like(together, count))
-            self.log("train/psnr", self._over_signals(scores) / self.require_info().num_signals, batch_size=1)
-        loss = squared.sum() / count
-        # processes average their gradients, and each has its share of the sum
-        return loss * self.trainer.world_size if shared else loss
+        """The loss before the (last) step of the batch, ``()``."""
+        if self.automatic_optimization:
+            return self.training_loss(batch)
+        return take_steps(self, batch, self.steps_per_batch)
+
+    def training_loss(self, batch: GridBatch | PointBatch, seen: bool = True) -> Tensor:
+        """The sum over signals of the mean squared error, ``()``, logged when it is time to.
+
+        Args:
+            batch: The training samples.
+            seen: Whether anything looks at its value, and not only at the gradient.
+        """
+        return training_loss(self, batch, seen)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips as the Trainer is told to; by the norm of the gradients of all signals, also where processes have their own."""
+        if self.own is None or not gradient_clip_val or gradient_clip_algorithm == "value":
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        else:
+            clip_norm(self, optimizer, gradient_clip_val)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Clips gradients where Lightning leaves it to the module."""
+        if not self.automatic_optimization:
+            trainer = self.trainer
+            self.configure_gradient_clipping(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
+
+    def on_train_epoch_end(self) -> None:
+        """Tells ``ReduceLROnPlateau`` what it waits for where Lightning leaves it to the module."""
+        if not self.automatic_optimization:
+            step_plateau(self)
 
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool | None = True) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)``.
@@ -272,9 +261,9 @@ class CoordinateModule(Scoring, ABC):
 
         Under several processes, of this one's part.
         """
-        if self._last is None:
+        if self.last_train_errors is None:
             return torch.tensor(float("nan"))
-        squared, count = self._last
+        squared, count = self.last_train_errors
         return psnr(squared, torch.full_like(squared, count)).mean()
 
     @property
@@ -283,34 +272,53 @@ class CoordinateModule(Scoring, ABC):
         return any(p.requires_grad for p in self.encoding.parameters())
 
     def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
-        """``compute()``, kept while the same ``inputs`` come and nothing that features depend on is trained.
-
-        Args:
-            name: What is computed; one result per name is kept.
-            inputs: What it is computed from, compared by identity.
-            compute: Computes it.
-        """
-        if self.features_are_trained:
-            return compute()
-        # the cache holds the inputs, so that no other object can take their place in memory
-        held = self._cached.get(name)
-        if held is None or len(held[0]) != len(inputs) or not all(map(operator.is_, held[0], inputs)):
-            held = self._cached[name] = (tuple(inputs), compute())
-        return held[1]
+        """``compute()``, kept while the same ``inputs`` come (see :class:`Kept`) and no feature is trained."""
+        return compute() if self.features_are_trained else self.kept.get(name, inputs, compute)
 
     def on_train_start(self) -> None:
         """Forgets features of an earlier fit."""
-        self._cached = {}
+        self.kept.clear()
 
     def on_train_end(self) -> None:
         """Frees the features of the training batch."""
-        self._cached = {}
+        self.kept.clear()
+
+    # -- scores -------------------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
+        """Scores the held-out samples."""
+        self.test_psnr.update(self.predict_grid(batch.axes), batch.values, batch.mask)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs ``val/psnr``, mean over signals; nothing when no sample is held out."""
+        log_validation(self)
+
+    def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
+        """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
+        prediction = self.predict_grid(batch.axes)
+        self.test_psnr.update(prediction, batch.values, batch.mask)
+        self.train_psnr.update(prediction, batch.values, batch.train_mask)
+        return {"prediction": prediction}
+
+    def on_test_epoch_end(self) -> None:
+        """Keeps the scores per signal in ``self.scores`` and logs their means."""
+        self.scores = log_test(self)
+
+    # -- use ----------------------------------------------------------------------------------------------------------
+
+    def require_info(self) -> SignalInfo:
+        """The shape of the signals.
+
+        Raises:
+            InputError: If the module has not been built.
+        """
+        if self.info is None:
+            raise InputError(
+                f"{type(self).__name__} has no parameters yet: fit it with a Trainer, load a checkpoint, or call "
+                "build(SignalInfo(...))"
+            )
+        return self.info
 
     def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""
         return self.predict_grid(batch)
-
-
-def _leave_inference() -> contextlib.AbstractContextManager[None]:
-    """Parameters made while Lightning is in inference mode could not be trained later."""
-    return torch.inference_mode(False)

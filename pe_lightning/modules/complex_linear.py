@@ -15,11 +15,11 @@ from pe_lightning.data.delivery import to_device
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import EncoderChoice
+from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.description import plain_encoder
 from pe_lightning.modules.gram import GramErrors
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
-from pe_lightning.modules.several_steps import SeveralSteps, check_steps_per_batch
+from pe_lightning.modules.several_steps import check_steps_per_batch
 from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_data, wants_width
 
 __all__ = ["ComplexLinear"]
@@ -29,7 +29,7 @@ HIDDEN_LIMIT = 1 << 24
 """Numbers of a hidden layer that are held at once outside training."""
 
 
-class ComplexLinear(SeveralSteps):
+class ComplexLinear(CoordinateModule):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
     The layer holds :math:`C \prod_a K_a` weights per signal and is evaluated by mode products; the product of the

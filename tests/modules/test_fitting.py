@@ -101,8 +101,8 @@ def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> No
     trainer.fit(module, data)
     # 49 152 errors of exactly one: their sum has no bfloat16, whose neighbours lie 256 apart
     assert losses.values == [1.0]
-    assert module._last is not None
-    assert module._last[0].dtype == torch.float32
+    assert module.last_train_errors is not None
+    assert module.last_train_errors[0].dtype == torch.float32
 
 
 # -- independence -----------------------------------------------------------------------------------------------------
@@ -257,14 +257,14 @@ def test_features_that_are_trained_are_computed_anew(
     bare.calibrate(batch)
     optimizer = torch.optim.SGD(bare.parameters(), lr=0.05)
     for _ in range(4):
-        bare._cached = {}
+        bare.kept.clear()
         optimizer.zero_grad()
         loss = bare.errors(batch).square().mean(1).sum()
         loss.backward()
         optimizer.step()
         expected.append(loss.item())
     assert losses.values == pytest.approx(expected, rel=1e-5)
-    assert not made._cached
+    assert not made.kept
 
 
 def test_parameters_that_signals_share_are_counted_once() -> None:
@@ -282,7 +282,7 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     module, losses = MODULES[kind](), Losses()
     fit(module, first, make_trainer, 3, limit_val_batches=0)
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
-    module._cached = {}
+    module.kept.clear()
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 
@@ -295,7 +295,7 @@ def test_batches_that_share_coordinates_keep_their_own_values(kind: str) -> None
     batch = data.train_batch()
     other = GridBatch(batch.axes, 1 - batch.values)
     apart = module.errors(other)
-    module._cached = {}
+    module.kept.clear()
     module.errors(batch)
     torch.testing.assert_close(module.errors(other), apart, rtol=0, atol=0)
 
@@ -325,7 +325,7 @@ def test_features_that_would_fill_the_memory_are_not_kept(
     data, module = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), MODULES["simple"]()
     module.build(data.info)
     module.errors(data.train_batch())
-    assert bool(module._cached) == (spare == 0)
+    assert bool(module.kept) == (spare == 0)
 
 
 # -- optimisers, schedulers, precision --------------------------------------------------------------------------------

@@ -13,10 +13,13 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from test_fitting import GAU, Losses, MakeTrainer, Trainable, fit, signals
 from torch import Tensor
 
+from pe_lightning import encoders
 from pe_lightning.data import GridBatch, PointBatch, TensorDataModule
 from pe_lightning.data.loaders import FullLoader, Process
+from pe_lightning.linalg import LocalMatrix
 from pe_lightning.metrics import psnr
 from pe_lightning.modules import ComplexLinear, complex_linear
+from pe_lightning.modules import gram as gram_module
 from pe_lightning.modules.gram import REFRESH, GramErrors, gram_axes
 
 
@@ -115,6 +118,43 @@ def test_the_axes_with_the_fewest_operations(
     samples: tuple[int, ...], features: tuple[int, ...], layers: int, expected: tuple[int, ...]
 ) -> None:
     assert gram_axes(samples, features, layers) == expected
+
+
+# -- bands ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("name", "samples", "local"),
+    [("gau", 256, True), ("tri", 128, True), ("bspline", 200, True), ("rect", 300, True), ("rff", 256, False)],
+)
+def test_neighbouring_features_are_multiplied_in_blocks(
+    name: str, samples: int, local: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    sizes = samples, samples // 2 + 1
+    rows = [encoders.create(name, num_features=256)(torch.arange(n, dtype=dtype) / n) for n in sizes]
+    target = torch.rand(2, 3, *sizes, dtype=dtype)
+    weight = torch.rand(2, 3, *(part.shape[1] for part in rows), dtype=dtype)
+    errors = GramErrors.if_cheaper(rows, target)
+    if not local:
+        assert errors is None or not any(isinstance(gram, LocalMatrix) for gram in errors.grams.values())
+        return
+    assert errors is not None
+    assert errors.axes == (0, 1)
+    assert all(isinstance(gram, LocalMatrix) and gram.density < 0.5 for gram in errors.grams.values())
+    monkeypatch.setattr(gram_module, "MIN_FEATURES", 1000)
+    dense = GramErrors(rows, target, (0, 1))
+    assert not any(isinstance(gram, LocalMatrix) for gram in dense.grams.values())
+    tolerance = 30 * torch.finfo(dtype).eps
+    got, wanted = errors.half_gradient(weight), dense.half_gradient(weight)
+    assert (got - wanted).abs().max() <= tolerance * wanted.abs().max()
+    torch.testing.assert_close(errors(weight, exact=True), dense(weight, exact=True), rtol=tolerance, atol=0)
+
+
+def test_a_band_is_worth_a_gram_matrix_where_a_whole_one_is_not() -> None:
+    assert gram_axes((100, 100), (256, 256), 3) == ()
+    assert gram_axes((100, 100), (256, 256), 3, (256 * 40, 256 * 40)) == (0, 1)
 
 
 # -- fits ---------------------------------------------------------------------------------------------------------------
@@ -346,7 +386,7 @@ def test_made_once_in_a_fit(precision: Any, make_trainer: MakeTrainer, made: lis
     for fits in (1, 2):
         fit(module, TensorDataModule(signals(2, 24, 20)), make_trainer, 5, precision=precision, limit_val_batches=0)
         assert made == [(0, 1)] * fits
-    assert not module._cached
+    assert not module.kept
 
 
 def test_frozen_encoders_count_as_not_trained(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.cli import ReduceLROnPlateau
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyExperiment
 from test_fitting import GAU, MakeTrainer, fit, plateau, signals
@@ -131,6 +133,47 @@ def test_the_plateau_is_left_to_validation(make_trainer: MakeTrainer) -> None:
 def test_what_is_refused(data: Any, trainer: Any, message: str, make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match=message):
         fit(ComplexLinear(GAU, steps_per_batch=2), TensorDataModule(signals(1, 24, 20), **data), make_trainer, 4, **trainer)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1)])
+def test_steps_that_are_counted_otherwise_are_not_resumed(
+    before: int, after: int, make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    data, path = TensorDataModule(signals(1, 16)), tmp_path / "fit.ckpt"
+    fit(ComplexLinear(GAU, steps_per_batch=before), data, make_trainer, 8).save_checkpoint(path)
+    trainer, other = make_trainer(max_steps=16), ComplexLinear(GAU, steps_per_batch=after)
+    with pytest.raises(InputError, match=f"a fit with steps_per_batch={before}; resume it with that, not with {after}"):
+        trainer.fit(other, data, ckpt_path=path, weights_only=False)
+    tested = ComplexLinear(GAU, steps_per_batch=after)
+    trainer.test(tested, data, ckpt_path=path, weights_only=False)  # nothing is counted
+    assert ComplexLinear.load_from_checkpoint(path, steps_per_batch=after).steps_per_batch == after
+
+
+def test_callbacks_see_every_optimiser_step_and_the_gradient_before_it_is_clipped(make_trainer: MakeTrainer) -> None:
+    class Norms(Callback):
+        def __init__(self) -> None:
+            self.values: list[float] = []
+
+        def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+            (weight,) = pl_module.parameters()
+            assert weight.grad is not None
+            self.values.append(float(weight.grad.norm()))
+
+    found = []
+    for steps in (1, 4):
+        norms = Norms()
+        module, more = ComplexLinear(GAU, steps_per_batch=steps), {"gradient_clip_val": 1e-3, "callbacks": [norms]}
+        fit(module, TensorDataModule(signals(1, 16, 12)), make_trainer, 9, limit_val_batches=0, **more)
+        found.append(norms.values)
+    assert len(found[0]) == 9
+    assert found[0] == found[1]
+    assert min(found[0]) > 1e-3
+
+
+def test_a_plateau_of_something_that_is_not_logged(make_trainer: MakeTrainer) -> None:
+    module = ComplexLinear(GAU, steps_per_batch=3, lr_scheduler=lambda o: ReduceLROnPlateau(o, monitor="val/loss"))
+    with pytest.raises(InputError, match=r"waits for 'val/loss', which is not logged; there is: .*val/psnr"):
+        fit(module, TensorDataModule(signals(1, 8), steps_per_epoch=1), make_trainer, 15)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.5, True])
