@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from pe_lightning.data.signals import Media, Scaling
+from pe_lightning.tiling import Box
 
 __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
 
@@ -85,6 +86,14 @@ class GridBatch:
     train_mask: Tensor | None = None
     start: tuple[int, ...] | None = None
     total: int | None = None
+
+    def part(self, box: Box) -> GridBatch:
+        """A box of it, with values ``(S, n_1, ..., n_D, C)`` that are a view, and its place in the same grid."""
+        index = (slice(None), *box)
+        mask, train_mask = (None if mask is None else mask[index] for mask in (self.mask, self.train_mask))
+        axes = tuple(x[along] for x, along in zip(self.axes, box, strict=True))
+        firsts = zip(self.start or (0,) * len(box), box, strict=True)
+        return GridBatch(axes, self.values[index], mask, train_mask, tuple(first + along.start for first, along in firsts))
 
 
 @dataclass

@@ -25,7 +25,7 @@ from pe_lightning.data.sampling import Sampling, resolve
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.splits import GridSplit, Protocol, Split, check_protocol
 from pe_lightning.data.streams import EvaluationStream
-from pe_lightning.data.values import FileValues, load
+from pe_lightning.data.values import FileValues, load, unit_slabs
 from pe_lightning.errors import InputError
 
 __all__ = ["SignalDataModule"]
@@ -195,12 +195,8 @@ class SignalDataModule(LightningDataModule, ABC):
         info, digest = self.info, hashlib.sha256()
         digest.update(f"{(info.num_signals, *info.grid, info.channels)} {self.split.num_train};".encode())
         if self.streamed:
-            rows = info.num_signals * [info.grid[0]]
-            done = 0
-            for slab in self._raw.slabs():
-                signal, done = done // rows[0], done + len(slab)
-                part = slab.astype(np.float32) if self._raw.unit else info.scaling.to_unit(slab, signal)
-                digest.update(np.ascontiguousarray(part).data.cast("B"))
+            for slab in unit_slabs(self._raw):
+                digest.update(np.ascontiguousarray(slab).data.cast("B"))
         else:
             digest.update(self.values.contiguous().numpy().data.cast("B"))
         for tensor in self.split.train_indices:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -12,14 +12,17 @@ from torch import Tensor
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.loaders import BlockLoader, FullLoader, PointLoader, Process, Repeat, TrainLoader
+from pe_lightning.data.point_stream import PointStream, sample_points
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
-from pe_lightning.data.streams import BlockStream, EvaluationStream, PointStream, read_block, sample_points, training_blocks
+from pe_lightning.data.streams import EvaluationStream, read_block, training_blocks
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
+from pe_lightning.tiling import Box, whole
 
 __all__ = ["BatchKind", "Delivery", "check_delivery"]
 
 BatchKind: TypeAlias = Literal["full", "points", "blocks"]
+Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
 POINTS = 65536
 """Points per signal in a batch of ``points`` whose size is not given."""
@@ -117,8 +120,7 @@ class Delivery:
         """
         split = self._grid()
         if not isinstance(self.values, FileValues):
-            assert isinstance(self.train_batch, GridBatch)
-            return self.train_batch
+            return self._train_grid()
         wide = CHOICE_WINDOW.get(len(split.grid), 16)
         sizes = [len(index) for index in split.index]
         first = [max(0, (n - wide) // 2) for n in sizes]
@@ -134,11 +136,7 @@ class Delivery:
         if isinstance(self.values, FileValues):
             yield from training_blocks(self.values, split, process)
             return
-        whole = self.train_batch
-        assert isinstance(whole, GridBatch)
-        rows = process.share(len(whole.axes[0]))
-        start = (rows.start, *[0] * (len(whole.axes) - 1))
-        yield GridBatch((whole.axes[0][rows], *whole.axes[1:]), whole.values[:, rows], start=start)
+        yield self._train_grid().part(process.rows(whole([len(index) for index in split.index])))
 
     def _grid(self) -> GridSplit:
         if not isinstance(self.split, GridSplit):
@@ -147,6 +145,10 @@ class Delivery:
                 "random points (warm_start: false and a given sigma), or in_memory: true"
             )
         return self.split
+
+    def _train_grid(self) -> GridBatch:
+        assert isinstance(self.train_batch, GridBatch)
+        return self.train_batch
 
     # -- loaders --------------------------------------------------------------------------------------------------------
 
@@ -161,21 +163,22 @@ class Delivery:
         device: torch.device,
     ) -> TrainLoader:
         """The training batches; those of signals in memory are made on ``device``."""
-        values, split = self.values, self.split
-        count = batch_size if isinstance(batch_size, int) else POINTS
-        if isinstance(values, FileValues):
-            if batch == "points":
-                return PointStream(values, split, count, steps_per_epoch, seed, process)
-            return BlockStream(
-                values, self._grid(), self._block(batch_size), steps_per_epoch, seed if shuffle else None, process
-            )
-        whole = to_device(self.train_batch, device)
+        values = self.values
         if batch == "points":
-            return PointLoader(whole, count, steps_per_epoch, seed, process)
+            count = batch_size if isinstance(batch_size, int) else POINTS
+            if isinstance(values, FileValues):
+                return PointStream(values, self.split, count, steps_per_epoch, seed, process)
+            return PointLoader(to_device(self.train_batch, device), count, steps_per_epoch, seed, process)
         if batch == "blocks":
-            assert isinstance(whole, GridBatch)
-            return BlockLoader(whole, self._block(batch_size), steps_per_epoch, seed if shuffle else None, process)
-        return FullLoader(whole, steps_per_epoch or STEPS_PER_EPOCH, process)
+            split = self._grid()
+            read: Callable[[Box], GridBatch] = (
+                partial(read_block, values, split)
+                if isinstance(values, FileValues)
+                else to_device(self._train_grid(), device).part
+            )
+            sizes = [len(index) for index in split.index]
+            return BlockLoader(sizes, self._block(batch_size), read, steps_per_epoch, seed if shuffle else None, process)
+        return FullLoader(to_device(self.train_batch, device), steps_per_epoch or STEPS_PER_EPOCH, process)
 
     def evaluation_loader(self, process: Process) -> Repeat[GridBatch] | EvaluationStream:
         """The whole grid: in memory every process takes it all, from a file each its own pieces."""
@@ -193,7 +196,7 @@ class Delivery:
         return tuple(sizes)
 
 
-def to_device(batch: GridBatch | PointBatch, device: torch.device) -> GridBatch | PointBatch:
+def to_device(batch: Batch, device: torch.device) -> Batch:
     """The batch with its tensors on a device; itself if they are there."""
     if batch.values.device == device:
         return batch

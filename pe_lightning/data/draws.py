@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_lightning.data.values import Box
+from pe_lightning.tiling import Box, shape_of
 
 __all__ = ["draw", "drawn_in", "threshold"]
 
@@ -53,7 +53,7 @@ def threshold(seed: int, signal: int, size: int, count: int) -> int:
 
 def drawn_in(seed: int, signal: int, limit: int, grid: Sequence[int], box: Box) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which samples of a box are drawn, given the :func:`threshold` of the whole grid: booleans of the box's shape."""
-    sizes = [axis.stop - axis.start for axis in box]
+    sizes = shape_of(box)
     # trailing axes that the box covers whole make one run with the axis before them
     run = len(grid) - 1
     while run > 0 and sizes[run] == grid[run]:
@@ -71,13 +71,8 @@ def drawn_in(seed: int, signal: int, limit: int, grid: Sequence[int], box: Box) 
     return mask.reshape(sizes)
 
 
-def _keys(seed: int, signal: int, first: int, count: int) -> Keys:
-    generator = np.random.PCG64(np.random.SeedSequence((seed, signal)))
-    if first:
-        generator.advance(first)
-    return generator.random_raw(count)
-
-
 def _chunks(seed: int, signal: int, size: int) -> Iterator[tuple[int, Keys]]:
+    """All keys, some at a time: the position of the first one, and ``(n,)`` of them."""
+    generator = np.random.PCG64(np.random.SeedSequence((seed, signal)))
     for first in range(0, size, CHUNK):
-        yield first, _keys(seed, signal, first, min(CHUNK, size - first))
+        yield first, generator.random_raw(min(CHUNK, size - first))

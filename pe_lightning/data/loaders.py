@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
-from pe_lightning.data.values import Box
+from pe_lightning.tiling import Box, shape_of, tiles, whole
 
 __all__ = [
     "BlockLoader",
@@ -28,10 +28,7 @@ __all__ = [
     "Process",
     "Repeat",
     "TrainLoader",
-    "coordinates_at",
     "permutation",
-    "tiles",
-    "unravelled",
 ]
 
 B = TypeVar("B")
@@ -56,6 +53,15 @@ class Process:
         [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
         """
         return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
+
+    def rows(self, box: Box) -> Box:
+        """This process's part of a box: its share of the first axis.
+
+        >>> Process(1, 2).rows((slice(4, 10), slice(0, 5)))
+        (slice(7, 10, None), slice(0, 5, None))
+        """
+        own = self.share(box[0].stop - box[0].start)
+        return (slice(box[0].start + own.start, box[0].start + own.stop), *box[1:])
 
 
 class Repeat(Generic[B]):
@@ -127,7 +133,7 @@ class FullLoader(TrainLoader):
         if process.world_size == 1:
             self.batch = batch
         elif isinstance(batch, GridBatch):
-            self.batch = _rows(batch, process)
+            self.batch = _rows(batch.part, whole([len(x) for x in batch.axes]), process)
         else:
             self.batch = _points(batch, process.share(batch.values.shape[1]), batch.values.shape[1])
 
@@ -176,15 +182,18 @@ class PointLoader(TrainLoader):
                 continue
             axes, index = self.points.axes, part[None]
             assert axes is not None
-            yield PointBatch(coordinates_at(axes, index), self.points.values.index_select(1, part), axes, index, len(chosen))
+            values = self.points.values.index_select(1, part)
+            yield PointBatch(point_coordinates(axes, index), values, axes, index, len(chosen))
 
 
 class BlockLoader(TrainLoader):
     """Blocks of the training grid, each once in a pass.
 
     Args:
-        batch: The training sub-grid, on the device where the batches are wanted.
+        grid: Training samples per axis, ``(n_1, ..., n_D)``.
         size: Samples of a block per axis; those at the end of an axis may be smaller.
+        read: Gives a block: a part of a batch in memory (:meth:`~pe_lightning.data.batches.GridBatch.part`), or of a file
+            (:func:`~pe_lightning.data.streams.read_block`).
         steps_per_epoch: Batches in one epoch; by default one pass.
         seed: Of the order; ``None`` is in row-major order.
         process: This process: it takes its rows of each block.
@@ -192,14 +201,15 @@ class BlockLoader(TrainLoader):
 
     def __init__(
         self,
-        batch: GridBatch,
-        size: tuple[int, ...],
+        grid: Sequence[int],
+        size: Sequence[int],
+        read: Callable[[Box], GridBatch],
         steps_per_epoch: int | None = None,
         seed: int | None = 0,
         process: Process | None = None,
     ) -> None:
-        self.grid = batch
-        self.blocks = tiles([len(x) for x in batch.axes], size)
+        self.blocks = list(tiles(grid, size))
+        self.read = read
         self.seed = seed
         self.process = process or Process()
         super().__init__(len(self.blocks), steps_per_epoch)
@@ -208,10 +218,7 @@ class BlockLoader(TrainLoader):
         """The blocks, in a new order."""
         order = range(len(self.blocks)) if self.seed is None else permutation(len(self.blocks), self.seed, number).tolist()
         for place in order[first:]:
-            box = self.blocks[place]
-            index = (slice(None), *box)
-            axes = tuple(x[part] for x, part in zip(self.grid.axes, box, strict=True))
-            yield _rows(GridBatch(axes, self.grid.values[index], start=tuple(part.start for part in box)), self.process)
+            yield _rows(self.read, self.blocks[place], self.process)
 
 
 def permutation(count: int, seed: int, number: int) -> Tensor:
@@ -221,48 +228,10 @@ def permutation(count: int, seed: int, number: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
 
 
-def tiles(grid: list[int], size: tuple[int, ...]) -> list[Box]:
-    """A grid cut into boxes of ``size`` samples, row-major."""
-    starts = [range(0, n, step) for n, step in zip(grid, size, strict=True)]
-    return [
-        tuple(slice(first, min(first + step, n)) for first, step, n in zip(corner, size, grid, strict=True))
-        for corner in itertools.product(*starts)
-    ]
-
-
-def _rows(batch: GridBatch, process: Process) -> GridBatch:
-    """This process's rows of a sub-grid."""
-    if process.world_size == 1:
-        return batch
-    rows = process.share(len(batch.axes[0]))
-    start = batch.start or (0,) * len(batch.axes)
-    return replace(
-        batch,
-        axes=(batch.axes[0][rows], *batch.axes[1:]),
-        values=batch.values[:, rows],
-        start=(start[0] + rows.start, *start[1:]),
-        total=math.prod(len(x) for x in batch.axes),
-    )
-
-
-def coordinates_at(axes: Sequence[Tensor], index: Tensor) -> Tensor:
-    """:func:`~pe_lightning.data.coordinates.point_coordinates`, on the CPU in a fifth of its time."""
-    if index.device.type != "cpu":
-        return point_coordinates(axes, index)
-    coords = torch.empty(*index.shape, len(axes), dtype=axes[0].dtype)
-    for place, (axis, along) in enumerate(zip(axes, unravelled(index, [len(axis) for axis in axes]), strict=True)):
-        coords[..., place] = axis.index_select(0, along.flatten()).view(index.shape)
-    return coords
-
-
-def unravelled(index: Tensor, sizes: Sequence[int]) -> Iterator[Tensor]:
-    """As :func:`torch.unravel_index`, on the CPU alone: NumPy divides by a single number by multiplying."""
-    rest = index.numpy()
-    for axis in range(len(sizes)):
-        step = math.prod(sizes[axis + 1 :])
-        along = rest // step
-        rest = rest - along * step
-        yield torch.from_numpy(along)
+def _rows(read: Callable[[Box], GridBatch], box: Box, process: Process) -> GridBatch:
+    """This process's rows of a box of the training grid."""
+    total = math.prod(shape_of(box)) if process.world_size > 1 else None
+    return replace(read(process.rows(box)), total=total)
 
 
 def _points(batch: PointBatch, chosen: slice | Tensor, total: int) -> PointBatch:
@@ -273,5 +242,5 @@ def _points(batch: PointBatch, chosen: slice | Tensor, total: int) -> PointBatch
 
     index = None if batch.index is None else pick(batch.index)
     on_grid = batch.axes is not None and index is not None
-    coords = coordinates_at(batch.axes, index) if on_grid else pick(batch.coords)  # type: ignore[arg-type]
+    coords = point_coordinates(batch.axes, index) if on_grid else pick(batch.coords)  # type: ignore[arg-type]
     return PointBatch(coords, pick(batch.values), batch.axes, index, total)

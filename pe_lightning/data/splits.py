@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from pe_lightning.data.draws import drawn_in
-from pe_lightning.data.values import Box
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.tiling import Box, shape_of, whole
 
 __all__ = ["DrawnSplit", "GridSplit", "PointSplit", "Protocol", "Split", "check_protocol"]
 
@@ -59,8 +59,25 @@ class Split(ABC):
         """The integers that define the split, for fingerprints."""
 
     @abstractmethod
+    def train_mask_of(self, box: Box) -> Tensor:
+        """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+
     def train_mask(self) -> Tensor:
         """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
+        return self.train_mask_of(whole(self.grid))
+
+    def test_mask_of(self, protocol: Protocol, box: Box) -> Tensor:
+        """Which samples of a part of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans.
+
+        Raises:
+            InputError: If the protocol is unknown or does not suit the split.
+        """
+        check_protocol(protocol)
+        if protocol == "rest":
+            return ~self.train_mask_of(box)
+        if protocol == "odd":
+            return self._odd_mask_of(box)
+        return torch.full((1, *shape_of(box)), protocol == "all")
 
     def test_mask(self, protocol: Protocol) -> Tensor:
         """Which samples are scored: ``(S or 1, N_1, ..., N_D)`` booleans.
@@ -68,31 +85,9 @@ class Split(ABC):
         Raises:
             InputError: If the protocol is unknown or does not suit the split.
         """
-        check_protocol(protocol)
-        if protocol == "rest":
-            return ~self.train_mask()
-        if protocol == "odd":
-            return self._odd_mask()
-        return torch.full((1, *self.grid), protocol == "all")
-
-    def train_mask_of(self, box: Box) -> Tensor:
-        """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
-        index = (slice(None), *box)
-        return self.train_mask()[index]
-
-    def test_mask_of(self, protocol: Protocol, box: Box) -> Tensor:
-        """Which samples of a part of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans."""
-        if protocol == "rest":
-            return ~self.train_mask_of(box)
-        if protocol == "odd":
-            return self._odd_mask_of(box)
-        return torch.full((1, *(axis.stop - axis.start for axis in box)), protocol == "all")
+        return self.test_mask_of(protocol, whole(self.grid))
 
     def _odd_mask_of(self, box: Box) -> Tensor:
-        index = (slice(None), *box)
-        return self._odd_mask()[index]
-
-    def _odd_mask(self) -> Tensor:
         raise InputError("protocol 'odd' needs sampling: {name: grid, stride: 2}; set that, or protocol: rest")
 
 
@@ -125,27 +120,19 @@ class GridSplit(Split):
             values = values.index_select(axis + 1, index)
         return values.contiguous()
 
-    def train_mask(self) -> Tensor:
-        """Which samples are trained on: ``(1, N_1, ..., N_D)`` booleans."""
-        axes = zip(self.grid, self.index, strict=True)
-        return _outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
-
     def train_mask_of(self, box: Box) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
-        return _outer([torch.isin(torch.arange(part.start, part.stop), i) for part, i in zip(box, self.index, strict=True)])
+        axes = zip(shape_of(box), self.positions_in(box), strict=True)
+        return _outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
 
     def positions_in(self, box: Box) -> tuple[Tensor, ...]:
         """Trained positions within a part of the grid, per axis, counted from its first sample."""
-        inside = [index[(index >= part.start) & (index < part.stop)] for part, index in zip(box, self.index, strict=True)]
+        inside = [_between(index, part.start, part.stop) for part, index in zip(box, self.index, strict=True)]
         return tuple(index - part.start for part, index in zip(box, inside, strict=True))
 
     def _odd_mask_of(self, box: Box) -> Tensor:
         self._require_odd()
         return _outer([torch.arange(part.start, part.stop) % 2 == 1 for part in box])
-
-    def _odd_mask(self) -> Tensor:
-        self._require_odd()
-        return _outer([torch.arange(n) % 2 == 1 for n in self.grid])
 
     def _require_odd(self) -> None:
         if set(self.stride) == {2} and any(int(index[0]) for index in self.index):
@@ -189,22 +176,12 @@ class PointSplit(Split):
 
     def train_mask_of(self, box: Box) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
-        row = math.prod(self.grid[1:])
-        mask = torch.zeros(len(self.index), *(part.stop - part.start for part in box), dtype=torch.bool)
-        for own, index in zip(mask, self.index, strict=True):
-            # positions ascend: only those in the rows of the box are looked at
-            first, last = torch.searchsorted(index, torch.tensor([box[0].start * row, box[0].stop * row])).tolist()
-            along = torch.unravel_index(index[first:last], self.grid)
-            inside = torch.ones(last - first, dtype=torch.bool)
-            for position, part in zip(along, box, strict=True):
-                inside &= (position >= part.start) & (position < part.stop)
-            own[tuple(position[inside] - part.start for position, part in zip(along, box, strict=True))] = True
-        return mask
-
-    def train_mask(self) -> Tensor:
-        """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
-        mask = torch.zeros(len(self.index), math.prod(self.grid), dtype=torch.bool)
-        return mask.scatter_(1, self.index, True).reshape(-1, *self.grid)
+        height, row = shape_of(box)[0], math.prod(self.grid[1:])
+        rows = torch.zeros(len(self.index), height * row, dtype=torch.bool)
+        for own, index in zip(rows, self.index, strict=True):
+            own[_between(index, box[0].start * row, box[0].stop * row) - box[0].start * row] = True
+        inside = (slice(None), slice(None), *box[1:])
+        return rows.view(len(rows), height, *self.grid[1:])[inside].contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,16 +209,18 @@ class DrawnSplit(Split):
         """The row-major positions, some rows at a time."""
         rows = max(1, ROWS_AT_ONCE * self.grid[0] // math.prod(self.grid))
         for first in range(0, self.grid[0], rows):
-            box = (slice(first, min(first + rows, self.grid[0])), *(slice(0, n) for n in self.grid[1:]))
+            box = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
             yield self.train_mask_of(box).flatten().nonzero()[None, :, 0] + first * math.prod(self.grid[1:])
-
-    def train_mask(self) -> Tensor:
-        """Which samples are trained on: ``(1, N_1, ..., N_D)`` booleans."""
-        return self.train_mask_of(tuple(slice(0, n) for n in self.grid))
 
     def train_mask_of(self, box: Box) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
         return torch.from_numpy(drawn_in(self.seed, 0, self.limit, self.grid, box))[None]
+
+
+def _between(index: Tensor, start: int, stop: int) -> Tensor:
+    """Those of ascending positions ``(P,)`` that are at least ``start`` and below ``stop``: a view."""
+    first, last = torch.searchsorted(index, torch.tensor([start, stop])).tolist()
+    return index[first:last]
 
 
 def _outer(masks: list[Tensor]) -> Tensor:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from pe_lightning.data.signals import ArrayLike, RawSignals
 from pe_lightning.errors import InputError
+from pe_lightning.tiling import Box, tiles
 
-__all__ = ["Box", "FileValues", "boxes", "load"]
-
-Box: TypeAlias = tuple[slice, ...]
-"""A part of a grid: one slice of step 1 per axis."""
+__all__ = ["FileValues", "boxes", "load", "unit_slabs"]
 
 SLAB_BYTES = 1 << 26
 """How much is read at once when everything is read."""
@@ -93,17 +90,28 @@ def load(raw: RawSignals) -> Tensor:
         return torch.from_numpy(whole)  # in memory already
     values = torch.empty(raw.shape, dtype=torch.float32)
     flat = values.view(len(raw.names) * raw.grid[0], *raw.shape[2:]).numpy()
-    done, rows = 0, raw.grid[0]
+    done = 0
+    for slab in unit_slabs(raw):
+        flat[done : done + len(slab)] = slab
+        done += len(slab)
+    return values
+
+
+def unit_slabs(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
+    """Decodes all values of signals from the start: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1] that follow one another.
+
+    Raises:
+        InputError: If they cannot be decoded, or decoding gives another number of samples than was announced.
+    """
+    done, rows, signals = 0, raw.grid[0], len(raw.names)
     for slab in raw.slabs():
         signal = done // rows
-        end = done + len(slab)
-        if end > len(flat) or (end - 1) // rows != signal:
-            raise InputError(f"{raw.names[min(signal, len(raw.names) - 1)]}: more than the {rows} samples that it announced")
-        flat[done:end] = slab if raw.unit else raw.scaling.to_unit(slab, signal)
-        done = end
-    if done != len(flat):
+        done += len(slab)
+        if done > signals * rows or (done - 1) // rows != signal:
+            raise InputError(f"{raw.names[min(signal, signals - 1)]}: more than the {rows} samples that it announced")
+        yield np.asarray(slab, dtype=np.float32) if raw.unit else raw.scaling.to_unit(slab, signal)
+    if done != signals * rows:
         raise InputError(f"{raw.names[done // rows]}: only {done % rows} of the {rows} samples that it announced")
-    return values
 
 
 def boxes(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = SLAB_BYTES) -> list[Box]:
@@ -120,8 +128,4 @@ def boxes(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, lim
         others = math.prod(sizes[:axis]) * math.prod(sizes[axis + 1 :]) * bytes_per_sample
         fitting = max(limit // (others * sizes[axis]), 1)
         sizes[axis] = min(sizes[axis] * fitting, grid[axis])
-    starts = [range(0, n, size) for n, size in zip(grid, sizes, strict=True)]
-    return [
-        tuple(slice(first, min(first + size, n)) for first, size, n in zip(corner, sizes, grid, strict=True))
-        for corner in itertools.product(*starts)
-    ]
+    return list(tiles(grid, sizes))

@@ -13,7 +13,8 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LocalMatrix, Matrix, encode_axis, full_precision, products
 from pe_lightning.solvers.choose import Choice
-from pe_lightning.solvers.shapes import tiles, trailing
+from pe_lightning.solvers.shapes import trailing
+from pe_lightning.tiling import tiles
 
 __all__ = ["GridSolution", "LowRankWarning"]
 

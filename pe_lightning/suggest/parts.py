@@ -13,8 +13,9 @@ from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.delivery import Delivery
 from pe_lightning.data.splits import GridSplit, PointSplit, Split
-from pe_lightning.data.values import Box, FileValues
+from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
+from pe_lightning.tiling import Box
 
 __all__ = ["Part", "make_windows", "whole"]
 

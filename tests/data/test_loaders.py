@@ -12,8 +12,8 @@ import torch
 from pe_lightning.data import GridBatch, GridSampling, RandomSampling, TensorDataModule
 from pe_lightning.data.delivery import Delivery
 from pe_lightning.data.loaders import Process
+from pe_lightning.data.point_stream import PointStream
 from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.streams import PointStream
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
 
@@ -166,6 +166,18 @@ def test_a_loader_goes_on_where_it_stood(sampling, kind, batch, stop):
     assert [samples(data, b) for b in [*first, *rest]] == straight
 
 
+def test_a_part_of_a_part_of_a_grid_knows_its_place():
+    values, mask = torch.rand(2, *GRID, 3), torch.rand(1, *GRID) > 0.5
+    whole = GridBatch((torch.arange(23.0), torch.arange(14.0)), values, mask, ~mask)
+    part = whole.part((slice(4, 20), slice(3, 14))).part((slice(2, 5), slice(1, 9)))
+    assert part.start == (6, 4)
+    assert [x.tolist() for x in part.axes] == [[6, 7, 8], list(range(4, 12))]
+    assert part.values.equal(values[:, 6:9, 4:12])
+    assert part.values.untyped_storage().data_ptr() == values.untyped_storage().data_ptr(), "a view"
+    assert part.mask.equal(mask[:, 6:9, 4:12])
+    assert part.train_mask.equal(~part.mask)
+
+
 def test_a_buffer_mixes_pieces_of_the_file():
     data = delivery("all", "file", chunks=(1, 14))
     stream = PointStream(data.values, data.split, 40, seed=0, buffer_bytes=1 << 12)
@@ -177,7 +189,7 @@ def test_a_buffer_mixes_pieces_of_the_file():
 
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_a_buffer_is_emptied_in_rounds_of_all_its_pieces(monkeypatch, world_size):
-    monkeypatch.setattr("pe_lightning.data.streams.ROUND", 20)
+    monkeypatch.setattr("pe_lightning.data.point_stream.ROUND", 20)
     data = delivery("all", "file", chunks=(1, 14))
     streams = [
         PointStream(data.values, data.split, 20, process=Process(rank, world_size), buffer_bytes=1 << 12)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
+from pe_lightning.data.coordinates import grid_axes, point_coordinates, row_major, unravelled
 from pe_lightning.data.sampling import GridSampling, RandomSampling, Sampling, resolve, samplings
 from pe_lightning.data.splits import GridSplit, PointSplit
 from pe_lightning.errors import InputError
@@ -42,6 +42,17 @@ def test_point_coordinates_follow_row_major_positions():
     coords = point_coordinates(axes, torch.tensor([[0, 3], [5, 7]]))
     assert coords.tolist() == [[[0, 0], [0, 0.75]], [[0.5, 0.25], [0.5, 0.75]]]
     assert grid_axes((2,), torch.float64)[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0,)])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_row_major_positions_and_those_along_the_axes(shape, dtype):
+    grid = (3, 5, 4)
+    index = torch.randint(60, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    along = list(unravelled(index, grid))
+    assert all(a.equal(b) and a.dtype == dtype for a, b in zip(along, torch.unravel_index(index, grid), strict=True))
+    assert row_major(along, grid).equal(index)
+    assert point_coordinates(grid_axes(grid), index).shape == (*shape, 3)
 
 
 # -- grid -----------------------------------------------------------------------------------------------------
