@@ -6,8 +6,9 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 import wandb
 import yaml
 from jsonargparse import ArgumentError, Namespace
@@ -112,8 +113,15 @@ class CoordinateCLI(LightningCLI):
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds the ``wandb`` group."""
+        """Adds the ``wandb`` group and the precision of matrix products."""
         parser.add_class_arguments(WandbSettings, "wandb")
+        parser.add_argument(
+            "--float32_matmul_precision",
+            type=Literal["highest", "high", "medium"],
+            default="highest",
+            help="Of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, 10 bits), "
+            "'medium' bfloat16. Exact fits and Gram matrices are always in full precision.",
+        )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses, with errors of one paragraph, and refuses a model that is not the checkpoint's."""
@@ -128,6 +136,7 @@ class CoordinateCLI(LightningCLI):
 
     def instantiate_classes(self) -> None:
         """Makes data, model and Trainer; what a constructor refuses is the user's to change."""
+        torch.set_float32_matmul_precision(self.config[self.config.subcommand].float32_matmul_precision)
         try:
             super().instantiate_classes()
         except (ValueError, MisconfigurationException) as error:

@@ -252,3 +252,18 @@ def test_a_resumed_fit_keeps_its_directory(fitted):
 def test_two_processes_worth_of_runs_never_share_a_directory(fitted):
     assert main(["fit", *DEMO, *NO_WANDB]) == 0
     assert sorted(path.name for path in Path("runs/astronaut-ComplexLinear-gau").iterdir()) == ["1", "2"]
+
+
+def test_the_precision_of_products_is_a_setting_of_the_run(fitted):
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert yaml.safe_load((fitted / "config.yaml").read_text())["float32_matmul_precision"] == "highest"
+    try:
+        assert main(["fit", *DEMO, *NO_WANDB, "--float32_matmul_precision", "high"]) == 0
+        assert torch.get_float32_matmul_precision() == "high"
+        runs = sorted(Path("runs").glob("*/*/config.yaml"))
+        assert yaml.safe_load(runs[-1].read_text())["float32_matmul_precision"] == "high"
+        assert main(["fit", *DEMO, *NO_WANDB]) == 0
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert main(["fit", *DEMO, *NO_WANDB, "--float32_matmul_precision", "tf32"]) == 2

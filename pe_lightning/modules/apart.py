@@ -17,7 +17,7 @@ from pe_lightning.strategies import SHARED, SignalsStrategy, gather_signals
 if TYPE_CHECKING:
     from pe_lightning.modules.base import CoordinateModule
 
-__all__ = ["clip_norm", "hold_own", "hold_together"]
+__all__ = ["clip_norm", "hold_own", "hold_together", "per_signal"]
 
 
 def hold_own(module: CoordinateModule, strategy: object) -> None:
@@ -37,7 +37,7 @@ def hold_own(module: CoordinateModule, strategy: object) -> None:
     if any(parameter.requires_grad for parameter in module.encoding.parameters()):
         raise InputError("strategy signals exchanges no gradients, but all signals train one encoder; set strategy ddp")
     module.own = Process(strategy.global_rank, strategy.world_size).share(signals)
-    for tensor in _per_signal(module):
+    for _, tensor in per_signal(module):
         tensor.data = tensor.data[module.own].clone()
     _count(module, module.own.stop - module.own.start, together=False)
 
@@ -49,7 +49,7 @@ def hold_together(module: CoordinateModule, world_size: int) -> None:
     signals = module.require_info().num_signals
     shares = [Process(rank, world_size).share(signals) for rank in range(world_size)]
     sizes = [share.stop - share.start for share in shares]
-    for tensor in _per_signal(module):
+    for _, tensor in per_signal(module):
         tensor.data = gather_signals(tensor.data, sizes)
     module.own = None
     _count(module, signals, together=True)
@@ -63,9 +63,10 @@ def clip_norm(module: CoordinateModule, optimizer: torch.optim.Optimizer, value:
     clip_grads_with_norm_(parameters, value, norm)
 
 
-def _per_signal(module: CoordinateModule) -> Iterator[Tensor]:
+def per_signal(module: CoordinateModule) -> Iterator[tuple[str, Tensor]]:
+    """The parameters and buffers that hold one entry per signal, by name."""
     named = [*module.named_parameters(), *module.named_buffers()]
-    yield from (tensor for name, tensor in named if not name.startswith((SHARED, "train_psnr", "test_psnr")))
+    yield from ((name, tensor) for name, tensor in named if not name.startswith((SHARED, "train_psnr", "test_psnr")))
 
 
 def _count(module: CoordinateModule, signals: int, together: bool) -> None:

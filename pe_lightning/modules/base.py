@@ -17,9 +17,11 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import Encoding
 from pe_lightning.errors import InputError
+from pe_lightning.linalg import full_precision
 from pe_lightning.metrics import SignalPSNR, psnr
 from pe_lightning.modules.apart import clip_norm, hold_together
 from pe_lightning.modules.building import build_for_fit, is_fitted, no_inference
+from pe_lightning.modules.chunks import squared_errors, squared_errors_in_chunks
 from pe_lightning.modules.description import plain_encoder, refuse_other_model, shape_in_words
 from pe_lightning.modules.kept import Kept
 from pe_lightning.modules.loss import training_loss
@@ -53,6 +55,7 @@ class CoordinateModule(LightningModule, ABC):
     scores: dict[str, Tensor]
     """PSNR per signal, ``test/psnr`` and ``train/psnr``, after a test."""
     steps_per_batch: int = 1
+    signals_per_batch: int | None = None
     free: ClassVar[frozenset[str]] = frozenset({"normalize"})
     """Hyper-parameters in which a checkpoint may differ from the model that loads it: they do not change what the
     parameters and buffers mean."""
@@ -225,7 +228,7 @@ class CoordinateModule(LightningModule, ABC):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clips as the Trainer is told to; by the norm of the gradients of all signals, also where processes have their own."""
+        """Clips as the Trainer is told to; by the norm over all signals, also where processes have their own."""
         if self.own is None or not gradient_clip_val or gradient_clip_algorithm == "value":
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         else:
@@ -250,11 +253,9 @@ class CoordinateModule(LightningModule, ABC):
             every_step: Whether the next steps have the same batch, so that what depends on it alone is worth making.
             exact: Whether the value may not rely on earlier ones; ``None``: nobody sees it. The gradient never does.
         """
-        errors = self.errors(batch)
-        # a dot product per signal: one pass over the errors, forward and backward; in full precision, as half of it
-        # overflows at 65504
-        with torch.autocast(errors.device.type, enabled=False):
-            return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
+        if self.signals_per_batch is None or self.signals_per_batch >= len(batch.values):
+            return squared_errors(self, batch)
+        return squared_errors_in_chunks(self, batch, self.signals_per_batch)
 
     def last_train_psnr(self) -> Tensor:
         """PSNR of the latest training batch before its step, mean over signals, ``()``; NaN before the first step.
@@ -287,7 +288,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
         """Scores the held-out samples."""
-        self.test_psnr.update(self.predict_grid(batch.axes), batch.values, batch.mask)
+        self.test_psnr.update(self._evaluate(batch.axes), batch.values, batch.mask)
 
     def on_validation_epoch_end(self) -> None:
         """Logs ``val/psnr``, mean over signals; nothing when no sample is held out."""
@@ -295,7 +296,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
         """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
-        prediction = self.predict_grid(batch.axes)
+        prediction = self._evaluate(batch.axes)
         self.test_psnr.update(prediction, batch.values, batch.mask)
         self.train_psnr.update(prediction, batch.values, batch.train_mask)
         return {"prediction": prediction}
@@ -321,4 +322,9 @@ class CoordinateModule(LightningModule, ABC):
 
     def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""
-        return self.predict_grid(batch)
+        return self._evaluate(batch)
+
+    def _evaluate(self, axes: Sequence[Tensor]) -> Tensor:
+        """The prediction in full precision: scores are of the weights, whatever the training steps round."""
+        with full_precision(self.device):
+            return self.predict_grid(axes)

@@ -16,6 +16,7 @@ from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.chunks import check_signals_per_batch
 from pe_lightning.modules.description import plain_encoder
 from pe_lightning.modules.gram import GramErrors
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
@@ -50,6 +51,7 @@ class ComplexLinear(CoordinateModule):
             prediction of training samples that are held out.
         steps_per_batch: Optimiser steps on each (full) batch. Epochs, validation and callbacks count batches, logging and
             ``max_steps`` steps; the weights are the same, sooner.
+        signals_per_batch: Signals whose errors are computed at a time in training, for less memory; ``None``: all.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
@@ -61,7 +63,9 @@ class ComplexLinear(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
-    free: ClassVar[frozenset[str]] = frozenset({"normalize", "center", "warm_start", "ridge", "steps_per_batch"})
+    free: ClassVar[frozenset[str]] = frozenset(
+        {"normalize", "center", "warm_start", "ridge", "steps_per_batch", "signals_per_batch"}
+    )
 
     def __init__(
         self,
@@ -74,6 +78,7 @@ class ComplexLinear(CoordinateModule):
         warm_start: bool = False,
         ridge: float | Literal["auto"] = "auto",
         steps_per_batch: int = 1,
+        signals_per_batch: int | None = None,
         optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=0.1, weight_decay=1e-8, fused=True),
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
@@ -88,6 +93,7 @@ class ComplexLinear(CoordinateModule):
         self.warm_start = warm_start
         self.ridge = check_ridge(ridge)
         self.steps_per_batch = check_steps_per_batch(steps_per_batch)
+        self.signals_per_batch = check_signals_per_batch(signals_per_batch)
         self.solution: dict[str, Any] | None = None
         if warm_start and depth and activation not in PASSING:
             raise InputError(
@@ -103,6 +109,7 @@ class ComplexLinear(CoordinateModule):
             warm_start=warm_start,
             ridge=ridge,
             steps_per_batch=steps_per_batch,
+            signals_per_batch=signals_per_batch,
         )
 
     def make(self, info: SignalInfo) -> None:

@@ -14,6 +14,7 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.chunks import check_signals_per_batch
 from pe_lightning.modules.mlp import Activation, SignalMLP, check_activation
 
 __all__ = ["SimpleMLP"]
@@ -36,6 +37,8 @@ class SimpleMLP(CoordinateModule):
             (rff); ``auto`` chooses what the papers use for the encoder.
         normalize: Whether features are divided by their largest row norm over the training coordinates.
         points_per_chunk: How many points, of all signals together, are evaluated at once on a grid outside training.
+        signals_per_batch: Signals whose errors are computed at a time in training: hidden layers are then held for those
+            only, and computed twice. ``None``: all.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
@@ -45,7 +48,7 @@ class SimpleMLP(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
-    free: ClassVar[frozenset[str]] = frozenset({"normalize", "points_per_chunk"})
+    free: ClassVar[frozenset[str]] = frozenset({"normalize", "points_per_chunk", "signals_per_batch"})
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class SimpleMLP(CoordinateModule):
         layout: Literal["auto", "axes", "directions", "joint"] = "auto",
         normalize: bool = True,
         points_per_chunk: int = 65536,
+        signals_per_batch: int | None = None,
         optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=5e-3, weight_decay=1e-8, fused=True),
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
@@ -78,6 +82,7 @@ class SimpleMLP(CoordinateModule):
         self.layout: Literal["auto", "axes", "directions", "joint"] = layout
         self.normalize = normalize
         self.points_per_chunk = points_per_chunk
+        self.signals_per_batch = check_signals_per_batch(signals_per_batch)
         self.remember(
             depth=depth,
             width=width,
@@ -86,6 +91,7 @@ class SimpleMLP(CoordinateModule):
             layout=layout,
             normalize=normalize,
             points_per_chunk=points_per_chunk,
+            signals_per_batch=signals_per_batch,
         )
 
     def make(self, info: SignalInfo) -> None:

@@ -379,6 +379,17 @@ def test_float64(kind: str, make_trainer: MakeTrainer) -> None:
         assert module.scores["test/psnr"][s].item() == pytest.approx(expected, abs=1e-9)
 
 
+@every_module
+def test_scores_are_of_the_weights_whatever_the_steps_round(kind: str, make_trainer: MakeTrainer) -> None:
+    data, module = TensorDataModule(signals(2, 16, 12)), MODULES[kind]()
+    trainer = fit(module, data, make_trainer, 30, precision="bf16-mixed", limit_val_batches=0)
+    trainer.test(module, data, verbose=False)
+    rounded = module.scores["test/psnr"]
+    exact = make_trainer(precision="32-true")
+    exact.test(module, data, verbose=False)
+    assert torch.equal(rounded, module.scores["test/psnr"])
+
+
 @pytest.mark.parametrize("precision", ["bf16-true", "16-true"])
 def test_precisions_that_round_coordinates_are_refused(precision: Any, make_trainer: MakeTrainer) -> None:
     mixed = precision.replace("true", "mixed")

@@ -239,6 +239,7 @@ def test_hyper_parameters_are_plain_and_complete() -> None:
         "warm_start": False,
         "ridge": "auto",
         "steps_per_batch": 1,
+        "signals_per_batch": None,
     }
 
 
