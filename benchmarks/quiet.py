@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import warnings
+from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
@@ -18,13 +19,14 @@ def machine() -> str:
     return f"{platform.machine()}, {torch.get_num_threads()} threads, {device}, torch {torch.__version__}"
 
 
-def make_trainer(steps: int) -> Trainer:
+def make_trainer(steps: int, precision: Any = "32-true") -> Trainer:
     """A Trainer without loggers, checkpoints, bars and validation."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # Lightning 2.6 with torch >= 2.13
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # the data is one batch in memory
     return Trainer(
         max_steps=steps,
+        precision=precision,
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,

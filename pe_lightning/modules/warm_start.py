@@ -90,14 +90,12 @@ def solve_data(
     choice = choose_grid(looked_at.values, looked_at.axes, encoders, ridge, sigma, sizes)
     if process.world_size == 1 and not isinstance(data.values, FileValues):
         own = to_device(data.choice_batch(), device)
-        solved = solve_grid(own.values, choice.encoders, looked_at.axes, ridge=choice.ridge, center=center)
-        report = {**solved.report(), "solve_seconds": time.perf_counter() - began, "choice": choice.report()}
-        return ExactFit(solved.weight, solved.mean, choice.encoders, {"solver": "grid", **report})
-    axes = [x[index].to(device) for x, index in zip(data.axes, data.split.index, strict=True)]
-    solution = solve_blocks(_blocks(data, process, device), choice.encoders, axes, ridge=choice.ridge, center=center)
-    solution = replace(solution, choice=choice)
-    report = {"solver": "grid", **solution.report(), "solve_seconds": time.perf_counter() - began}
-    return ExactFit(solution.weight, solution.mean, choice.encoders, report)
+        solution = solve_grid(own.values, choice.encoders, looked_at.axes, ridge=choice.ridge, center=center)
+    else:
+        axes = [x[index].to(device) for x, index in zip(data.axes, data.split.index, strict=True)]
+        solution = solve_blocks(_blocks(data, process, device), choice.encoders, axes, ridge=choice.ridge, center=center)
+    report = {**replace(solution, choice=choice).report(), "solve_seconds": time.perf_counter() - began}
+    return ExactFit(solution.weight, solution.mean, choice.encoders, {"solver": "grid", **report})
 
 
 def _blocks(data: Delivery, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
