@@ -5,8 +5,8 @@
 
 Two processes on one machine (gloo), one thread each, and so is the one process. Both sides of a row are fitted one after the
 other with the same seed; differences are the largest of any parameter, relative to the largest parameter, and of any
-picture's test PSNR. What of them is rounding that training amplifies is gone in float64. Time per step is ``fit_seconds`` over
-the steps and includes what a process waits for the other.
+picture's test PSNR. What of them is rounding that training amplifies is gone in float64. Time per step is ``fit_seconds``
+over the steps and includes what a process waits for the other.
 """
 
 from __future__ import annotations
