@@ -24,6 +24,7 @@ class Board:
         console = Console(stderr=True)
         self.total = total
         self.count = 0
+        self._running: list[str] = []
         self._progress = Progress(
             TextColumn("[bold]sweep"),
             BarColumn(),
@@ -50,8 +51,14 @@ class Board:
         self._progress.console.print(Text(text, style), soft_wrap=True)
 
     def start(self, cell: str) -> None:
-        """Shows which cell is running."""
-        self._progress.update(self._task, cell=cell)
+        """Shows that a cell is running."""
+        self._running.append(cell)
+        self._show_running()
+
+    def _show_running(self) -> None:
+        others = len(self._running) - 1
+        shown = "" if others < 0 else self._running[0] + (f" and {others} more" if others else "")
+        self._progress.update(self._task, cell=shown)
 
     def finish(self, cell: str, outcome: str, style: str = "") -> None:
         """Counts a cell.
@@ -62,5 +69,8 @@ class Board:
             style: Of the line.
         """
         self.count += 1
+        if cell in self._running:
+            self._running.remove(cell)
+            self._show_running()
         self.say(f"{self.count}/{self.total} {cell}: {outcome}", style)
         self._progress.update(self._task, completed=self.count, last=outcome if not style else "")

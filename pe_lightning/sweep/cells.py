@@ -21,7 +21,7 @@ __all__ = ["Cell", "plan"]
 LONGEST_NAME = 120
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that are part of a folder's name as they are."""
-RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only")
+RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only", "float32_matmul_precision")
 """What a result depends on; how a run appears in W&B is not part of it."""
 
 

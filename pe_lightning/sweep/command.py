@@ -6,6 +6,7 @@ import shlex
 import statistics
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -15,8 +16,10 @@ from rich.text import Text
 from pe_lightning.compare.reading import find_runs
 from pe_lightning.compare.scores import compare
 from pe_lightning.compare.table import print_scores
+from pe_lightning.sweep import ray_launcher
 from pe_lightning.sweep.cells import Cell, plan
 from pe_lightning.sweep.fits import Fits
+from pe_lightning.sweep.launchers import Launcher, Process
 from pe_lightning.sweep.options import Options, parse
 from pe_lightning.sweep.record import RECORD, Record
 from pe_lightning.sweep.running import run_cells
@@ -26,13 +29,17 @@ __all__ = ["sweep"]
 HELP = """\
 usage: pe-lightning sweep [--config FILE] --vary KEY=V1,V2,... [--vary ...] [--repeats N] [--out DIR] [options of fit]
 
-Fits every combination of the varied settings in this process, each a run directory of its own. The same command again skips
-what is finished and goes on with the rest. Ctrl-C stops after the current fit, twice at once.
+Fits every combination of the varied settings, each a run directory of its own. The same command again skips what is finished
+and goes on with the rest. Ctrl-C stops after the current fit, twice at once.
 
   --vary KEY=V1,V2,...  a setting as on the command line of fit and its values, YAML each:
                         model.encoder=gau,tri,rff   model.encoder.sigma=auto,0.003   data.sampling.fraction=0.1,0.25
   --repeats N           fit each combination with N seeds: seed_everything and the seed of the encoder count up
   --out DIR             where the runs go (default: sweeps/<configuration>-<settings>); sweep.json there is the record
+  --launcher process    one after the other in this process (the default); or ray: side by side on a Ray cluster, the one
+                        that RAY_ADDRESS names or one of this machine
+  --cpus_per_cell N     with ray, CPUs of a cell (1), which is how many run at a time
+  --gpus_per_cell N     with ray, GPUs of a cell: 0 (the default), 1, or a part of one
   anything else         an option of fit, see pe-lightning fit --help
 
 Exit status: 0, 1 if a fit failed or was refused, 2 if none can be run, 130 after Ctrl-C.
@@ -49,22 +56,28 @@ def sweep(arguments: Sequence[str]) -> int:
         print(HELP, end="")
         return 0
     options = parse(arguments)
+    if options.launcher == "ray":
+        ray_launcher.require_ray()
     fits = Fits()
     cells = plan(options, fits.resolve)
     record = Record(options.out)
-    for cell in cells:
-        record.finished(cell)  # refuses another sweep's folder before data is read
+    # refuses another sweep's folder before data is read
+    left = [cell.tree for cell in cells if record.finished(cell) is None and cell.tree is not None]
+    if options.launcher == "ray":
+        ray_launcher.check_cells(left, options.share)
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         # data that no cell can be fitted to is an error of the command, not of each cell
         fits.load(next(cell.tree for cell in cells if cell.tree is not None))
-    with record.locked():
+    local = options.launcher == "process" or not left  # a finished sweep needs no cluster
+    where: AbstractContextManager[Launcher] = nullcontext(Process(fits)) if local else ray_launcher.cluster(options.share)
+    with where as launcher, record.locked():
         trainer = next(cell.tree for cell in cells if cell.tree is not None)["trainer"]
-        run_cells(cells, record, fits, trainer["enable_progress_bar"] is not False)
+        run_cells(cells, record, launcher, trainer["enable_progress_bar"] is not False)
     _summary(cells, record, options)
-    left = sum(record.entries[cell.name]["status"] == "waiting" for cell in cells)
+    waiting = sum(record.entries[cell.name]["status"] == "waiting" for cell in cells)
     failed = [name for name in (cell.name for cell in cells) if record.entries[name]["status"] in ("failed", "refused")]
-    if left:
-        print(f"pe-lightning: interrupted with {left} cell(s) left; the same command goes on", file=sys.stderr)
+    if waiting:
+        print(f"pe-lightning: interrupted with {waiting} cell(s) left; the same command goes on", file=sys.stderr)
         return 130
     if failed:
         print(f"pe-lightning: {len(failed)} of {len(cells)} cells failed; see {options.out / RECORD}", file=sys.stderr)

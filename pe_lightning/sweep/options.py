@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias, cast, get_args
 
 import jsonargparse
 import yaml
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError
+from pe_lightning.sweep.share import Share
 
 __all__ = ["Options", "Varied", "parse", "split_values"]
 
@@ -22,6 +25,17 @@ REFUSED = {
 }
 MOST_CELLS = 10_000
 """A sweep of more is taken for a slip."""
+
+LauncherName: TypeAlias = Literal["process", "ray"]
+EXAMPLES = {
+    "--vary": "--vary model.encoder=gau,tri,rff",
+    "--repeats": "--repeats 3",
+    "--out": "--out FOLDER",
+    "--launcher": "--launcher ray",
+    "--cpus_per_cell": "--cpus_per_cell 2",
+    "--gpus_per_cell": "--gpus_per_cell 1",
+}
+"""The sweep's own options."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +60,16 @@ class Options:
         fixed: Options of ``fit``.
         repeats: How many seeds each combination is fitted with.
         out: Where the run directories go.
+        launcher: Where the fits run: in this process, or on a Ray cluster.
+        share: What a cell gets of the cluster.
     """
 
     varied: tuple[Varied, ...]
     fixed: tuple[str, ...] = ()
     repeats: int = 1
     out: Path = field(default_factory=Path)
+    launcher: LauncherName = "process"
+    share: Share = field(default_factory=Share)
 
     @property
     def name(self) -> str:
@@ -72,12 +90,12 @@ def parse(arguments: Sequence[str]) -> Options:
     while rest:
         argument = rest.pop(0)
         option, equals, text = argument.partition("=")
-        if option not in ("--vary", "--repeats", "--out"):
+        if option not in EXAMPLES:
             fixed.append(argument)
             continue
         if not equals:
             if not rest or rest[0].startswith("--"):
-                raise InputError(f"{option} needs a value: {_example(option)}")
+                raise InputError(f"{option} needs a value: {EXAMPLES[option]}")
             text = rest.pop(0)
         if option == "--vary":
             varied.append(_varied(text))
@@ -86,14 +104,38 @@ def parse(arguments: Sequence[str]) -> Options:
         else:
             own[option] = text
     if not varied:
-        raise InputError(f"sweep varies something: {_example('--vary')}; a single fit is pe-lightning fit")
+        raise InputError(f"sweep varies something: {EXAMPLES['--vary']}; a single fit is pe-lightning fit")
     _check(varied, fixed)
     out = Path(own["--out"]) if "--out" in own else Path("sweeps") / _name(fixed, varied)
-    return Options(tuple(varied), tuple(fixed), _repeats(own.get("--repeats", "1")), out)
+    launcher = _launcher(own)
+    share = Share(_cpus(own.get("--cpus_per_cell", "1")), _gpus(own.get("--gpus_per_cell", "0")))
+    return Options(tuple(varied), tuple(fixed), _repeats(own.get("--repeats", "1")), out, launcher, share)
 
 
-def _example(option: str) -> str:
-    return {"--vary": "--vary model.encoder=gau,tri,rff", "--repeats": "--repeats 3", "--out": "--out FOLDER"}[option]
+def _launcher(own: Mapping[str, str]) -> LauncherName:
+    name = own.get("--launcher", "process")
+    if name not in get_args(LauncherName):
+        raise InputError(f"--launcher is one of {', '.join(get_args(LauncherName))}; got {name!r}")
+    for option in ("--cpus_per_cell", "--gpus_per_cell"):
+        if option in own and name != "ray":
+            raise InputError(f"{option} is for --launcher ray; without it, cells run one after the other in this process")
+    return cast(LauncherName, name)
+
+
+def _cpus(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--cpus_per_cell is a number of CPUs from 1 on, got {text!r}")
+    return int(text)
+
+
+def _gpus(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise InputError(f"--gpus_per_cell is 0, 1, or the part of a GPU that each of several cells gets; got {text!r}")
+    return share
 
 
 def _repeats(text: str) -> int:
@@ -106,7 +148,7 @@ def _varied(text: str) -> Varied:
     key, equals, values = text.partition("=")
     key = key.strip().lstrip("-").replace(".init_args", "")
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
-        raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: {_example('--vary')}")
+        raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: {EXAMPLES['--vary']}")
     for refused, instead in REFUSED.items():
         if key == refused:
             raise InputError(f"--vary {key}: {instead}")

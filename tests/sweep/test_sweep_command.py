@@ -10,7 +10,11 @@ import pytest
 import yaml
 
 from pe_lightning.__main__ import main
+from pe_lightning.callbacks import report
 from pe_lightning.data import ImageDataModule
+from pe_lightning.errors import InputError
+from pe_lightning.sweep.ray_launcher import check_cells
+from pe_lightning.sweep.share import Share
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
@@ -63,6 +67,17 @@ def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatc
     assert len(table) == 4
     assert "4/4 encoder-rff_num_features-12" in shown.err
     assert "test PSNR (rest)" not in shown.out, "the runs' own tables are left out"
+
+
+def test_interpolation_is_scored_once_for_all_cells_with_the_same_data(monkeypatch):
+    scored = []
+    monkeypatch.setattr(
+        report, "interpolate", lambda *given, do=report.interpolate: (scored.append(given[0]), do(*given))[1]
+    )
+    assert main(["sweep", *EXACT, *QUIET, *ENCODERS, "--vary", "data.sampling.stride=2,4"]) == 0
+    assert sorted(scored) == 2 * ["bicubic"] + 2 * ["linear"] + 2 * ["nearest"] + 2 * ["spline"]
+    found = {(name[8:11], name[-1]): metrics(name)["baselines"] for name in record()}
+    assert found["gau", "2"] == found["rff", "2"] != found["gau", "4"] == found["rff", "4"]
 
 
 def test_a_cell_is_the_same_as_a_fit_with_the_arguments_in_the_record(capsys):
@@ -155,6 +170,30 @@ def test_nothing_to_run_is_an_error_before_anything_starts(capsys, arguments, wo
     for word in words:
         assert word in lines[-1]
     assert not list(Path().iterdir())
+
+
+def test_a_cluster_without_ray_is_an_error_before_anything_starts(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr("pe_lightning.sweep.command.Fits", None)
+    assert main(["sweep", *EXACT, *QUIET, *ENCODERS, "--launcher", "ray"]) == 2
+    assert 'pip install "pe-lightning[ray]"' in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("trainer", "gpus", "words"),
+    [
+        ({"accelerator": "gpu"}, 0, "needs --gpus_per_cell 1"),
+        ({"accelerator": "cuda"}, 0, "needs --gpus_per_cell 1"),
+        ({"accelerator": "cpu"}, 0.5, "leaves no use for --gpus_per_cell"),
+        ({"devices": [1]}, 1, r"--trainer.devices 1 \(now \[1\]\)"),
+    ],
+)
+def test_ray_chooses_the_devices(trainer, gpus, words):
+    plain = {"trainer": {"accelerator": "auto", "devices": 1}}
+    check_cells([plain], Share(1, gpus))
+    with pytest.raises(InputError, match=words):
+        check_cells([plain, {"trainer": plain["trainer"] | trainer}], Share(1, gpus))
 
 
 def test_a_folder_of_something_else_is_left_alone(capsys):

@@ -7,6 +7,7 @@ import pytest
 from pe_lightning.errors import InputError
 from pe_lightning.sweep.cells import cell_name, compose, differences, plan, reseeded
 from pe_lightning.sweep.options import parse, split_values
+from pe_lightning.sweep.share import Share
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,15 @@ def test_values_are_split_at_commas_outside_of_brackets_and_quotes(text, values)
         (["--vary", "a=1", "--repeats", "0"], ["--repeats", "'0'"]),
         (["--vary", "a=1", "--repeats", "two"], ["--repeats", "'two'"]),
         (["--vary", "a=1", "--out", "x", "--out", "y"], ["--out is given twice"]),
+        (["--vary", "a=1", "--launcher", "slurm"], ["process, ray", "'slurm'"]),
+        (["--vary", "a=1", "--launcher"], ["--launcher needs a value", "--launcher ray"]),
+        (["--vary", "a=1", "--cpus_per_cell", "2"], ["--cpus_per_cell is for --launcher ray"]),
+        (["--vary", "a=1", "--launcher=process", "--gpus_per_cell=1"], ["--gpus_per_cell is for --launcher ray"]),
+        (["--vary", "a=1", "--launcher=ray", "--cpus_per_cell=0"], ["--cpus_per_cell", "'0'"]),
+        (["--vary", "a=1", "--launcher=ray", "--cpus_per_cell=0.5"], ["--cpus_per_cell", "'0.5'"]),
+        (["--vary", "a=1", "--launcher=ray", "--gpus_per_cell=2"], ["--gpus_per_cell", "part of a GPU", "'2'"]),
+        (["--vary", "a=1", "--launcher=ray", "--gpus_per_cell=nan"], ["--gpus_per_cell", "'nan'"]),
+        (["--vary", "a=1", "--launcher=ray", "--gpus_per_cell=one"], ["--gpus_per_cell", "'one'"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -66,6 +76,35 @@ def test_the_folder_is_named_after_the_configuration_and_the_settings():
     assert options.name == "demo-encoder-sigma"
     assert options.fixed == ("--config", "configs/demo.yaml")
     assert parse(["--vary", "model.encoder=tri", "--out", "here/x"]).name == "x"
+
+
+def test_where_cells_run():
+    assert parse(["--vary", "a=1"]).launcher == "process"
+    options = parse(["--vary", "a=1", "--launcher", "ray", "--cpus_per_cell", "2", "--gpus_per_cell=0.25"])
+    assert (options.launcher, options.share) == ("ray", Share(2, 0.25))
+    assert parse(["--vary", "a=1", "--launcher=ray"]).share == Share(1, 0)
+    assert options.fixed == ()
+
+
+@pytest.mark.parametrize(
+    ("share", "places"),
+    [
+        (Share(1), 7),
+        (Share(2), 3),
+        (Share(8), 0),
+        (Share(1, 1), 2),
+        (Share(1, 0.5), 4),
+        (Share(1, 0.4), 4),
+        (Share(3, 0.1), 2),
+    ],
+)
+def test_cells_that_fit_on_a_machine(share, places):
+    assert share.places({"CPU": 7.0, "GPU": 2.0, "memory": 1e9}) == places
+
+
+def test_a_machine_without_what_a_cell_needs_runs_none():
+    assert Share(1, 0.5).places({"CPU": 7.0}) == 0
+    assert Share(1).places({"GPU": 1.0}) == 0
 
 
 def test_a_setting_that_names_a_class_does_not_undo_the_others():
