@@ -2,18 +2,23 @@
 
     python benchmarks/compare.py                       # 20 runs x 16 pictures of 256 x 256
     python benchmarks/compare.py --runs 4 --side 512
+    python benchmarks/compare.py --runs 4 --pictures 1 --frames 128     # a video of 128 frames
+    python benchmarks/compare.py --runs 4 --pictures 1 --samples 1000000
 
-The runs are synthetic: crops of scikit-image's photographs as truth, blurred by another width for every run. The browser is
-headless Chromium through selenium; without them that part is left out. "tables": the script has made the tables sortable;
-"pictures": those of the first signal are decoded.
+The runs are synthetic: crops of scikit-image's photographs as truth, moving ones for a video, lines of them for rows,
+blurred by another width for every run. The browser is headless Chromium through selenium; without them that part is left
+out. "tables": the script has made the tables sortable; "pictures": those of the first signal are decoded, or its plot is
+there. The last two lines were measured while other programs ran.
 
 Two shared cores, Chromium 150, Python 3.11, medians of three:
 
 ====================================  =====  ======  =======  ======  ========
-runs x pictures                       table  report  page     tables  pictures
+runs x signals                        table  report  page     tables  pictures
 ====================================  =====  ======  =======  ======  ========
 20 x 16 of 256 x 256                  0.5 s  6.9 s   25.0 MB  0.10 s  0.33 s
 4 x 16 of 512 x 512                   0.4 s  4.2 s   14.8 MB  0.08 s  0.31 s
+4 x 1 of 128 x 256 x 256              0.9 s  5.1 s    8.8 MB  0.09 s  0.23 s
+4 x 1 of 1,000,000                    1.2 s  2.7 s    3.2 MB  0.10 s  0.40 s
 ====================================  =====  ======  =======  ======  ========
 """
 
@@ -34,6 +39,8 @@ from scipy.ndimage import gaussian_filter
 from skimage import data
 
 from pe_lightning.callbacks.report import write_reconstructions
+from pe_lightning.data.batches import SignalInfo
+from pe_lightning.data.signals import Scaling
 
 FLAGS = [
     "--headless=new",
@@ -59,9 +66,22 @@ def crops(count: int, side: int) -> npt.NDArray[np.float32]:
     return np.stack(found).astype(np.float32) / 255
 
 
+def films(count: int, frames: int, side: int) -> npt.NDArray[np.float32]:
+    """Windows that move over larger crops, ``(count, frames, side, side, 3)``."""
+    large = crops(count, 2 * side)
+    starts = [round(place * side / max(1, frames - 1)) for place in range(frames)]
+    return np.stack([large[:, start : start + side, start : start + side] for start in starts], axis=1)
+
+
+def rows(count: int, samples: int) -> npt.NDArray[np.float32]:
+    """The pixels of a crop in their order, ``(count, samples, 1)``."""
+    side = int(np.ceil(samples**0.5))
+    return crops(count, side)[..., :1].reshape(count, -1, 1)[:, :samples]
+
+
 def write_run(folder: Path, truth: npt.NDArray[np.float32], width: float) -> None:
     """A run directory whose reconstructions are the truth blurred by ``width`` pixels."""
-    made = gaussian_filter(truth, (0, width, width, 0))
+    made = gaussian_filter(truth, (0, *[width] * (truth.ndim - 2), 0))
     psnr = [-10 * float(np.log10(np.square(a - b).mean())) for a, b in zip(made, truth, strict=True)]
     metrics = {
         "schema": 1,
@@ -71,7 +91,7 @@ def write_run(folder: Path, truth: npt.NDArray[np.float32], width: float) -> Non
         "steps": 0,
         "num_params": 10_000,
         "num_signals": len(psnr),
-        "grid": list(truth.shape[1:3]),
+        "grid": list(truth.shape[1:-1]),
         "signals": [f"crop {k}" for k in range(len(psnr))],
         "encoder": {"name": "gau", "sigma": width},
         "protocol": "rest",
@@ -80,7 +100,10 @@ def write_run(folder: Path, truth: npt.NDArray[np.float32], width: float) -> Non
         "baselines": {},
         "seed": 0,
     }
-    write_reconstructions(folder / "reconstructions", metrics, made, truth)
+    media = {1: "array", 2: "image", 3: "video"}[truth.ndim - 2]
+    names, grid, scaling = tuple(metrics["signals"]), tuple(truth.shape[1:-1]), Scaling("uint8", (0.0,), (255.0,))
+    info = SignalInfo(names, grid, truth.shape[-1], scaling, 25.0 if media == "video" else None, media)
+    write_reconstructions(folder / "reconstructions", metrics, made, truth, info)
     (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "config.yaml").write_text(f"model: {{encoder: {{sigma: {width}}}}}\n")
 
@@ -121,15 +144,22 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--pictures", type=int, default=16)
     parser.add_argument("--side", type=int, default=256)
+    parser.add_argument("--frames", type=int, default=0)
+    parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        truth = crops(options.pictures, options.side)
+        if options.samples:
+            truth = rows(options.pictures, options.samples)
+        elif options.frames:
+            truth = films(options.pictures, options.frames, options.side)
+        else:
+            truth = crops(options.pictures, options.side)
         for number in range(1, options.runs + 1):
             write_run(root / "runs" / "gau" / str(number), truth, round(0.2 + 0.1 * number, 1))
         command = [sys.executable, "-m", "pe_lightning", "compare", str(root / "runs")]
-        print(f"{options.runs} runs x {options.pictures} pictures of {options.side} x {options.side}")
+        print(f"{options.runs} runs x {options.pictures} signals of {' x '.join(map(str, truth.shape[1:-1]))}")
         for _ in range(options.repeat):
             start = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)

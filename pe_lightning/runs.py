@@ -5,6 +5,7 @@ A directory is claimed by creating it, which the file system allows one process 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -12,7 +13,18 @@ from uuid import uuid4
 
 from pe_lightning.errors import InputError
 
-__all__ = ["CHECKPOINTS", "CONFIG", "METRICS", "RECONSTRUCTIONS", "claim", "of_checkpoint", "slug", "write_atomically"]
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG",
+    "METRICS",
+    "RECONSTRUCTIONS",
+    "claim",
+    "file_names",
+    "frames_of",
+    "of_checkpoint",
+    "slug",
+    "write_atomically",
+]
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -27,6 +39,36 @@ def slug(text: str) -> str:
     """
     plain = re.sub(r"[^\w.-]+", "-", text).strip("-.")
     return plain.encode()[:180].decode(errors="ignore") or "unnamed"
+
+
+def file_names(names: tuple[str, ...]) -> list[str]:
+    """Distinct stems of files for signals of these names, on file systems that do not tell upper from lower case too.
+
+    No stem is another's with ``_comparison`` behind it either: that is the name of the sheet that compares it to the truth.
+    """
+    taken: set[str] = set()
+    result: list[str] = []
+    for name in names:
+        base = slug(name)
+        candidates = (base if number == 1 else f"{base}-{number}" for number in itertools.count(1))
+        stem = next(c for c in candidates if taken.isdisjoint({c.casefold(), f"{c.casefold()}_comparison"}))
+        taken |= {stem.casefold(), f"{stem.casefold()}_comparison"}
+        result.append(stem)
+    return result
+
+
+def frames_of(count: int, most: int) -> list[int]:
+    """Which of ``count`` frames of a cube stand for it, ascending: all, or the middles of ``most`` equal parts.
+
+    Half of the middles are moved to the frame before, or all might be frames that were trained on: the Thue-Morse
+    sequence says which, so that this is as true of every second or fourth of them.
+
+    >>> frames_of(3, 4), frames_of(32, 4)
+    ([0, 1, 2], [4, 11, 19, 28])
+    """
+    parts = min(count, most)
+    shift = 1 if count >= 2 * parts else 0
+    return [(2 * part + 1) * count // (2 * parts) - shift * (part.bit_count() % 2) for part in range(parts)]
 
 
 def claim(root: str | Path, name: str) -> Path:

@@ -18,11 +18,12 @@ from PIL import Image, ImageSequence
 from scipy.io import wavfile
 
 from pe_lightning.callbacks import media, outputs
-from pe_lightning.callbacks.outputs import choose_format, file_names, write_png, write_signal
+from pe_lightning.callbacks.outputs import choose_format, write_png, write_signal
 from pe_lightning.callbacks.report import SHEETS, log_scores, write_reconstructions
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError
+from pe_lightning.runs import file_names
 
 FULL = {
     "uint8": (0.0, 255.0),
@@ -214,7 +215,7 @@ def test_the_smallest_video(size: tuple[int, int], tmp_path: Path) -> None:
 def test_without_an_encoder_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(media, "_CODEC", "libx265000")
     info = describe("video", (4, 16, 16), 3, "uint8", 25.0)
-    with pytest.raises(InputError, match="formats=npy"):
+    with pytest.raises(InputError, match="output format npy has the values"):
         write_signal(tmp_path / "a", film(4, 16, 16), info)
     assert not list(tmp_path.iterdir())
     assert write_signal(tmp_path / "a", film(4, 16, 16), info, formats="npy").exists()
@@ -390,7 +391,7 @@ def test_auto_follows_the_medium(media: str, shape: tuple[int, ...], dtype: str,
         ("mp4", (4, 5, 3), ["MP4 needs 3 axes", "Possible: auto, png, npy, h5"]),
         ("gif", (4, 5, 6, 2), ["GIF needs 3 axes", "1 or 3 channels", "Possible: auto, npy, h5"]),
         ("wav", (4, 5, 6, 3), ["WAV needs 1 axis", "Possible: auto, png, mp4, gif, npy, h5".replace("png, ", "")]),
-        ("jpeg", (4, 5, 3), ["unknown formats='jpeg'", "auto, png, mp4, gif, wav, npy, h5"]),
+        ("jpeg", (4, 5, 3), ["unknown output format 'jpeg'", "auto, png, mp4, gif, wav, npy, h5"]),
         ("np", (4, 5, 3), ["did you mean 'npy'"]),
     ],
 )
@@ -478,6 +479,7 @@ def test_every_kind_of_run_leaves_something_to_look_at(
     pictures = write_reconstructions(tmp_path, scores("a", "b"), values, values, info, train_mask=mask)
     assert pictures == [str(tmp_path / f"{name}_comparison.png") for name in "ab"]
     files = {f"{name}.{suffix}" for name in "ab"} | {f"{name}_comparison.png" for name in "ab"}
+    files |= set() if media == "image" else {f"{name}_comparison.h5" for name in "ab"}
     assert {entry.name for entry in tmp_path.iterdir()} == files
     sheets = [np.asarray(Image.open(path)) for path in pictures]
     assert sheets[0].shape == sheets[1].shape

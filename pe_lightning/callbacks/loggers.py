@@ -12,10 +12,12 @@ from urllib.parse import urlparse
 
 import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from torch import Tensor
 
+from pe_lightning.callbacks.clock import TrainingClock
 from pe_lightning.runs import write_atomically
 
-__all__ = ["WandbSettings", "flat", "make_loggers", "wandb_is_offline"]
+__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "make_loggers", "wandb_is_offline"]
 
 GOALS = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
 """Which way is better, for the summary of a run: the best of a curve, beside its last value."""
@@ -65,15 +67,35 @@ def wandb_is_offline() -> bool:
         return True
 
 
-def make_loggers(run_dir: Path, settings: WandbSettings, first_process: bool = True) -> list[Logger]:
+class TimedCSVLogger(CSVLogger):
+    """The CSV log of a run, in ``logs/version_<n>/``; every row has the seconds of the fit, in the column ``seconds``.
+
+    Rows of a validation are exact. On a GPU those of a training step may be a little early: nothing waits for the device.
+
+    Args:
+        run_dir: The run directory.
+        clock: Of the fit, the one of ``fit_seconds``.
+    """
+
+    def __init__(self, run_dir: Path, clock: TrainingClock) -> None:
+        super().__init__(save_dir=run_dir, name="logs")
+        self.clock = clock
+
+    def log_metrics(self, metrics: dict[str, Tensor | float], step: int | None = None) -> None:  # type: ignore[override]
+        """Adds a row."""
+        super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
+
+
+def make_loggers(run_dir: Path, settings: WandbSettings, clock: TrainingClock, first_process: bool = True) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
     Args:
         run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
         settings: How the run appears in W&B.
+        clock: Of the fit; W&B has times of its own.
         first_process: Whether this is the process that writes.
     """
-    loggers: list[Logger] = [CSVLogger(save_dir=run_dir, name="logs")]
+    loggers: list[Logger] = [TimedCSVLogger(run_dir, clock)]
     if settings.enabled:
         # the run is started here and not by WandbLogger, whose arguments draw a deprecation warning from wandb
         experiment = _start_run(run_dir, settings) if first_process else None

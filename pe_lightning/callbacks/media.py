@@ -60,7 +60,7 @@ def require_h264() -> None:
     except ValueError as error:  # UnknownCodecError
         raise InputError(
             f"MP4 needs the H.264 encoder {_CODEC}, which FFmpeg behind the installed PyAV {av.__version__} lacks. "
-            "formats=npy writes the values, formats=gif a GIF; PyAV's own wheels have the encoder: "
+            "output format npy has the values, gif the frames; PyAV's own wheels have the encoder: "
             "pip install --force-reinstall --only-binary av av"
         ) from error
 

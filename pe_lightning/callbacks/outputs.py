@@ -13,7 +13,6 @@ lasts as long as its source: its rate is the source's times the ratio of the siz
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -40,9 +39,8 @@ from pe_lightning.callbacks.media import (
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.runs import slug
 
-__all__ = ["Formats", "choose_format", "file_names", "write_png", "write_signal"]
+__all__ = ["Formats", "choose_format", "replacing", "write_png", "write_signal"]
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
 """What a signal is written as; ``auto``: what suits its medium, else NPY."""
@@ -75,7 +73,8 @@ def choose_format(
     """
     known = get_args(Formats)
     if formats not in known:
-        raise InputError(f"unknown formats={formats!r}{did_you_mean(str(formats), known)}; there are {', '.join(known)}")
+        meant = did_you_mean(str(formats), known)
+        raise InputError(f"unknown output format {formats!r}{meant}; there are {', '.join(known)}")
     if info is not None and len(shape) != info.num_axes + 1:
         raise InputError(f"a signal of shape {shape} is not one of {info.num_axes} axes and channels")
     if formats == "auto":
@@ -87,7 +86,7 @@ def choose_format(
         if obstacle is not None:
             possible = [form for form in known if form == "auto" or _obstacle(form, shape, info, rate) is None]
             raise InputError(
-                f"formats={formats} cannot hold a signal of shape {'x'.join(map(str, shape))} (channels last): "
+                f"a signal of shape {'x'.join(map(str, shape))} (channels last) cannot be written as {formats}: "
                 f"{obstacle}. Possible: {', '.join(possible)}"
             )
     if chosen == "mp4":
@@ -121,7 +120,7 @@ def write_signal(
     """
     chosen = choose_format(values.shape, info, formats, rate)
     target = path.with_name(f"{path.name}.{chosen}")
-    with _replacing(target) as file:
+    with replacing(target) as file:
         if chosen == "png":
             _encode_png(file, values, deep=info is not None and info.scaling.dtype == "uint16")
         elif chosen == "mp4":
@@ -140,25 +139,9 @@ def write_signal(
 
 def write_png(path: Path, image: Image.Image) -> Path:
     """Writes an image atomically and returns its path."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         image.save(file, "PNG")
     return path
-
-
-def file_names(names: tuple[str, ...]) -> list[str]:
-    """Distinct stems of files for signals of these names, on file systems that do not tell upper from lower case too.
-
-    No stem is another's with ``_comparison`` behind it either: that is the name of the sheet that compares it to the truth.
-    """
-    taken: set[str] = set()
-    result: list[str] = []
-    for name in names:
-        base = slug(name)
-        candidates = (base if number == 1 else f"{base}-{number}" for number in itertools.count(1))
-        stem = next(c for c in candidates if taken.isdisjoint({c.casefold(), f"{c.casefold()}_comparison"}))
-        taken |= {stem.casefold(), f"{stem.casefold()}_comparison"}
-        result.append(stem)
-    return result
 
 
 # -- what a format can hold ------------------------------------------------------------------------------------------
@@ -221,7 +204,7 @@ def _wav_obstacle(shape: tuple[int, ...], dtype: str, rate: Fraction | None) -> 
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside ``path`` that becomes ``path`` when it is whole: a reader, or a kill, finds no part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid4().hex}.part")

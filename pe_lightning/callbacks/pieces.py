@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from pe_lightning.callbacks.outputs import file_names
 from pe_lightning.data.batches import SignalInfo
+from pe_lightning.runs import file_names
 
 __all__ = ["FilePieces", "MemoryPieces"]
 

@@ -19,7 +19,7 @@ from pe_lightning import runs
 from pe_lightning.callbacks.clock import TrainingClock
 from pe_lightning.callbacks.loggers import WandbSettings, flat, make_loggers
 from pe_lightning.callbacks.monitors import check_monitors
-from pe_lightning.callbacks.outputs import Formats, choose_format, file_names, write_signal
+from pe_lightning.callbacks.outputs import Formats, choose_format, write_signal
 from pe_lightning.callbacks.pieces import FilePieces, MemoryPieces
 from pe_lightning.callbacks.plots import plot_choice
 from pe_lightning.callbacks.report import (
@@ -129,7 +129,7 @@ class RunRecorder(Callback):
         if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
             check_monitors(trainer.callbacks, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
-            trainer.loggers = make_loggers(self.run_dir, self.wandb, trainer.is_global_zero)
+            trainer.loggers = make_loggers(self.run_dir, self.wandb, self.clock, trainer.is_global_zero)
         if self.config is not None and trainer.is_global_zero:
             runs.write_atomically(self.run_dir / runs.CONFIG, self.config)
 
@@ -296,7 +296,7 @@ class RunRecorder(Callback):
     def _write_predictions(self, values: npt.NDArray[np.float32], info: SignalInfo, formats: Formats) -> None:
         assert self.run_dir is not None
         folder = self.run_dir / "x".join(map(str, values.shape[1:-1]))
-        stems = file_names(info.names)
+        stems = runs.file_names(info.names)
         self._announce([write_signal(folder / stem, values[n], info, n, formats) for n, stem in enumerate(stems)])
 
     def _announce(self, written: Sequence[Path]) -> None:

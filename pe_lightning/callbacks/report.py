@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import lightning
 import numpy as np
@@ -17,13 +19,15 @@ from torch import Tensor
 
 import pe_lightning
 from pe_lightning.baselines import interpolate
-from pe_lightning.callbacks.outputs import Formats, file_names, write_png, write_signal
+from pe_lightning.callbacks.outputs import Formats, write_png, write_signal
+from pe_lightning.callbacks.pairs import PAIR_BYTES, write_pair
 from pe_lightning.callbacks.pictures import comparison, comparison_frames, row_plot
 from pe_lightning.data.batches import GridBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.metrics import SignalPSNR, psnr, summary
 from pe_lightning.modules import ComplexLinear, CoordinateModule
+from pe_lightning.runs import file_names
 
 __all__ = [
     "describe",
@@ -106,10 +110,20 @@ def score(module: CoordinateModule, predictions: Array | None, values: Array | N
 def score_baselines(data: SignalDataModule | None) -> dict[str, dict[str, Any]]:
     """What interpolation of the same training samples reaches on the same held-out samples, per method.
 
-    Nothing without a DataModule of ours, or where nothing is held out.
+    Computed once per DataModule: the fits of a sweep share one. Nothing without a DataModule of ours, or where nothing is
+    held out.
     """
     if data is None or data.effective_protocol == "none":
         return {}
+    if data not in _BASELINES:
+        _BASELINES[data] = _interpolations(data)
+    return copy.deepcopy(_BASELINES[data])
+
+
+_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, Any]]] = WeakKeyDictionary()
+
+
+def _interpolations(data: SignalDataModule) -> dict[str, dict[str, Any]]:
     if data.streamed:
         return {"linear": {"test/psnr": None, "test/psnr_reason": "interpolation needs the signals in memory"}}
     train, evaluation = data.train_batch(), data.evaluation_batch()
@@ -149,6 +163,8 @@ def write_reconstructions(
 ) -> list[str]:
     """Writes every signal, and ``<stem>_comparison.png`` of signals of 1 to 3 axes: truth, reconstruction, error.
 
+    Rows and cubes also leave ``<stem>_comparison.h5`` for ``pe-lightning compare``, as :func:`~.pairs.write_pair` has it.
+
     Args:
         folder: Where to.
         metrics: With ``signals``, and ``test/psnr_per_signal`` for the captions.
@@ -162,20 +178,23 @@ def write_reconstructions(
         The paths of the comparisons, those of the first signals.
     """
     pictures = []
+    most = PAIR_BYTES // min(SHEETS, len(values))
     for place, stem in enumerate(file_names(tuple(metrics["signals"]))):
         write_signal(folder / stem, predictions[place], info, place, formats)
         psnr = metrics["test/psnr_per_signal"][place]
         caption = "reconstruction" if psnr is None else f"reconstruction, {psnr:.2f} dB held out"
         pair = predictions[place], values[place]
+        trained = None if train_mask is None else train_mask[place if len(train_mask) > 1 else 0]
         if values.ndim == 4:
             sheet = comparison(*pair, caption)
         elif values.ndim == 5 and place < SHEETS:
             sheet = comparison_frames(*pair, caption)
         elif values.ndim == 3 and place < SHEETS:
-            trained = None if train_mask is None else train_mask[place if len(train_mask) > 1 else 0]
             sheet = row_plot(*pair, trained, caption, info.rate if info is not None else None)
         else:
             continue
+        if values.ndim != 4:
+            write_pair(folder / f"{stem}_comparison.h5", *pair, info, trained if values.ndim == 3 else None, most)
         pictures.append(str(write_png(folder / f"{stem}_comparison.png", sheet)))
     return pictures
 

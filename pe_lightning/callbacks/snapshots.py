@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.callbacks.clock import clocks_paused
-from pe_lightning.callbacks.outputs import file_names, write_png
+from pe_lightning.callbacks.outputs import write_png
 from pe_lightning.callbacks.pictures import FRAMES, comparison, row_plot, to_image
 from pe_lightning.callbacks.quiet import QuietCallback
 from pe_lightning.callbacks.schedule import Schedule
@@ -22,6 +22,7 @@ from pe_lightning.callbacks.surroundings import require_module, require_recorder
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.errors import InputError
+from pe_lightning.runs import file_names
 
 __all__ = ["Snapshots"]
 

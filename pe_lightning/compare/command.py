@@ -15,7 +15,7 @@ from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["compare_runs"]
 
-OPTIONS = ("--by", "--baseline", "--out", "--pictures", "--megapixels", "--help")
+OPTIONS = ("--by", "--baseline", "--out", "--pictures", "--megapixels", "--frames", "--help")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,7 +39,10 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="also write index.html, table.csv, table.md and plots there")
     parser.add_argument(
-        "--pictures", metavar="N", type=int, default=16, help="pictures per run in index.html (default: %(default)s)"
+        "--pictures", metavar="N", type=int, default=16, help="signals per run in index.html (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--frames", metavar="N", type=int, default=16, help="most frames of a video or volume there (default: %(default)s)"
     )
     parser.add_argument(
         "--megapixels",
@@ -72,6 +75,8 @@ def compare_runs(arguments: Sequence[str]) -> int:
         raise InputError("compare needs run directories, or folders with some below them: pe-lightning compare runs/")
     if options.pictures < 0:
         raise InputError(f"--pictures is at least 0, got {options.pictures}")
+    if options.frames < 1:
+        raise InputError(f"--frames is at least 1, got {options.frames}")
     if not 0 < options.megapixels < float("inf"):
         raise InputError(f"--megapixels is a positive number, got {options.megapixels:g}")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
@@ -86,7 +91,7 @@ def compare_runs(arguments: Sequence[str]) -> int:
     if options.out is not None:
         from pe_lightning.compare.report import write_report
 
-        page, problems = write_report(options.out, tables, options.by, options.pictures, options.megapixels)
+        page, problems = write_report(options.out, tables, options.by, options.pictures, options.megapixels, options.frames)
         for problem in problems:
             print(f"pe-lightning: warning: {problem}", file=sys.stderr)
         print(f"report: {printable(page)}")

@@ -23,8 +23,9 @@ class Curve:
         steps: Increasing.
         psnr: One value per step, finite.
         seconds: One value per step; ``None`` where the run does not tell.
-        measured: Whether the seconds are from the log; otherwise the seconds of the fit are spread evenly over its steps,
-            after those of an exact solution before the first.
+        measured: Whether the seconds are from the log. Logs of other loggers, and of versions that wrote none, have no
+            such column: the seconds of the fit are spread evenly over its steps, after those of an exact solution before
+            the first.
     """
 
     steps: tuple[int, ...]
@@ -40,9 +41,10 @@ def read_curve(run: Run) -> Curve | None:
         ValueError: If a log cannot be read.
     """
     points: dict[int, tuple[float, float | None]] = {}
-    # a resumed fit logs to version_1 and so on, from the step of its checkpoint
+    # a resumed fit logs to version_1 and so on, from the step of its checkpoint: what had come after that is void
     for path in sorted((run.path / "logs").glob("*/metrics.csv"), key=_version):
-        points |= _points(path)
+        more = _points(path)
+        points = {step: point for step, point in points.items() if not more or step < min(more)} | more
     if not points:
         return None
     steps = sorted(points)

@@ -1,6 +1,7 @@
 """The page of a report: one file, nothing fetched, readable without scripts.
 
 Everything that comes from a run is escaped where it is put in: :func:`_text` in HTML, :func:`_json` inside a script element.
+What is shown of reconstructions is put together in :mod:`pe_lightning.compare.viewers`.
 A content security policy lets only the page's own script and style run.
 """
 
@@ -13,14 +14,13 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.resources import files
-from typing import Any
 
 from pe_lightning import __version__
-from pe_lightning.compare.keys import MISSING
-from pe_lightning.compare.pictures import Album, Pair
+from pe_lightning.compare.album import Album
 from pe_lightning.compare.reading import Run, printable
 from pe_lightning.compare.scores import Row, Scores, why_several
 from pe_lightning.compare.table import COLUMNS, footnotes
+from pe_lightning.compare.viewers import about, viewers_of, why_none
 
 __all__ = ["render"]
 
@@ -29,6 +29,8 @@ PLOT_TITLES = {
     "psnr_vs_seconds": "Held-out PSNR against seconds",
     "psnr_vs_parameters": "Held-out PSNR against parameters",
 }
+SCRIPTS = ("page.js", "pictures.js", "lines.js", "rows.js")
+"""One script, in this order."""
 SORTED_BY = "test PSNR (dB)"
 
 
@@ -46,11 +48,12 @@ def render(
         tables: At least one.
         by: What rows are grouped by.
         plots: For every table its plots, by file name.
-        album: The pictures.
+        album: The reconstructions.
         differences: Configuration keys with one value per run that has a configuration.
         runs: All runs.
     """
-    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, *scripts = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS))
+    script = '"use strict";\n' + "\n".join(scripts)
     policy = f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}"
     count = f"{len(runs)} run" + "s" * (len(runs) != 1)
     parts = [
@@ -64,18 +67,21 @@ def render(
     ]
     if len(tables) > 1:
         parts.append(f'<p class="warning">{_text(why_several(tables))}</p>')
+    viewers: list[dict[str, object]] = []
     for number, scores in enumerate(tables):
-        parts += _section(number, scores, by, plots[number], album)
+        own = viewers_of(scores, album)
+        numbers = range(len(viewers), len(viewers) + len(own))
+        viewers += own
+        parts += _section(numbers, scores, by, plots[number], album)
     parts += _settings(differences, [run for run in runs if run.config is not None])
     parts.append("</main>")
-    viewers = [_viewer_data(scores, album) for scores in tables]
     parts.append(f'<script type="application/json" id="viewers">{_json(viewers)}</script><script>{script}</script>')
     # last, so that the tables can be read and sorted while the pictures are still coming in
-    parts += [f'<script type="text/plain" id="{key}">{uri}</script>' for key, uri in album.pictures.items()]
+    parts += [f'<script type="text/plain" id="{key}">{content}</script>' for key, content in album.contents.items()]
     return "\n".join(parts) + "\n</body></html>\n"
 
 
-def _section(number: int, scores: Scores, by: str | None, plots: Mapping[str, bytes], album: Album) -> list[str]:
+def _section(viewers: Sequence[int], scores: Scores, by: str | None, plots: Mapping[str, bytes], album: Album) -> list[str]:
     data = f"data <code>{_text(printable(scores.fingerprint or 'unknown'))}</code>"
     parts = [f'<section><h2>{_text(scores.title)}</h2><p class="data">{data}</p>', *_table(scores, by)]
     parts.append("<ul class=notes>" + "".join(f"<li>{_text(note)}</li>" for note in footnotes(scores)) + "</ul>")
@@ -86,14 +92,14 @@ def _section(number: int, scores: Scores, by: str | None, plots: Mapping[str, by
             uri = f"data:image/png;base64,{base64.b64encode(content).decode()}"
             parts.append(f'<figure><img src="{uri}" alt="{title}"><figcaption>{title}</figcaption></figure>')
         parts.append("</div>")
-    shown = [pair for run in scores.runs for pair in album.pairs[run].values()]
-    if any(isinstance(pair, Pair) for pair in shown):
-        parts.append(f'<h3>Reconstructions</h3><div class="viewer" data-viewer="{number}">')
-        parts.append("<noscript><p>The pictures need JavaScript.</p></noscript></div>")
-        parts.append(f'<p class="data">{_text(_about_pictures(scores, album))}</p>')
-    elif shown:
-        reasons = ", ".join(dict.fromkeys(pair for pair in shown if isinstance(pair, str)))
-        parts.append(f'<p class="data">No pictures: {_text(printable(reasons))}.</p>')
+    if viewers:
+        parts.append("<h3>Reconstructions</h3>")
+        noscript = "<noscript><p>The reconstructions need JavaScript.</p></noscript>"
+        parts += [f'<div class="viewer" data-viewer="{number}">{noscript}</div>' for number in viewers]
+        parts.append(f'<p class="data">{_text(about(scores, album))}</p>')
+    else:
+        reasons = why_none(scores, album)
+        parts += [f'<p class="data">No reconstructions: {_text(reasons)}.</p>'] if reasons else []
     return [*parts, "</section>"]
 
 
@@ -161,35 +167,6 @@ def _settings(differences: Mapping[str, Sequence[str]], runs: Sequence[Run]) -> 
         cells = "".join(f"<td>{_text(value)}</td>" for value in values)
         parts.append(f'<tr><th scope="row">{_text(key)}</th>{cells}</tr>')
     return [*parts, "</tbody></table></div></section>"]
-
-
-def _about_pictures(scores: Scores, album: Album) -> str:
-    total = len(scores.baseline.runs[0].signals) if scores.baseline.runs else 0
-    shown = max(len(album.pairs[run]) for run in scores.runs)
-    text = f"{shown} of {total} signals. " if shown < total else ""
-    if album.scale < 1:
-        text += f"Shown at {album.scale:.0%} of their size; --megapixels raises that. "
-    return text + "Error maps are of the pictures as shown: clamped to [0, 1], 8 bits."
-
-
-def _viewer_data(scores: Scores, album: Album) -> list[dict[str, Any]]:
-    """What the script needs: for every signal a tile per run, in the order of the table."""
-    names = {run: row.name for row in scores.rows if not row.interpolation for run in row.runs}
-    signals = dict.fromkeys(signal for run in scores.runs for signal in album.pairs[run])
-    data = []
-    for signal in signals:
-        tiles = []
-        for run in scores.runs:
-            pair, psnr = album.pairs[run].get(signal), run.scores("test/psnr").get(signal)
-            if pair is None:
-                continue
-            tile = {"run": run.label, "group": names[run], "psnr": MISSING if psnr is None else f"{psnr:.2f} dB"}
-            if isinstance(pair, Pair):
-                tiles.append({**tile, "truth": pair.truth, "picture": pair.reconstruction, "size": pair.size})
-            else:
-                tiles.append({**tile, "reason": printable(pair)})
-        data.append({"name": str(signal), "tiles": tiles})
-    return data
 
 
 def _text(value: str) -> str:

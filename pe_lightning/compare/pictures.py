@@ -1,90 +1,69 @@
-"""Ground truth and reconstructions of runs as small files for a page, each distinct picture once."""
+"""Ground truth and reconstructions of images, cut from the sheets that runs leave."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import io
-import itertools
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
 from pe_lightning import runs
-from pe_lightning.compare.reading import Run, Signal
+from pe_lightning.compare.shelf import Entry, Shelf
 
-__all__ = ["Album", "Pair", "collect", "file_names", "read_panels"]
+__all__ = ["Pair", "put_pictures", "read_panels", "smaller"]
 
 HEADER, GAP = 22, 4
 """Pixels of the sheet that :func:`pe_lightning.callbacks.pictures.comparison` lays out: above, and between its panels."""
 ENLARGED_TO = 256
 """It enlarges smaller pictures to about this many pixels, by a whole number."""
-THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Ground truth and reconstruction as keys of :attr:`Album.pictures`, and their width and height."""
+    """Ground truth and reconstruction of an image, or of frames of a cube.
 
-    truth: str
-    reconstruction: str
+    Args:
+        truth: A key of the page's contents per frame; none if the truth is not known.
+        reconstruction: A key per frame.
+        size: Width and height.
+        frames: Which frames these are.
+        count: Of how many.
+        rate: Frames per second, if known.
+        media: What the signal is, if known.
+        note: What one who looks at it should know.
+    """
+
+    truth: tuple[str, ...]
+    reconstruction: tuple[str, ...]
     size: tuple[int, int]
+    frames: tuple[int, ...] = (0,)
+    count: int = 1
+    rate: float | None = None
+    media: str = "image"
+    note: str = ""
 
 
-@dataclass(frozen=True)
-class Album:
-    """The pictures of a page.
+def put_pictures(entry: Entry, scale: float, shelf: Shelf) -> Pair | str:
+    """Puts truth and reconstruction of an image on the shelf.
 
-    Args:
-        pictures: Key -> ``data:`` URI, each distinct picture once.
-        pairs: For every run and signal the pair, or why there is none.
-        scale: What the sides of the pictures were multiplied by, at most 1.
+    Returns:
+        The pair, with digests in place of keys, or why there is none.
     """
+    size = entry.grid[1], entry.grid[0]
+    small = smaller(size, scale)
+    name = f"{entry.stem}_comparison.png"
+    try:
+        truth, made = read_panels(entry.run.path / runs.RECONSTRUCTIONS / name, size)
+    except FileNotFoundError:
+        return f"no {name}"
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        return f"{name} cannot be read: {error}"
+    return Pair((shelf.add_picture(truth, small),), (shelf.add_picture(made, small),), small)
 
-    pictures: dict[str, str]
-    pairs: dict[Run, dict[Signal, Pair | str]]
-    scale: float
 
-
-def collect(found: Sequence[Run], most: int, megapixels: float) -> Album:
-    """Reads the pictures of the first signals of every run.
-
-    Args:
-        found: The runs.
-        most: How many signals of a run are shown.
-        megapixels: If the pictures would have more than this together, all are made smaller by the same factor.
-    """
-    wanted = []
-    pixels = 0
-    for run in found:
-        size = _size(run)
-        stems = file_names(tuple(run.metrics["signals"]))
-        wanted += [(run, signal, stem, size) for signal, stem in list(zip(run.signals, stems, strict=True))[:most]]
-        # a reconstruction each; truths are shared by the runs on the same data, and so are the smaller part
-        pixels += 0 if size is None else size[0] * size[1] * min(most, len(stems))
-    scale = min(1.0, (megapixels * 1e6 / pixels) ** 0.5) if pixels else 1.0
-    files: dict[str, bytes] = {}
-    with ThreadPoolExecutor(THREADS) as pool:  # Pillow decodes and encodes without holding the interpreter
-        made = list(pool.map(lambda item: _encode_pair(item[0], item[2], item[3], scale, files), wanted))
-    album = Album({}, {run: {} for run in found}, scale)
-    keys: dict[str, str] = {}
-
-    def key(digest: str) -> str:
-        if digest not in keys:
-            keys[digest] = f"p{len(keys)}"
-            album.pictures[keys[digest]] = f"data:image/webp;base64,{base64.b64encode(files[digest]).decode()}"
-        return keys[digest]
-
-    for (run, signal, _, _), pair in zip(wanted, made, strict=True):
-        if not isinstance(pair, str):
-            pair = replace(pair, truth=key(pair.truth), reconstruction=key(pair.reconstruction))
-        album.pairs[run][signal] = pair
-    return album
+def smaller(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Width and height, both times ``scale``, and at least 1."""
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def read_panels(sheet: Path, size: tuple[int, int]) -> tuple[Image.Image, Image.Image]:
@@ -110,54 +89,3 @@ def read_panels(sheet: Path, size: tuple[int, int]) -> tuple[Image.Image, Image.
     lefts = (0, width + GAP)
     truth, made = (picture.crop((left, HEADER, left + width, HEADER + height)) for left in lefts)
     return truth.resize(size, Image.Resampling.NEAREST), made.resize(size, Image.Resampling.NEAREST)
-
-
-def file_names(names: tuple[str, ...]) -> list[str]:
-    """The stems of :func:`pe_lightning.callbacks.outputs.file_names`, which cannot be imported without Lightning."""
-    taken: set[str] = set()
-    result: list[str] = []
-    for name in names:
-        base = runs.slug(name)
-        candidates = (base if number == 1 else f"{base}-{number}" for number in itertools.count(1))
-        stem = next(c for c in candidates if taken.isdisjoint({c.casefold(), f"{c.casefold()}_comparison"}))
-        taken |= {stem.casefold(), f"{stem.casefold()}_comparison"}
-        result.append(stem)
-    return result
-
-
-def _size(run: Run) -> tuple[int, int] | None:
-    """Width and height of the signals, if they are pictures."""
-    grid: Any = run.metrics.get("grid")
-    if isinstance(grid, list) and len(grid) == 2 and all(isinstance(n, int) and n > 0 for n in grid):
-        return grid[1], grid[0]
-    return None
-
-
-def _encode_pair(run: Run, stem: str, size: tuple[int, int] | None, scale: float, files: dict[str, bytes]) -> Pair | str:
-    """Adds truth and reconstruction to ``files`` by digest, and returns the pair of digests, or why there is none."""
-    if size is None:
-        return "not a picture"
-    name = f"{stem}_comparison.png"
-    small = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-    try:
-        truth, made = read_panels(run.path / runs.RECONSTRUCTIONS / name, size)
-    except FileNotFoundError:
-        return f"no {name}"
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        return f"{name} cannot be read: {error}"
-    return Pair(_add(truth, small, files), _add(made, small, files), small)
-
-
-def _add(image: Image.Image, size: tuple[int, int], files: dict[str, bytes]) -> str:
-    """Encodes an image unless its digest is known: most truths are those of another run.
-
-    Lossless, as the artefacts one looks for must not be the codec's. Smaller than PNG, in a third of the time.
-    """
-    if image.size != size:
-        image = image.resize(size, Image.Resampling.BOX)
-    digest = hashlib.sha256(f"{size}".encode() + image.tobytes()).hexdigest()
-    if digest not in files:
-        buffer = io.BytesIO()
-        image.save(buffer, "WEBP", lossless=True, method=2, quality=20)
-        files[digest] = buffer.getvalue()
-    return digest

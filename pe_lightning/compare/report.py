@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pe_lightning.compare.album import collect
 from pe_lightning.compare.curves import Curve, read_curve
 from pe_lightning.compare.keys import differences
 from pe_lightning.compare.page import render
-from pe_lightning.compare.pictures import collect
 from pe_lightning.compare.plots import plot
 from pe_lightning.compare.reading import Run
 from pe_lightning.compare.scores import Scores
@@ -23,7 +23,7 @@ PLOT = re.compile(r"psnr_vs_(step|seconds|parameters)(_\d+)?\.png")
 
 
 def write_report(
-    folder: Path, tables: Sequence[Scores], by: str | None, pictures: int, megapixels: float
+    folder: Path, tables: Sequence[Scores], by: str | None, pictures: int, megapixels: float, frames: int
 ) -> tuple[Path, list[str]]:
     """Writes ``index.html``, ``table.csv``, ``table.md`` and ``psnr_vs_*.png``, each at once or not at all.
 
@@ -35,6 +35,7 @@ def write_report(
         by: What rows are grouped by.
         pictures: How many signals per run are shown.
         megapixels: How much of them.
+        frames: How many frames of a video, or slices of a volume.
 
     Returns:
         The path of the page, and what could not be read.
@@ -51,7 +52,7 @@ def write_report(
         names = {name: f"{name}.png" if number == 1 else f"{name}_{number}.png" for name in made}
         plots |= {names[name]: content for name, content in made.items()}
         titles.append(list(names.values()))
-    album = collect(runs, pictures, megapixels)
+    album = collect(runs, pictures, megapixels, frames)
     html = render(tables, by, [{name: plots[name] for name in names} for names in titles], album, differences(runs), runs)
     files: dict[str, str | bytes] = {"table.csv": as_csv(tables), "table.md": as_markdown(tables, by), **plots}
     files["index.html"] = html

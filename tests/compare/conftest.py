@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,22 @@ import pytest
 import yaml
 
 from pe_lightning.callbacks.report import write_reconstructions
+from pe_lightning.data.batches import SignalInfo
 
 GRID = (12, 20)
 """Height and width of the signals."""
+
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1400,1000",
+]
 
 
 def metrics_of(psnr: Sequence[float | None], **changes: Any) -> dict[str, Any]:
@@ -57,17 +71,38 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         config: dict[str, Any] | None = None,
         pictures: bool = False,
         noise: float = 0.1,
+        grid: Sequence[int] = GRID,
+        channels: int = 3,
+        info: SignalInfo | None = None,
         **changes: Any,
     ) -> Path:
         folder = tmp_path / name
         (folder / "checkpoints").mkdir(parents=True)
-        metrics = metrics_of(psnr, **changes)
+        metrics = metrics_of(psnr, grid=list(grid), channels=channels, **changes)
         (folder / "metrics.json").write_text(json.dumps(metrics))
         (folder / "config.yaml").write_text(yaml.safe_dump(config or {"seed_everything": 0}))
         if pictures:
-            truth = np.random.default_rng(0).random((len(psnr), *GRID, 3), dtype=np.float32)
+            truth = np.random.default_rng(0).random((len(psnr), *grid, channels), dtype=np.float32)
             made = truth + np.random.default_rng(1).normal(0, noise, truth.shape).astype(np.float32)
-            write_reconstructions(folder / "reconstructions", metrics, made, truth)
+            trained = np.arange(np.prod(grid)).reshape(1, *grid) % 2 == 0
+            write_reconstructions(folder / "reconstructions", metrics, made, truth, info, train_mask=trained)
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Headless Chromium, which keeps what pages log."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("needs chromium and chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()

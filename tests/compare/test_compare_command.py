@@ -104,6 +104,7 @@ def test_a_broken_log_is_named(make_run, tmp_path, capsys):
         (["{runs}", "--baseline", "a/2"], "did you mean 'a/1'?"),
         (["{runs}", "--pictures", "-1"], "--pictures is at least 0, got -1"),
         (["{runs}", "--pictures", "few"], "invalid int value"),
+        (["{runs}", "--frames", "0"], "--frames is at least 1, got 0"),
         (["{runs}", "--megapixels", "0"], "--megapixels is a positive number, got 0"),
         (["{runs}", "--megapixels", "nan"], "--megapixels is a positive number, got nan"),
         (["{runs}", "--out", "{runs}/a/1/metrics.json"], "is not a directory"),
@@ -123,7 +124,7 @@ def test_wrong_input(make_run, tmp_path, capsys, arguments, message):
 def test_help(capsys):
     assert main(["compare", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(option in shown for option in ("--by", "--baseline", "--out", "--pictures", "--megapixels"))
+    assert all(option in shown for option in ("--by", "--baseline", "--out", "--pictures", "--megapixels", "--frames"))
 
 
 def test_several_tables_say_why(make_run, tmp_path, capsys):

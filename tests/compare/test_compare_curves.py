@@ -36,6 +36,15 @@ def test_a_resumed_fit_goes_on(make_run):
     assert curve_of(make_run("a/1"), *logs).psnr == (10.0, 21.0, 30.0)
 
 
+def test_a_resumed_fit_replaces_what_came_after_its_checkpoint(make_run):
+    logs = [
+        "step,val/psnr,seconds\n49,10.0,1.0\n99,20.0,2.0\n149,25.0,3.0\n",
+        "step,val/psnr,seconds\n99,21.0,2.5\n",
+    ]
+    curve = curve_of(make_run("a/1"), *logs)
+    assert (curve.steps, curve.psnr, curve.seconds) == ((49, 99), (10.0, 21.0), (1.0, 2.5))
+
+
 def test_many_versions_are_in_numeric_order(make_run):
     logs = [f"step,val/psnr\n49,{number}\n" for number in range(11)]
     assert curve_of(make_run("a/1"), *logs).psnr == (10.0,)

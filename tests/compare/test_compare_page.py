@@ -95,7 +95,7 @@ def test_names_with_html_are_text(make_run, write, tmp_path):
         assert {a.get("type") for a in page.of("script")} == {None, "application/json", "text/plain"}
         assert EVIL in "".join(page.text)
         (viewers,) = [json.loads(data) for attributes, data in page.scripts if attributes.get("id") == "viewers"]
-        assert viewers[0][0]["name"] == EVIL
+        assert viewers[0]["signals"][0]["name"] == EVIL
         assert EVIL not in text
         assert f"{html.escape(EVIL)}" in text
 
@@ -119,8 +119,8 @@ def test_every_picture_is_there_once(make_run, write):
     pictures = {a["id"]: data for a, data in page.scripts if a.get("type") == "text/plain"}
     assert len(pictures) == len(set(pictures.values())) == 3 * 3
     (viewers,) = [json.loads(data) for attributes, data in page.scripts if attributes.get("id") == "viewers"]
-    tiles = [tile for signal in viewers[0] for tile in signal["tiles"]]
-    assert {tile[key] for tile in tiles for key in ("truth", "picture")} == set(pictures)
+    tiles = [tile for signal in viewers[0]["signals"] for tile in signal["tiles"]]
+    assert {key for tile in tiles for key in tile["truth"] + tile["pictures"]} == set(pictures)
     assert len(tiles) == 6
 
 
@@ -134,7 +134,7 @@ def test_fewer_and_smaller_pictures_are_announced(make_run, write):
 def test_why_there_are_no_pictures(make_run, write):
     make_run("a/1")
     text = write()
-    assert "No pictures: no signal-0_comparison.png" in text
+    assert "No reconstructions: no signal-0_comparison.png" in text
     assert "data-viewer" not in text
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pe_lightning.callbacks.outputs import file_names as written_names
 from pe_lightning.callbacks.pictures import comparison, to_image
-from pe_lightning.compare.pictures import Pair, collect, file_names, read_panels
+from pe_lightning.compare.album import collect
+from pe_lightning.compare.pictures import Pair, read_panels
 from pe_lightning.compare.reading import Signal, find_runs
 
 
@@ -24,13 +24,6 @@ def test_the_panels_of_a_sheet(tmp_path, shape):
     assert np.array_equal(middle, to_image(made).convert("RGB"))
 
 
-@pytest.mark.parametrize(
-    "names", [("a",), ("a", "a", "A"), ("a", "a_comparison"), ("x/y", "x y", ""), ("ü" * 200, "a.png"), ("<script>",)]
-)
-def test_file_names_are_those_that_runs_write(names):
-    assert file_names(names) == written_names(names)
-
-
 def picture(uri):
     assert uri.startswith("data:image/webp;base64,")
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB"))
@@ -42,14 +35,14 @@ def test_pictures_are_lossless_and_the_truth_is_kept_once(make_run, tmp_path):
     runs = find_runs([tmp_path]).runs
     album = collect(runs, most=2, megapixels=16)
     assert album.scale == 1
-    assert {str(signal) for pairs in album.pairs.values() for signal in pairs} == {"signal 0", "signal 1"}
-    assert len(album.pictures) == 2 + 2 * 2
-    one, other = (album.pairs[run][Signal("signal 1")] for run in runs)
+    assert {str(signal) for pairs in album.shown.values() for signal in pairs} == {"signal 0", "signal 1"}
+    assert len(album.contents) == 2 + 2 * 2
+    one, other = (album.shown[run][Signal("signal 1")] for run in runs)
     assert isinstance(one, Pair)
     assert one.truth == other.truth
     assert one.size == (20, 12)
     written = Image.open(runs[0].path / "reconstructions" / "signal-1.png")
-    assert np.array_equal(picture(album.pictures[one.reconstruction]), np.asarray(written))
+    assert np.array_equal(picture(album.contents[one.reconstruction[0]]), np.asarray(written))
 
 
 def test_many_megapixels_are_made_smaller(make_run, tmp_path):
@@ -57,15 +50,15 @@ def test_many_megapixels_are_made_smaller(make_run, tmp_path):
     runs = find_runs([tmp_path]).runs
     album = collect(runs, most=16, megapixels=3 * 12 * 20 / 4 * 1e-6)
     assert album.scale == pytest.approx(0.5)
-    pair = album.pairs[runs[0]][Signal("signal 0")]
+    pair = album.shown[runs[0]][Signal("signal 0")]
     assert pair.size == (10, 6)
-    assert picture(album.pictures[pair.truth]).shape == (6, 10, 3)
+    assert picture(album.contents[pair.truth[0]]).shape == (6, 10, 3)
 
 
 def test_no_pictures(make_run, tmp_path):
     make_run("a/1", pictures=True)
     album = collect(find_runs([tmp_path]).runs, most=0, megapixels=16)
-    assert album.pictures == {}
+    assert album.contents == {}
 
 
 @pytest.mark.parametrize(
@@ -81,14 +74,23 @@ def test_a_picture_that_cannot_be_read_leaves_the_others(make_run, tmp_path, spo
     run = make_run("a/1", pictures=True)
     spoil(run / "reconstructions" / "signal-0_comparison.png")
     runs = find_runs([tmp_path]).runs
-    pairs = collect(runs, most=16, megapixels=16).pairs[runs[0]]
+    pairs = collect(runs, most=16, megapixels=16).shown[runs[0]]
     assert reason in pairs[Signal("signal 0")]
     assert isinstance(pairs[Signal("signal 1")], Pair)
 
 
-@pytest.mark.parametrize("grid", [[64], [4, 8, 8], None, ["a", "b"], [0, 4]])
-def test_what_is_no_picture(make_run, tmp_path, grid):
+@pytest.mark.parametrize(
+    ("grid", "reason"),
+    [
+        ([2, 2, 2, 2], "signals of 4 axes are not shown"),
+        (None, "the size of the signals is not known"),
+        (["a", "b"], "the size of the signals is not known"),
+        ([0, 4], "the size of the signals is not known"),
+        ([True, 4], "the size of the signals is not known"),
+    ],
+)
+def test_what_is_not_shown(make_run, tmp_path, grid, reason):
     path = make_run("a/1") / "metrics.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"grid": grid}))
     runs = find_runs([tmp_path]).runs
-    assert set(collect(runs, most=16, megapixels=16).pairs[runs[0]].values()) == {"not a picture"}
+    assert set(collect(runs, most=16, megapixels=16).shown[runs[0]].values()) == {reason}

@@ -120,7 +120,7 @@ class _Shaping:
             check_choice("preset", preset, Preset)
             if center_crop is not None or resize is not None:
                 raise InputError(
-                    f"preset {preset} sets resize and center_crop itself; leave them out, or leave out the preset"
+                    f"preset {preset} sets resize and center_crop itself; leave them out, or set preset to null"
                 )
         three = isinstance(center_crop, (list, tuple)) and len(center_crop) == 3
         if three and any(isinstance(side, bool) or not isinstance(side, int) or side < 2 for side in center_crop):
@@ -137,9 +137,10 @@ class _Shaping:
         clip = picked(clip, self.frames)
         if self.papers:
             if len(clip.frames) < _PAPERS_CUBE:
+                after = "" if self.frames is None else f" after frames {list(self.frames)}"
                 raise InputError(
-                    f"preset papers needs {_PAPERS_CUBE} frames, and {clip.source.given!r} has {len(clip.frames)}"
-                    f"{'' if self.frames is None else f' after frames {list(self.frames)}'}; set resize and center_crop"
+                    f"preset papers needs {_PAPERS_CUBE} frames, and {clip.source.given!r} has {len(clip.frames)}{after}; "
+                    "set preset to null, and resize and center_crop as you like"
                 )
             side = min(clip.height, clip.width)
             clip = resized(cropped(clip, (None, side, side)), (_PAPERS_FRAME, _PAPERS_FRAME))
