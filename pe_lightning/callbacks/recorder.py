@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -19,9 +16,9 @@ from pe_lightning import runs
 from pe_lightning.callbacks.clock import TrainingClock
 from pe_lightning.callbacks.loggers import WandbSettings, flat, make_loggers
 from pe_lightning.callbacks.monitors import check_monitors
-from pe_lightning.callbacks.outputs import Formats, choose_format, write_signal
 from pe_lightning.callbacks.pieces import FilePieces, MemoryPieces
 from pe_lightning.callbacks.plots import plot_choice
+from pe_lightning.callbacks.predictions import Predictions
 from pe_lightning.callbacks.report import (
     describe,
     log_checkpoint,
@@ -34,16 +31,12 @@ from pe_lightning.callbacks.report import (
 )
 from pe_lightning.callbacks.reporting import reports
 from pe_lightning.callbacks.table import print_scores
-from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["RunRecorder"]
-
-MEMORY_LIMIT = 1 << 30
-"""Bytes up to which a prediction is put together in memory; larger ones grow in an NPY file."""
 
 
 class RunRecorder(Callback):
@@ -89,7 +82,7 @@ class RunRecorder(Callback):
         self._earlier, self._fitted = 0.0, False
         self._pieces: FilePieces | MemoryPieces | None = None
         self._truth: MemoryPieces | None = None
-        self._rows = 0
+        self._predictions: Predictions | None = None
 
     # -- the directory ------------------------------------------------------------------------------------------------
 
@@ -269,39 +262,17 @@ class RunRecorder(Callback):
         """Writes each predicted signal as a file."""
         if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
             return
-        info = pl_module.require_info()
-        data = getattr(trainer, "datamodule", None)
-        if not isinstance(data, OutputGrid):
-            self._write_predictions(outputs.float().cpu().numpy(), info, "auto")
-            return
-        grid = data.grid(info)
-        if self._pieces is None:
-            choose_format((*grid, info.channels), info, data.output_format)  # refuses before any work
-            large = 4 * info.num_signals * info.channels * math.prod(grid) > MEMORY_LIMIT
-            if large and data.output_format in ("auto", "npy"):
-                self._pieces = FilePieces(self.run_dir / "x".join(map(str, grid)), info, grid)
-            else:
-                self._pieces = MemoryPieces((info.num_signals, *grid, info.channels))
-            self._rows = 0
-        self._pieces.add(outputs, (self._rows, *[0] * (len(grid) - 1)))
-        self._rows += outputs.shape[1]
-        if self._rows < grid[0]:
-            return
-        pieces, self._pieces = self._pieces, None
-        if isinstance(pieces, MemoryPieces):
-            self._write_predictions(pieces.values, info, data.output_format)
-        else:
-            self._announce(pieces.finish())
+        if self._predictions is None:
+            data = getattr(trainer, "datamodule", None)
+            output = data if isinstance(data, OutputGrid) else None
+            self._predictions = Predictions(self.run_dir, pl_module.require_info(), output)
+        for path in self._predictions.add(outputs):
+            if self.table:
+                print(path)
 
-    def _write_predictions(self, values: npt.NDArray[np.float32], info: SignalInfo, formats: Formats) -> None:
-        assert self.run_dir is not None
-        folder = self.run_dir / "x".join(map(str, values.shape[1:-1]))
-        stems = runs.file_names(info.names)
-        self._announce([write_signal(folder / stem, values[n], info, n, formats) for n, stem in enumerate(stems)])
-
-    def _announce(self, written: Sequence[Path]) -> None:
-        for path in written if self.table else ():
-            print(path)
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forgets what was predicted."""
+        self._predictions = None
 
 
 def _wait(module: LightningModule) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from pe_lightning.modules.building import is_fitted
+
 if TYPE_CHECKING:
     from pe_lightning.modules.base import CoordinateModule
 
@@ -13,19 +15,22 @@ __all__ = ["log_step", "log_test", "log_validation", "over_signals"]
 
 
 def log_step(module: CoordinateModule, values: dict[str, Tensor]) -> None:
-    """Logs values that are the same in every process, at the optimiser step whatever a batch is.
+    """Logs values that are the same in every process, in a fit at the optimiser step.
+
+    Lightning's own rows count batches, and from one more after a resumption. So it gets what a fit logs for callbacks and
+    the progress bar, and loggers get it from here.
 
     Args:
         module: Under a Trainer.
         values: Numbers by name, ``()`` each.
     """
-    by_lightning = module.automatic_optimization  # which counts batches
+    fitted = is_fitted(module)
     for name, value in values.items():
-        module.log(name, value, batch_size=1, logger=None if by_lightning else False)
-    if not by_lightning and not module.trainer.sanity_checking:
-        row = {name: value.item() for name, value in values.items()}
+        module.log(name, value, batch_size=1, logger=False if fitted else None)
+    if fitted and module.loggers and not module.trainer.sanity_checking:
+        row = {name: value.item() for name, value in values.items()} | {"epoch": module.current_epoch}
         for logger in module.loggers:
-            logger.log_metrics({**row, "epoch": module.current_epoch}, step=module.global_step)
+            logger.log_metrics(row, step=module.global_step)
             logger.save()
 
 

@@ -78,7 +78,7 @@ def test_train_psnr_is_the_mean_over_signals(make_trainer: MakeTrainer) -> None:
     module, data = MODULES["simple"](), TensorDataModule(signals(3, 8, 6))
     assert module.last_train_psnr().isnan()
     trainer = fit(module, data, make_trainer, 4, log_every_n_steps=2)
-    logged = trainer.logged_metrics["train/psnr"]
+    logged = trainer.callback_metrics["train/psnr"]
     assert logged == module.last_train_psnr()
     batch = data.train_batch()
     module.optimizer = lambda parameters: torch.optim.SGD(parameters, lr=0.0)
@@ -90,7 +90,7 @@ def test_train_psnr_is_the_mean_over_signals(make_trainer: MakeTrainer) -> None:
 
 def test_logging_can_be_switched_off(make_trainer: MakeTrainer) -> None:
     trainer = fit(MODULES["complex"](), TensorDataModule(signals(1, 8)), make_trainer, 2, log_every_n_steps=0)
-    assert "train/psnr" not in trainer.logged_metrics
+    assert "train/psnr" not in trainer.callback_metrics
 
 
 def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> None:

@@ -313,8 +313,8 @@ def test_logged_values_do_not_depend_on_earlier_ones(make_trainer: MakeTrainer, 
     data, exact, module = TensorDataModule(signals(2, 24, 20)), Exact(), ComplexLinear(GAU)
     trainer = fit(module, data, make_trainer, 9, callbacks=[exact], limit_val_batches=0, log_every_n_steps=9)
     assert len(made) == 1
-    assert float(trainer.logged_metrics["train/loss"]) == pytest.approx(exact.values[-1], rel=2e-6)
-    assert module.last_train_psnr() == trainer.logged_metrics["train/psnr"]
+    assert float(trainer.callback_metrics["train/loss"]) == pytest.approx(exact.values[-1], rel=2e-6)
+    assert module.last_train_psnr() == trainer.callback_metrics["train/psnr"]
     batch = data.train_batch()
     errors = GramErrors(module.encoding.axis_features(batch.axes), module._target(batch.values), (0, 1))
     fresh = errors(module.weight, exact=True)

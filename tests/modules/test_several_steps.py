@@ -100,19 +100,25 @@ def test_a_line_search(make_trainer: MakeTrainer) -> None:
     assert torch.equal(*weights)
 
 
-def test_a_resumed_fit_goes_on_bit_for_bit(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    def run(steps: int, **more: Any) -> tuple[ComplexLinear, int]:
-        module = ComplexLinear(GAU, steps_per_batch=4, lr_scheduler=halving)
-        trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, limit_val_batches=0, log_every_n_steps=6)
+@pytest.mark.parametrize("several", [1, 4])
+def test_a_resumed_fit_goes_on_bit_for_bit(several: int, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    def run(steps: int, **more: Any) -> tuple[ComplexLinear, int, list[Any]]:
+        module, logger = ComplexLinear(GAU, steps_per_batch=several, lr_scheduler=halving), Memory()
+        trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, log_every_n_steps=3, logger=logger)
         trainer.fit(module, TensorDataModule(signals(2, 24, 20), steps_per_epoch=3), **more)
         trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")
-        return module, trainer.global_step
+        return module, trainer.global_step, logger.rows
 
-    whole, count = run(31)
-    run(13)
-    resumed, resumed_count = run(31, ckpt_path=tmp_path / "13.ckpt", weights_only=False)
+    whole, count, rows = run(31)
+    before = run(13)[2]
+    resumed, resumed_count, after = run(31, ckpt_path=tmp_path / "13.ckpt", weights_only=False)
     assert count == resumed_count == 31
     assert torch.equal(resumed.weight, whole.weight)
+    assert [step for step, row in before + after if "train/loss" in row] == [*range(2, 30, 3)]
+    validated = [{step: row["val/psnr"] for step, row in some if "val/psnr" in row} for some in (rows, after)]
+    assert validated[1]
+    if several == 1:  # else validation, which counts batches, comes after other steps: step 13 ended one early
+        assert validated[1].items() <= validated[0].items()
 
 
 def test_the_plateau_is_left_to_validation(make_trainer: MakeTrainer) -> None:
