@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--paths", nargs="+", help="pictures or folders; by default those of scikit-image")
     parser.add_argument("--steps", type=int, default=2000, help="of the complex model")
     parser.add_argument("--steps_per_batch", type=int, default=10, help="of the complex model, in its first row")
-    parser.add_argument("--simple_steps", type=int, default=20)
+    parser.add_argument("--simple_steps", type=int, default=40)
     parser.add_argument("--together_steps", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3, help="of the pictures together and in turn")
     parser.add_argument("--cpu_time", action="store_true", help="count processor time, of all threads")
@@ -266,7 +266,7 @@ def main() -> None:
             run(ComplexLinear("gau"), data, turns, max(2 * block, options.steps // 2), around)
             print(turns.row("  " + name))
     if "simple" in options.parts:
-        turns = Turns(loop_simple(data), max(1, options.simple_steps // 10))
+        turns = Turns(loop_simple(data), max(1, options.simple_steps // 40))
         run(SimpleMLP(MLP), data, turns, options.simple_steps, "loggers")
         print(turns.row("simple, Trainer.fit with everything"))
     if "together" in options.parts:
