@@ -5,6 +5,7 @@ import pytest
 from pe_lightning.__main__ import main
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+wheel_input = pytest.importorskip("selenium.webdriver.common.actions.wheel_input", reason="needs selenium")
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def test_the_keyboard_sorts(page):
 def test_wheel_and_drag_move_all_pictures_at_once(page):
     view = page.find_elements("css selector", ".view")[1]
     actions = webdriver.ActionChains(page)
-    origin = webdriver.common.actions.wheel_input.ScrollOrigin.from_element(view)
+    origin = wheel_input.ScrollOrigin.from_element(view)
     actions.scroll_from_origin(origin, 0, -600).perform()
     zoomed = transforms(page)
     assert len(zoomed) == 4

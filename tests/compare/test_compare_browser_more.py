@@ -7,6 +7,7 @@ from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+wheel_input = pytest.importorskip("selenium.webdriver.common.actions.wheel_input", reason="needs selenium")
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +176,7 @@ def test_rows_are_drawn_and_zoom_together(open_page):
     assert min(coloured(page)) > 50
     assert min(coloured(page, 1)[:2]) > 50
     plot, error = page.find_elements("css selector", ".plot")
-    origin = webdriver.common.actions.wheel_input.ScrollOrigin.from_element(plot)
+    origin = wheel_input.ScrollOrigin.from_element(plot)
     webdriver.ActionChains(page).scroll_from_origin(origin, 0, -600).perform()
     zoomed = plots(page)
     assert all("samples 2" in label and label != before for (label, _), (before, _) in zip(zoomed, whole, strict=True))
