@@ -68,6 +68,12 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--ckpt_path", "nowhere.ckpt"], ["no checkpoint at 'nowhere.ckpt'"]),
         (["--config", "nowhere.yaml"], ["nowhere.yaml"]),
         (["--seed_everything", "soon"], ["seed_everything", "soon"]),
+        (["--model.steps_per_batch", "0"], ["steps_per_batch", ">= 1", "0"]),
+        (["--model.steps_per_batch", "4", "--data.batch", "points", "--data.batch_size", "9"], ["--data.batch full"]),
+        (["--model.steps_per_batch", "4", "--trainer.accumulate_grad_batches", "2"], ["accumulate_grad_batches"]),
+        (["--model.signals_per_batch", "-2"], ["signals_per_batch", ">= 1", "-2"]),
+        (["--trainer.precision", "bf16-true"], ["'bf16-mixed'", "round the coordinates"]),
+        (["--float32_matmul_precision", "tf32"], ["float32_matmul_precision", "'high'", "tf32"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )

@@ -27,7 +27,7 @@ from pe_lightning.modules.kept import Kept
 from pe_lightning.modules.loss import training_loss
 from pe_lightning.modules.optimizing import make_optimizer
 from pe_lightning.modules.scoring import log_test, log_validation
-from pe_lightning.modules.several_steps import check_resumed, check_trainer, step_plateau, take_steps
+from pe_lightning.modules.several_steps import check_resumed, step_plateau, take_steps
 
 __all__ = ["CoordinateModule", "EncoderChoice"]
 
@@ -198,14 +198,8 @@ class CoordinateModule(LightningModule, ABC):
         return make_optimizer(self)
 
     def on_fit_start(self) -> None:
-        """Takes the optimiser's steps itself where there are several per batch.
-
-        Raises:
-            InputError: If the Trainer is told to do what is not possible then.
-        """
+        """Takes the optimiser's steps itself where there are several per batch."""
         self.automatic_optimization = self.steps_per_batch == 1
-        if not self.automatic_optimization:
-            check_trainer(self.trainer)
 
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The loss before the (last) step of the batch, ``()``."""

@@ -12,6 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.errors import InputError
 from pe_lightning.modules.apart import hold_own
+from pe_lightning.modules.several_steps import check_trainer
 
 if TYPE_CHECKING:
     from pe_lightning.modules.base import CoordinateModule
@@ -26,8 +27,8 @@ def build_for_fit(module: CoordinateModule) -> None:
     """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint.
 
     Raises:
-        InputError: If there is no shape to build for, the module was built for another, or the Trainer's precision
-            would round the coordinates.
+        InputError: If there is no shape to build for, the module was built for another, the Trainer's precision would
+            round the coordinates, or its settings do not go with several steps per batch.
     """
     trainer = _trainer(module)
     if trainer is None:
@@ -38,6 +39,8 @@ def build_for_fit(module: CoordinateModule) -> None:
             f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
         )
     fitted = is_fitted(module)
+    if fitted and module.steps_per_batch > 1:
+        check_trainer(trainer)
     data = getattr(trainer, "datamodule", None)
     info = getattr(data, "info", None)
     if module.info is not None:

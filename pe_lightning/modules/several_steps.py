@@ -10,6 +10,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
+from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
 from pe_lightning.errors import InputError
 
@@ -30,8 +31,11 @@ def check_trainer(trainer: Trainer) -> None:
     """Refuses settings that would change what several steps mean.
 
     Raises:
-        InputError: For accumulated gradients or scaled losses.
+        InputError: For batches that differ, accumulated gradients or scaled losses.
     """
+    data = getattr(trainer, "datamodule", None)
+    if isinstance(data, SignalDataModule) and data.batch != "full":
+        raise InputError(f"steps_per_batch > 1 takes steps on the same samples; set --data.batch full (now {data.batch})")
     if trainer.accumulate_grad_batches != 1:
         raise InputError("steps_per_batch > 1 takes steps, accumulate_grad_batches saves them: set one of the two to 1")
     if trainer.precision == "16-mixed":
