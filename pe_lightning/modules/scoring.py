@@ -51,6 +51,8 @@ def log_test(module: CoordinateModule) -> dict[str, Tensor]:
         if values.isfinite().all():
             key = name if name.startswith("test/") else "test/train_psnr"
             module.log(key, values.mean().float(), batch_size=1, sync_dist=True)
+    if not module.automatic_optimization:  # else Lightning puts the number of batches in its place
+        module.log("step", float(module.global_step), batch_size=1)
     return scores
 
 

@@ -67,6 +67,16 @@ def test_everything_is_as_with_one(several: int, every: int, more: dict[str, Any
     assert rate == other_rate == pytest.approx(0.1 * 0.9**33)
 
 
+def test_scores_of_a_test_are_logged_at_the_step_of_the_weights(make_trainer: MakeTrainer) -> None:
+    logger, module = Memory(), ComplexLinear(GAU, steps_per_batch=10)
+    data = TensorDataModule(signals(1, 16))
+    trainer = fit(module, data, make_trainer, 40, log_every_n_steps=10, logger=logger, limit_val_batches=0)
+    trainer.test(module, data, verbose=False)
+    step, row = logger.rows[-1]
+    assert step == 40
+    assert set(row) == {"test/psnr", "test/train_psnr"}
+
+
 def test_batches_are_fewer(make_trainer: MakeTrainer) -> None:
     trainer = fit(
         ComplexLinear(GAU, steps_per_batch=10), TensorDataModule(signals(1, 16)), make_trainer, 40, log_every_n_steps=0
