@@ -40,6 +40,10 @@ def read_model(path: str | Path) -> dict[str, Any]:
         ) from error
 
 
+MEMORY_OPTIONS = ("signals_per_batch", "points_per_chunk")
+"""Arguments of models that change memory and time, and no result."""
+
+
 def complete_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     """Adds what the checkpoint and its run's configuration know, ahead of the given arguments, which thus win.
 
@@ -128,7 +132,7 @@ def refuse_other_options(path: str, model: dict[str, Any]) -> None:
         )
     for key, value in saved["init_args"].items():
         asked = model["init_args"].get(key)
-        if _plain(asked) != _plain(value):
+        if key not in MEMORY_OPTIONS and _plain(asked) != _plain(value):
             raise InputError(
                 f"the checkpoint {path!r} was fitted with {key} {_spell(value)}, --model.{key} asks for {_spell(asked)}; "
                 "leave the option out, or name another checkpoint"

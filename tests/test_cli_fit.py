@@ -267,3 +267,10 @@ def test_the_precision_of_products_is_a_setting_of_the_run(fitted):
     finally:
         torch.set_float32_matmul_precision("highest")
     assert main(["fit", *DEMO, *NO_WANDB, "--float32_matmul_precision", "tf32"]) == 2
+
+
+def test_how_many_signals_are_looked_at_together_is_free_to_change(fitted):
+    more = ["--ckpt_path", str(fitted / "checkpoints/last.ckpt"), *NO_WANDB]
+    assert main(["fit", *DEMO, *more, "--trainer.max_steps", "30", "--model.signals_per_batch", "1"]) == 0
+    assert metrics(fitted)["steps"] == 30
+    assert main(["fit", *DEMO, *more, "--trainer.max_steps", "40", "--model.center", "false"]) == 2
