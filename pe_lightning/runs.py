@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,6 +24,7 @@ __all__ = [
     "file_names",
     "frames_of",
     "of_checkpoint",
+    "replacing",
     "slug",
     "write_atomically",
 ]
@@ -104,14 +107,21 @@ def of_checkpoint(path: str | Path) -> Path:
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Writes a file so that a reader, or a kill, finds the old content or the new one, never a part of it."""
-    path = Path(path)
+    with replacing(Path(path)) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that becomes ``path`` when it is whole: a reader, or a kill, finds no part of it.
+
+    It is to be opened as any file, so that it has the permissions of any file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{uuid4().hex}.part")  # opened as any file, so that it has the permissions of any file
+    temporary = path.with_name(f".{uuid4().hex}.part")
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
+        yield temporary
+        with temporary.open("r+b") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

@@ -17,6 +17,7 @@ from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from PIL import Image, ImageSequence
 from scipy.io import wavfile
 
+from pe_lightning import runs
 from pe_lightning.callbacks import media, outputs
 from pe_lightning.callbacks.outputs import choose_format, write_png, write_signal
 from pe_lightning.callbacks.report import SHEETS, log_scores, write_reconstructions
@@ -449,7 +450,7 @@ def test_a_failed_write_leaves_the_old_file(formats: str, monkeypatch: pytest.Mo
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outputs.os, "fsync", full)
+    monkeypatch.setattr(runs.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_signal(tmp_path / "a", film(5, 16, 16), formats=formats)
     assert path.read_bytes() == before

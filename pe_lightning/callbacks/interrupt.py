@@ -10,6 +10,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
+from pe_lightning.callbacks.schedule import Schedule
+
 __all__ = ["GracefulStop"]
 
 CHECK_EVERY = 50
@@ -28,13 +30,13 @@ class GracefulStop(Callback):
     def __init__(self) -> None:
         self.stopped = False
         self._asked = False
-        self._looked = 0
+        self._schedule = Schedule("GracefulStop", CHECK_EVERY)
         self._before: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listens, if this is the main thread, which alone may."""
         self.stopped = self._asked = False
-        self._looked = trainer.global_step // CHECK_EVERY
+        self._schedule.start(trainer.global_step)
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._hear)
 
@@ -49,9 +51,8 @@ class GracefulStop(Callback):
         """Stops if asked to; several processes do it at the same step."""
         asked = self._asked
         if trainer.world_size > 1:
-            if trainer.global_step // CHECK_EVERY == self._looked:
+            if not self._schedule.due(trainer.global_step):
                 return
-            self._looked = trainer.global_step // CHECK_EVERY
             asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
         if asked:
             self.stopped = trainer.should_stop = True

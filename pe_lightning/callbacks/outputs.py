@@ -14,13 +14,10 @@ lasts as long as its source: its rate is the source's times the ratio of the siz
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +36,9 @@ from pe_lightning.callbacks.media import (
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.runs import replacing
 
-__all__ = ["Formats", "choose_format", "replacing", "write_png", "write_signal"]
+__all__ = ["Formats", "choose_format", "write_png", "write_signal"]
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
 """What a signal is written as; ``auto``: what suits its medium, else NPY."""
@@ -201,21 +199,6 @@ def _wav_obstacle(shape: tuple[int, ...], dtype: str, rate: Fraction | None) -> 
 
 
 # -- files --------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that becomes ``path`` when it is whole: a reader, or a kill, finds no part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid4().hex}.part")
-    try:
-        yield temporary
-        with temporary.open("r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _slabs(values: Array) -> Iterator[slice]:

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.callbacks.media import to_levels
-from pe_lightning.callbacks.outputs import replacing
 from pe_lightning.data.batches import SignalInfo
-from pe_lightning.runs import frames_of
+from pe_lightning.runs import frames_of, replacing
 
 __all__ = ["PAIR_BYTES", "write_pair"]
 

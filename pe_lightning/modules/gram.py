@@ -20,6 +20,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from pe_lightning.linalg import LocalMatrix, Matrix, contraction_order, mode_product, products
 from pe_lightning.linalg.precision import full_precision
+from pe_lightning.tiling import tiles
 
 __all__ = ["GramErrors", "gram_axes"]
 
@@ -212,7 +213,7 @@ def _parts(weight: Tensor) -> list[slice]:
     signals = len(weight)
     each = weight.element_size() * math.prod(weight.shape[1:])
     count = max(1, CACHE // max(each, 1)) if weight.device.type == "cpu" else signals
-    return [slice(first, min(first + count, signals)) for first in range(0, signals, count)]
+    return [part for (part,) in tiles([signals], [count])]
 
 
 def _compact(features: Tensor) -> Matrix:

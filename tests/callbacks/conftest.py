@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from small_fits import MODULES
 from torch import Tensor
 
 from pe_lightning.callbacks import RunRecorder, WandbSettings
+from pe_lightning.callbacks import clock as clock_file
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.modules import CoordinateModule
@@ -51,3 +53,11 @@ def fit(make_trainer: Callable[..., Trainer], tmp_path: Path) -> Callable[..., R
         return Run(trainer, made, recorder.run_dir or tmp_path)
 
     return run
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A list whose one number is the time."""
+    time = [100.0]
+    monkeypatch.setattr(clock_file, "time", SimpleNamespace(perf_counter=lambda: time[0]))
+    return time

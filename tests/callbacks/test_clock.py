@@ -5,16 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pe_lightning.callbacks import clock as clock_file
 from pe_lightning.callbacks.clock import TrainingClock, clocks_paused
-
-
-@pytest.fixture
-def now(monkeypatch):
-    """A list whose one number is the time."""
-    time = [100.0]
-    monkeypatch.setattr(clock_file, "time", SimpleNamespace(perf_counter=lambda: time[0]))
-    return time
 
 
 def test_it_stands_still_while_paused_and_goes_on_from_given_seconds(now):

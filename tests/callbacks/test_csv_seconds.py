@@ -3,26 +3,15 @@
 import csv
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
 from lightning.pytorch import Callback
 from small_fits import signals
 
 from pe_lightning.__main__ import main
-from pe_lightning.callbacks import clock as clock_file
 from pe_lightning.compare.curves import read_curve
 from pe_lightning.compare.reading import find_runs
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def now(monkeypatch):
-    """A list whose one number is the time."""
-    time = [100.0]
-    monkeypatch.setattr(clock_file, "time", SimpleNamespace(perf_counter=lambda: time[0]))
-    return time
 
 
 class Pass(Callback):
