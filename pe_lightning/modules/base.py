@@ -75,6 +75,8 @@ class CoordinateModule(LightningModule, ABC):
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         self.info: SignalInfo | None = None
+        self.calibrated = False
+        """Whether the scales of the features and the means of the signals have been set, from data or a checkpoint."""
         self.own: slice | None = None
         """Under the strategy ``signals``, while it fits: which of the signals this process holds."""
         self.kept = Kept()
@@ -176,6 +178,7 @@ class CoordinateModule(LightningModule, ABC):
             check_resumed(self.steps_per_batch, saved)
         fresh = self.info is None
         self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
+        self.calibrated = True  # the state that is loaded next holds the scales and the means
         if fresh:  # a model fitted in float64 comes back in float64
             tensors = checkpoint["state_dict"].values()
             self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))

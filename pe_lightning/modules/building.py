@@ -55,9 +55,10 @@ def build_for_fit(module: CoordinateModule) -> None:
         )
     else:
         module.build(info)
-        calibration_batch = getattr(data, "calibration_batch", None)
-        if callable(calibration_batch):
-            module.calibrate(calibration_batch())
+    if not module.calibrated and isinstance(info, SignalInfo):
+        # whoever built the module: scales and means come from the data, once
+        module.calibrate(data.calibration_batch())  # type: ignore[union-attr]
+        module.calibrated = True
     if fitted:
         hold_own(module, trainer.strategy)
 

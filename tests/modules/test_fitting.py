@@ -300,22 +300,6 @@ def test_batches_that_share_coordinates_keep_their_own_values(kind: str) -> None
     torch.testing.assert_close(module.errors(other), apart, rtol=0, atol=0)
 
 
-@every_module
-@every_sampling
-def test_features_are_computed_once_for_all_steps(
-    kind: str, sampling: str, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, module = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), MODULES[kind]()
-    module.build(data.info)
-    calls: list[int] = []
-    encoder = module.encoding.encoders[0]
-    original = encoder.forward
-    monkeypatch.setattr(encoder, "forward", lambda x: (calls.append(1), original(x))[1])
-    fit(module, data, make_trainer, 5, limit_val_batches=0)
-    axes_that_share = 2 if isinstance(module, ComplexLinear) else 1
-    assert len(calls) == axes_that_share
-
-
 @pytest.mark.parametrize(("sampling", "points"), [("grid", 12), ("random", 2 * 24), ("shared", 24)])
 @pytest.mark.parametrize("spare", [0, -1])
 def test_features_that_would_fill_the_memory_are_not_kept(
