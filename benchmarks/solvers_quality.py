@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.data.files.samples import sample_path
+from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.metrics import SignalPSNR
 from pe_lightning.solvers import solve_grid
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from pe_lightning.baselines import interpolate
 from pe_lightning.data import GridBatch, GridSampling, grid_axes
-from pe_lightning.data.files.samples import sample_path
+from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.linalg import mode_products

@@ -58,16 +58,16 @@ def main(args: Sequence[str] | None = None) -> int:
 
             return print_encoders(arguments[1:])
         if verb == "compare":
-            from pe_lightning.compare.command import compare_runs
+            from pe_lightning.experiments.compare.command import compare_runs
 
             return compare_runs(arguments[1:])
         if verb == "sweep":
-            from pe_lightning.sweep.command import sweep
+            from pe_lightning.experiments.sweep.command import sweep
 
             return sweep(arguments[1:])
         if verb == "suggest":
             began = time.perf_counter()  # the imports are part of the budget
-            from pe_lightning.suggest.command import suggest
+            from pe_lightning.experiments.suggest.command import suggest
 
             return suggest(arguments[1:], began)
         if verb == "cache":

@@ -24,9 +24,8 @@ from pe_lightning.callbacks.pairs import PAIR_BYTES, write_pair
 from pe_lightning.callbacks.pictures import comparison, comparison_frames, row_plot
 from pe_lightning.data.batches import GridBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.encoders import Encoder
 from pe_lightning.metrics import SignalPSNR, psnr, summary
-from pe_lightning.modules import ComplexLinear, CoordinateModule
+from pe_lightning.modules import CoordinateModule
 from pe_lightning.runs import file_names
 
 __all__ = [
@@ -62,28 +61,13 @@ def run_name(module: CoordinateModule) -> str:
 
 def describe(module: CoordinateModule, data: SignalDataModule | None) -> dict[str, Any]:
     """What was fitted with what, as plain values."""
-    info = module.require_info()
-    made = [encoder for encoder in module.encoding.encoders if isinstance(encoder, Encoder)]
-    encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in made]
     described = data.describe() if data is not None else {}
-    solution = (module.solution or {}) if isinstance(module, ComplexLinear) else {}
     return {
-        "model": type(module).__name__,
-        "num_params": module.num_params,
-        "num_signals": info.num_signals,
-        "grid": list(info.grid),
-        "channels": info.channels,
-        "signals": list(info.names),
-        "encoding": module.encoding.name,
-        # one entry where all axes or directions have the same encoder
-        "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
+        **module.describe(),
         "protocol": described.get("protocol"),
         "sampling": described.get("sampling"),
         "data_fingerprint": described.get("fingerprint"),
         "paths": described.get("paths"),
-        "solve_seconds": solution.get("solve_seconds"),
-        "ridge": solution.get("ridge"),
-        "solution": {key: value for key, value in solution.items() if key != "encoders"} or None,
     }
 
 

@@ -17,7 +17,7 @@ from pe_lightning.callbacks.quiet import QuietCallback
 from pe_lightning.callbacks.ranks import feature_rank, layer_ranks, sample_coordinates
 from pe_lightning.callbacks.schedule import Schedule
 from pe_lightning.callbacks.surroundings import log_values, require_module, require_signals, run_dir_of
-from pe_lightning.data.delivery import to_device
+from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
 from pe_lightning.runs import write_atomically

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from pe_lightning.blocks import Block
 from pe_lightning.data.signals import Media, Scaling
-from pe_lightning.tiling import Box
 
 __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
 
@@ -87,7 +87,7 @@ class GridBatch:
     start: tuple[int, ...] | None = None
     total: int | None = None
 
-    def part(self, box: Box) -> GridBatch:
+    def part(self, box: Block) -> GridBatch:
         """A box of it, with values ``(S, n_1, ..., n_D, C)`` that are a view, and its place in the same grid."""
         index = (slice(None), *box)
         mask, train_mask = (None if mask is None else mask[index] for mask in (self.mask, self.train_mask))

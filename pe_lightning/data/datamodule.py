@@ -18,14 +18,15 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.delivery import BatchKind, Delivery, check_delivery, to_device
-from pe_lightning.data.loaders import Process, Repeat, TrainLoader
+from pe_lightning.data.dataset import BatchKind, SignalDataset, check_batches, to_device
+from pe_lightning.data.loaders import Repeat, TrainLoader
 from pe_lightning.data.opening import check_storage, fits_in_memory, open_signals
 from pe_lightning.data.sampling import Sampling, resolve
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.splits import GridSplit, Protocol, Split, check_protocol
 from pe_lightning.data.streams import EvaluationStream
 from pe_lightning.data.values import FileValues, load, unit_slabs
+from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
 
 __all__ = ["SignalDataModule"]
@@ -73,7 +74,7 @@ class SignalDataModule(LightningDataModule, ABC):
     ) -> None:
         super().__init__()
         check_protocol(protocol)
-        check_delivery(batch, batch_size, steps_per_epoch)
+        check_batches(batch, batch_size, steps_per_epoch)
         check_storage(in_memory, cache)
         self.sampling = resolve(sampling)
         self.protocol = protocol
@@ -85,7 +86,7 @@ class SignalDataModule(LightningDataModule, ABC):
         self.cache: Literal["auto", "off"] = cache
         self.cache_dir = cache_dir
         self._info: SignalInfo | None = None
-        self._own: tuple[slice, Delivery] | None = None
+        self._own: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
 
     # -- what a subclass defines ------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class SignalDataModule(LightningDataModule, ABC):
         everything = split.num_train == math.prod(info.grid)
         protocol: Protocol = "none" if self.protocol == "rest" and everything else self.protocol
         # Only now, when nothing can fail any more: a failed attempt leaves no half-loaded state behind.
-        self._delivery = Delivery(load(raw) if loaded else FileValues(raw), split, protocol)
+        self._dataset = SignalDataset(load(raw) if loaded else FileValues(raw), split, protocol)
         self._raw, self._info = raw, info
         if protocol != self.protocol:
             rank_zero_info(
@@ -153,15 +154,15 @@ class SignalDataModule(LightningDataModule, ABC):
             )
 
     @property
-    def delivery(self) -> Delivery:
+    def dataset(self) -> SignalDataset:
         """The batches."""
         self.prepare()
-        return self._delivery
+        return self._dataset
 
     @property
     def streamed(self) -> bool:
         """Whether the signals stay in their file."""
-        return isinstance(self.delivery.values, FileValues)
+        return isinstance(self.dataset.values, FileValues)
 
     @property
     def values(self) -> Tensor:
@@ -170,7 +171,7 @@ class SignalDataModule(LightningDataModule, ABC):
         Raises:
             InputError: If the signals stay in their file.
         """
-        return self.delivery.in_memory()
+        return self.dataset.in_memory()
 
     @property
     def info(self) -> SignalInfo:
@@ -182,12 +183,12 @@ class SignalDataModule(LightningDataModule, ABC):
     @property
     def split(self) -> Split:
         """The trained samples."""
-        return self.delivery.split
+        return self.dataset.split
 
     @property
     def effective_protocol(self) -> Protocol:
         """The protocol in force: ``none`` where the one that was asked for leaves nothing to score."""
-        return self.delivery.protocol
+        return self.dataset.protocol
 
     @cached_property
     def fingerprint(self) -> str:
@@ -223,11 +224,11 @@ class SignalDataModule(LightningDataModule, ABC):
         Raises:
             InputError: If the signals stay in their file.
         """
-        return self.delivery.train_batch
+        return self.dataset.train_batch
 
     def calibration_batch(self) -> GridBatch | PointBatch:
         """All trained samples, or points spread over the file: enough for means and the scales of features."""
-        return self.delivery.calibration_batch()
+        return self.dataset.calibration_batch()
 
     def evaluation_batch(self) -> GridBatch:
         """The whole grid, with the masks of scored and of trained samples; always the same object.
@@ -235,7 +236,7 @@ class SignalDataModule(LightningDataModule, ABC):
         Raises:
             InputError: If the signals stay in their file.
         """
-        return self.delivery.evaluation_batch
+        return self.dataset.evaluation_batch
 
     @property
     def process(self) -> Process:
@@ -243,13 +244,13 @@ class SignalDataModule(LightningDataModule, ABC):
         trainer = self.trainer
         return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
 
-    def part(self) -> tuple[Delivery, Process]:
+    def shard(self) -> tuple[SignalDataset, Process]:
         """What this process fits: its share of every batch, or, under the strategy ``signals``, signals of its own."""
         own = getattr(self.trainer.lightning_module, "own", None) if self.trainer is not None else None
         if own is None:
-            return self.delivery, self.process
+            return self.dataset, self.process
         if self._own is None or self._own[0] != own:
-            self._own = (own, self.delivery.of(own))
+            self._own = (own, self.dataset.of(own))
         return self._own[1], Process()
 
     def train_dataloader(self) -> TrainLoader:
@@ -257,17 +258,17 @@ class SignalDataModule(LightningDataModule, ABC):
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         # Lightning's seed_everything leaves the seed there; the order of the batches follows it
         seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
-        part, process = self.part()
+        part, process = self.shard()
         return part.train_loader(self.batch, self.batch_size, self.shuffle, self.steps_per_epoch, seed, process, device)
 
     def val_dataloader(self) -> Repeat[GridBatch] | EvaluationStream:
         """The whole grid, at once or in pieces."""
-        part, process = self.part()
+        part, process = self.shard()
         return part.evaluation_loader(process)
 
     def test_dataloader(self) -> Repeat[GridBatch] | EvaluationStream:
         """The whole grid, at once or in pieces."""
-        return self.delivery.evaluation_loader(self.process)
+        return self.dataset.evaluation_loader(self.process)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Copies the evaluation batch to a device once and hands out that copy ever after.
@@ -276,8 +277,8 @@ class SignalDataModule(LightningDataModule, ABC):
         """
         if not isinstance(batch, (GridBatch, PointBatch)):
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
-        deliveries = [self.delivery] if self._own is None else [self.delivery, self._own[1]]
-        whole = [vars(delivery).get(name) for delivery in deliveries for name in ("train_batch", "evaluation_batch")]
+        datasets = [self.dataset] if self._own is None else [self.dataset, self._own[1]]
+        whole = [vars(dataset).get(name) for dataset in datasets for name in ("train_batch", "evaluation_batch")]
         if not any(batch is known for known in whole):
             return to_device(batch, device)
         key = (id(batch), device)  # these live as long as this object, so an id stands for one of them

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_lightning.tiling import Box, shape_of
+from pe_lightning.blocks import Block, shape_of
 
 __all__ = ["draw", "drawn_in", "threshold"]
 
@@ -51,7 +51,7 @@ def threshold(seed: int, signal: int, size: int, count: int) -> int:
     return int(np.partition(inside, place)[place])
 
 
-def drawn_in(seed: int, signal: int, limit: int, grid: Sequence[int], box: Box) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def drawn_in(seed: int, signal: int, limit: int, grid: Sequence[int], box: Block) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which samples of a box are drawn, given the :func:`threshold` of the whole grid: booleans of the box's shape."""
     sizes = shape_of(box)
     # trailing axes that the box covers whole make one run with the axis before them

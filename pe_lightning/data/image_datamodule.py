@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.delivery import BatchKind
-from pe_lightning.data.files.arrays import ARRAY_SUFFIXES, direct, read_arrays
-from pe_lightning.data.files.decode import MAX_PIXELS, SUFFIXES, check_max_pixels
-from pe_lightning.data.files.depth import scaling_of
-from pe_lightning.data.files.images import Alpha, Color, as_size, check_choice, read_images
-from pe_lightning.data.files.sources import as_list, expand
+from pe_lightning.data.dataset import BatchKind
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.signals import RawSignals
+from pe_lightning.data.sources.arrays import ARRAY_SUFFIXES, direct, read_arrays
+from pe_lightning.data.sources.decode import MAX_PIXELS, SUFFIXES, check_max_pixels
+from pe_lightning.data.sources.depth import scaling_of
+from pe_lightning.data.sources.images import Alpha, Color, as_size, check_choice, read_images
+from pe_lightning.data.sources.sources import as_list, expand
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
 

@@ -11,57 +11,27 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from pe_lightning.blocks import Block, shape_of, tiles, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
-from pe_lightning.tiling import Box, shape_of, tiles, whole
+from pe_lightning.distributed import Process
 
 __all__ = [
     "BlockLoader",
     "FullLoader",
     "PointLoader",
-    "Process",
     "Repeat",
     "TrainLoader",
     "permutation",
 ]
 
 B = TypeVar("B")
-
-
-@dataclass(frozen=True)
-class Process:
-    """Which of several processes this is.
-
-    Args:
-        rank: Its number, from 0.
-        world_size: How many there are.
-    """
-
-    rank: int = 0
-    world_size: int = 1
-
-    def share(self, count: int) -> slice:
-        """This process's part of ``count`` things in a row; parts differ by at most one, and may be empty.
-
-        >>> [Process(rank, 3).share(7) for rank in range(3)]
-        [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
-        """
-        return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
-
-    def rows(self, box: Box) -> Box:
-        """This process's part of a box: its share of the first axis.
-
-        >>> Process(1, 2).rows((slice(4, 10), slice(0, 5)))
-        (slice(7, 10, None), slice(0, 5, None))
-        """
-        own = self.share(box[0].stop - box[0].start)
-        return (slice(box[0].start + own.start, box[0].start + own.stop), *box[1:])
 
 
 class Repeat(Generic[B]):
@@ -203,7 +173,7 @@ class BlockLoader(TrainLoader):
         self,
         grid: Sequence[int],
         size: Sequence[int],
-        read: Callable[[Box], GridBatch],
+        read: Callable[[Block], GridBatch],
         steps_per_epoch: int | None = None,
         seed: int | None = 0,
         process: Process | None = None,
@@ -228,7 +198,7 @@ def permutation(count: int, seed: int, number: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
 
 
-def _rows(read: Callable[[Box], GridBatch], box: Box, process: Process) -> GridBatch:
+def _rows(read: Callable[[Block], GridBatch], box: Block, process: Process) -> GridBatch:
     """This process's rows of a box of the training grid."""
     total = math.prod(shape_of(box)) if process.world_size > 1 else None
     return replace(read(process.rows(box)), total=total)

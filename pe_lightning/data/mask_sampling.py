@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pe_lightning.data.files.array_files import file_kind, find_array, reading
-from pe_lightning.data.files.decode import SUFFIXES, decode_image
-from pe_lightning.data.files.sources import Source, expand
 from pe_lightning.data.sampling import Sampling, samplings
+from pe_lightning.data.sources.array_files import file_kind, find_array, reading
+from pe_lightning.data.sources.decode import SUFFIXES, decode_image
+from pe_lightning.data.sources.sources import Source, expand
 from pe_lightning.data.splits import PointSplit
 from pe_lightning.errors import InputError
 

@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pe_lightning.blocks import Block, shape_of
 from pe_lightning.data.batches import PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates, row_major, unravelled
-from pe_lightning.data.loaders import Process, TrainLoader, permutation
+from pe_lightning.data.loaders import TrainLoader, permutation
 from pe_lightning.data.splits import GridSplit, Split
 from pe_lightning.data.values import FileValues, boxes
+from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
-from pe_lightning.tiling import Box, shape_of
 
 __all__ = ["PointStream", "sample_points"]
 
@@ -164,7 +165,7 @@ class PointStream(TrainLoader):
             buffer.index[start : start + count] += row_major([part.start for part in box], grid)
         return pieces
 
-    def _inside(self, box: Box) -> Tensor:
+    def _inside(self, box: Block) -> Tensor:
         """:func:`_trained`; that of a grid is the same for most boxes."""
         if not isinstance(self.split, GridSplit):
             return _trained(self.split, box)
@@ -172,7 +173,7 @@ class PointStream(TrainLoader):
         phases = tuple(part.start % step for part, step in zip(box, self.split.stride, strict=True))
         return self._kept(("inside", sizes, phases), lambda: _trained(self.split, box))
 
-    def _offsets(self, box: Box) -> Tensor:
+    def _offsets(self, box: Block) -> Tensor:
         """Row-major positions in the grid of all samples of a box, less that of its first one."""
         sizes = shape_of(box)
         return self._kept(
@@ -232,7 +233,7 @@ def sample_points(values: FileValues, split: Split, count: int) -> PointBatch:
     return PointBatch(point_coordinates(axes, index[None]), torch.cat(parts, 1), axes, index[None])
 
 
-def _trained(split: Split, box: Box) -> Tensor:
+def _trained(split: Split, box: Block) -> Tensor:
     """Row-major positions within a box of its trained samples, ``(P,)`` int64, ascending."""
     if isinstance(split, GridSplit):
         position = torch.zeros(1, dtype=torch.int64)

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.delivery import BatchKind
-from pe_lightning.data.files.array_view import Channels
-from pe_lightning.data.files.decode import MAX_PIXELS, check_max_pixels
-from pe_lightning.data.files.images import Color, check_choice
-from pe_lightning.data.files.rows import ROW_SUFFIXES, direct_rows, read_rows
-from pe_lightning.data.files.sources import as_list, expand
+from pe_lightning.data.dataset import BatchKind
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.signals import RawSignals
+from pe_lightning.data.sources.array_view import Channels
+from pe_lightning.data.sources.decode import MAX_PIXELS, check_max_pixels
+from pe_lightning.data.sources.images import Color, check_choice
+from pe_lightning.data.sources.rows import ROW_SUFFIXES, direct_rows, read_rows
+from pe_lightning.data.sources.sources import as_list, expand
 from pe_lightning.data.splits import Protocol
 
 __all__ = ["RowDataModule"]

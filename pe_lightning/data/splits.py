@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from pe_lightning.blocks import Block, shape_of, whole
 from pe_lightning.data.draws import drawn_in
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.tiling import Box, shape_of, whole
 
 __all__ = ["DrawnSplit", "GridSplit", "PointSplit", "Protocol", "Split", "check_protocol"]
 
@@ -59,14 +59,14 @@ class Split(ABC):
         """The integers that define the split, for fingerprints."""
 
     @abstractmethod
-    def train_mask_of(self, box: Box) -> Tensor:
+    def train_mask_of(self, box: Block) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
 
     def train_mask(self) -> Tensor:
         """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
         return self.train_mask_of(whole(self.grid))
 
-    def test_mask_of(self, protocol: Protocol, box: Box) -> Tensor:
+    def test_mask_of(self, protocol: Protocol, box: Block) -> Tensor:
         """Which samples of a part of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans.
 
         Raises:
@@ -87,7 +87,7 @@ class Split(ABC):
         """
         return self.test_mask_of(protocol, whole(self.grid))
 
-    def _odd_mask_of(self, box: Box) -> Tensor:
+    def _odd_mask_of(self, box: Block) -> Tensor:
         raise InputError("protocol 'odd' needs sampling: {name: grid, stride: 2}; set that, or protocol: rest")
 
 
@@ -120,17 +120,17 @@ class GridSplit(Split):
             values = values.index_select(axis + 1, index)
         return values.contiguous()
 
-    def train_mask_of(self, box: Box) -> Tensor:
+    def train_mask_of(self, box: Block) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
         axes = zip(shape_of(box), self.positions_in(box), strict=True)
         return _outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
 
-    def positions_in(self, box: Box) -> tuple[Tensor, ...]:
+    def positions_in(self, box: Block) -> tuple[Tensor, ...]:
         """Trained positions within a part of the grid, per axis, counted from its first sample."""
         inside = [_between(index, part.start, part.stop) for part, index in zip(box, self.index, strict=True)]
         return tuple(index - part.start for part, index in zip(box, inside, strict=True))
 
-    def _odd_mask_of(self, box: Box) -> Tensor:
+    def _odd_mask_of(self, box: Block) -> Tensor:
         self._require_odd()
         return _outer([torch.arange(part.start, part.stop) % 2 == 1 for part in box])
 
@@ -174,7 +174,7 @@ class PointSplit(Split):
         index = self.index.expand(len(flat), -1)[..., None].expand(-1, -1, flat.shape[-1])
         return flat.gather(1, index)
 
-    def train_mask_of(self, box: Box) -> Tensor:
+    def train_mask_of(self, box: Block) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
         height, row = shape_of(box)[0], math.prod(self.grid[1:])
         rows = torch.zeros(len(self.index), height * row, dtype=torch.bool)
@@ -212,7 +212,7 @@ class DrawnSplit(Split):
             box = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
             yield self.train_mask_of(box).flatten().nonzero()[None, :, 0] + first * math.prod(self.grid[1:])
 
-    def train_mask_of(self, box: Box) -> Tensor:
+    def train_mask_of(self, box: Block) -> Tensor:
         """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
         return torch.from_numpy(drawn_in(self.seed, 0, self.limit, self.grid, box))[None]
 

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import torch
 
+from pe_lightning.blocks import Block, whole
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.coordinates import grid_axes
-from pe_lightning.data.loaders import Process
 from pe_lightning.data.splits import GridSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, boxes
-from pe_lightning.tiling import Box, whole
+from pe_lightning.distributed import Process
 
 __all__ = ["EvaluationStream", "read_block", "training_blocks"]
 
 
-def read_block(values: FileValues, split: GridSplit, block: Box) -> GridBatch:
+def read_block(values: FileValues, split: GridSplit, block: Block) -> GridBatch:
     """A block of the training grid: positions in it, not in the file."""
     index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
     axes = tuple(x[i] for x, i in zip(grid_axes(split.grid), index, strict=True))

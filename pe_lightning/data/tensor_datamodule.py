@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.delivery import BatchKind
+from pe_lightning.data.dataset import BatchKind
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.splits import Protocol

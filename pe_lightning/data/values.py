@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pe_lightning.blocks import Block, tiles
 from pe_lightning.data.signals import ArrayLike, RawSignals
 from pe_lightning.errors import InputError
-from pe_lightning.tiling import Box, tiles
 
 __all__ = ["FileValues", "boxes", "load", "unit_slabs"]
 
@@ -45,7 +45,7 @@ class FileValues:
             self._array = self.raw.array()
         return self._array
 
-    def read(self, box: Box, stride: Sequence[int] | None = None) -> Tensor:
+    def read(self, box: Block, stride: Sequence[int] | None = None) -> Tensor:
         """``(S, n_1, ..., n_D, C)`` float32 in [0, 1] of a box of the grid, or of every ``stride``-th sample of it per axis.
 
         Raises:
@@ -114,7 +114,7 @@ def unit_slabs(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
         raise InputError(f"{raw.names[done // rows]}: only {done % rows} of the {rows} samples that it announced")
 
 
-def boxes(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = SLAB_BYTES) -> list[Box]:
+def boxes(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = SLAB_BYTES) -> list[Block]:
     """Cuts a grid into boxes of at most ``limit`` bytes that follow the chunks of its file, in row-major order.
 
     A box is a whole number of chunks thick along each axis and grows along the last axis first; a single chunk is never

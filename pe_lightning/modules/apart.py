@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from pe_lightning.data.loaders import Process
+from pe_lightning.distributed import SHARED, Process, SignalsStrategy, gather_signals
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import SignalPSNR
-from pe_lightning.strategies import SHARED, SignalsStrategy, gather_signals
 
 if TYPE_CHECKING:
     from pe_lightning.modules.base import CoordinateModule

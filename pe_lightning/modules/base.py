@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch import LightningModule
@@ -53,7 +53,12 @@ class CoordinateModule(LightningModule, ABC):
 
     encoding: Encoding
     scores: dict[str, Tensor]
-    """PSNR per signal, ``test/psnr`` and ``train/psnr``, after a test."""
+    """After a test, the scores of each signal ``(S,)`` by name: ``test/psnr`` and ``train/psnr``."""
+    monitor: str = "val/psnr"
+    """The logged value by which checkpoints are compared."""
+    monitor_mode: Literal["max", "min"] = "max"
+    solution: dict[str, Any] | None = None
+    """What an exact solver found, as plain values."""
     steps_per_batch: int = 1
     signals_per_batch: int | None = None
     free: ClassVar[frozenset[str]] = frozenset({"normalize"})
@@ -189,6 +194,25 @@ class CoordinateModule(LightningModule, ABC):
         shared = {id(p) for p in self.encoding.parameters()} if self.info is not None else set()
         counts = [p.numel() if id(p) in shared else p[0].numel() for p in self.parameters() if p.requires_grad]
         return sum(counts)
+
+    def describe(self) -> dict[str, Any]:
+        """What the module is, as plain values: the part of ``metrics.json`` that the module knows."""
+        info, solution = self.require_info(), self.solution or {}
+        encoders = [{"name": e.name, **e.resolved()} for e in self.encoding.encoders if isinstance(e, Encoder)]
+        return {
+            "model": type(self).__name__,
+            "num_params": self.num_params,
+            "num_signals": info.num_signals,
+            "grid": list(info.grid),
+            "channels": info.channels,
+            "signals": list(info.names),
+            "encoding": self.encoding.name,
+            # one entry where all axes or directions have the same encoder
+            "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
+            "solve_seconds": solution.get("solve_seconds"),
+            "ridge": solution.get("ridge"),
+            "solution": {key: value for key, value in solution.items() if key != "encoders"} or None,
+        }
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.delivery import to_device
+from pe_lightning.data.dataset import to_device
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
@@ -94,7 +94,6 @@ class ComplexLinear(CoordinateModule):
         self.ridge = check_ridge(ridge)
         self.steps_per_batch = check_steps_per_batch(steps_per_batch)
         self.signals_per_batch = check_signals_per_batch(signals_per_batch)
-        self.solution: dict[str, Any] | None = None
         if warm_start and depth and activation not in PASSING:
             raise InputError(
                 f"warm_start with a head needs an activation that can hand a number on: {', '.join(PASSING)}; got "
@@ -153,8 +152,8 @@ class ComplexLinear(CoordinateModule):
         if self.solution is not None or not (self.warm_start or wants_width(encoders)):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
-        part, process = data.part()
-        fit = solve_data(part, process, encoders, self.ridge, self.center, self.device, data.delivery)
+        part, process = data.shard()
+        fit = solve_data(part, process, encoders, self.ridge, self.center, self.device, data.dataset)
         self.adopt(fit, to_device(part.calibration_batch(), self.device))
 
     @torch.no_grad()

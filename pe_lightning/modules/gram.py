@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from pe_lightning.blocks import tiles
 from pe_lightning.linalg import LocalMatrix, Matrix, contraction_order, mode_product, products
 from pe_lightning.linalg.precision import full_precision
-from pe_lightning.tiling import tiles
 
 __all__ = ["GramErrors", "gram_axes"]
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.delivery import Delivery, to_device
-from pe_lightning.data.loaders import Process
+from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
+from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.modules.mlp import SignalMLP
@@ -56,13 +56,13 @@ def wants_width(encoders: Sequence[Encoder]) -> bool:
 
 
 def solve_data(
-    data: Delivery,
+    data: SignalDataset,
     process: Process,
     encoders: Sequence[Encoder],
     ridge: float | Literal["auto"],
     center: bool,
     device: torch.device,
-    chosen_by: Delivery | None = None,
+    chosen_by: SignalDataset | None = None,
 ) -> ExactFit:
     """Fits the linear layer exactly to the training samples; several processes do it together.
 
@@ -98,7 +98,7 @@ def solve_data(
     return ExactFit(solution.weight, solution.mean, choice.encoders, {"solver": "grid", **report})
 
 
-def _blocks(data: Delivery, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
+def _blocks(data: SignalDataset, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
     """This process's blocks, or one without samples, which the solver needs for the shapes."""
     none = True
     for block in data.train_blocks(process):

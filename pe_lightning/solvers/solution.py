@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pe_lightning.blocks import tiles
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LocalMatrix, Matrix, encode_axis, full_precision, products
 from pe_lightning.solvers.choose import Choice
 from pe_lightning.solvers.shapes import trailing
-from pe_lightning.tiling import tiles
 
 __all__ = ["GridSolution", "LowRankWarning"]
 

@@ -8,8 +8,8 @@ from lightning.pytorch import Callback
 from small_fits import signals
 
 from pe_lightning.__main__ import main
-from pe_lightning.compare.curves import read_curve
-from pe_lightning.compare.reading import find_runs
+from pe_lightning.experiments.compare.curves import read_curve
+from pe_lightning.experiments.compare.reading import find_runs
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from pe_lightning.data import GridBatch, GridSampling, RandomSampling, TensorDataModule
-from pe_lightning.data.delivery import Delivery
-from pe_lightning.data.loaders import Process
+from pe_lightning.data.dataset import SignalDataset
 from pe_lightning.data.point_stream import PointStream
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.values import FileValues
+from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
 
 GRID = (23, 14)
@@ -27,13 +27,13 @@ SAMPLINGS = {
 CPU = torch.device("cpu")
 
 
-def delivery(sampling: str, kind: str, signals: int = 2, chunks: tuple[int, int] = (4, 5)) -> Delivery:
+def dataset(sampling: str, kind: str, signals: int = 2, chunks: tuple[int, int] = (4, 5)) -> SignalDataset:
     values = torch.rand(signals, *GRID, 3, generator=torch.Generator().manual_seed(0))
     chosen = SAMPLINGS[sampling]
     if kind == "memory":
-        return Delivery(values, chosen.split(GRID, signals), "rest")
+        return SignalDataset(values, chosen.split(GRID, signals), "rest")
     raw = RawSignals.in_memory(values.numpy(), tuple("ab"[:signals]), Scaling("float32"))
-    return Delivery(
+    return SignalDataset(
         FileValues(replace(raw, array=lambda: Chunked(values.numpy(), chunks))), chosen.stream(GRID, signals), "rest"
     )
 
@@ -50,11 +50,11 @@ class Chunked:
         return self.array[index]
 
 
-def loader(data: Delivery, batch="points", size=None, shuffle=True, steps=None, seed=1, process=None):
+def loader(data: SignalDataset, batch="points", size=None, shuffle=True, steps=None, seed=1, process=None):
     return data.train_loader(batch, size, shuffle, steps, seed, process or Process(), CPU)
 
 
-def samples(data: Delivery, batch) -> list[tuple]:
+def samples(data: SignalDataset, batch) -> list[tuple]:
     """What a batch holds, as tuples of signal, position in the grid and value: found by the coordinates."""
     if isinstance(batch, GridBatch):
         coords = torch.cartesian_prod(*batch.axes).reshape(1, -1, 2)
@@ -69,7 +69,7 @@ def samples(data: Delivery, batch) -> list[tuple]:
     return found
 
 
-def expected(data: Delivery) -> list[tuple]:
+def expected(data: SignalDataset) -> list[tuple]:
     values = data.values.read(tuple(slice(0, n) for n in GRID)) if isinstance(data.values, FileValues) else data.values
     mask = data.split.train_mask().expand(len(values), *GRID)
     return sorted((s, i, j, *values[s, i, j].tolist()) for s, i, j in mask.nonzero().tolist())
@@ -85,7 +85,7 @@ CASES = [
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 @pytest.mark.parametrize(("sampling", "kind", "batch"), CASES)
 def test_a_pass_has_every_training_sample_once(sampling, kind, batch, size):
-    data = delivery(sampling, kind)
+    data = dataset(sampling, kind)
     made = loader(data, batch, size)
     batches = list(made)
     assert len(batches) == len(made)
@@ -97,7 +97,7 @@ def test_a_pass_has_every_training_sample_once(sampling, kind, batch, size):
 @pytest.mark.parametrize("world_size", [2, 3, 40])
 @pytest.mark.parametrize(("sampling", "kind", "batch"), [*CASES, ("grid", "memory", "full"), ("own", "memory", "full")])
 def test_processes_share_the_batches_of_one(sampling, kind, batch, world_size):
-    data = delivery(sampling, kind)
+    data = dataset(sampling, kind)
     size = None if batch == "full" else 6
     alone = list(loader(data, batch, size, steps=4))
     together = [list(loader(data, batch, size, steps=4, process=Process(rank, world_size))) for rank in range(world_size)]
@@ -113,7 +113,7 @@ def test_processes_share_the_batches_of_one(sampling, kind, batch, world_size):
 @pytest.mark.parametrize("world_size", [1, 2, 3, 40])
 @pytest.mark.parametrize("sampling", ["grid", "random"])
 def test_processes_share_the_evaluation_of_a_file(sampling, world_size):
-    data = delivery(sampling, "file")
+    data = dataset(sampling, "file")
     seen, mask, train = torch.zeros(2, *GRID, 3), torch.zeros(1, *GRID, dtype=int), torch.zeros(1, *GRID, dtype=int)
     for rank in range(world_size):
         loader = data.evaluation_loader(Process(rank, world_size))
@@ -130,7 +130,7 @@ def test_processes_share_the_evaluation_of_a_file(sampling, world_size):
 
 def test_passes_differ_and_seeds_repeat():
     for kind in ("memory", "file"):
-        data = delivery("random", kind)
+        data = dataset("random", kind)
         length = len(loader(data, size=16))
         first, again, other = (
             [samples(data, b) for b in loader(data, size=16, steps=2 * length, seed=seed)] for seed in (1, 1, 2)
@@ -142,10 +142,10 @@ def test_passes_differ_and_seeds_repeat():
 
 
 def test_blocks_in_order():
-    data = delivery("all", "memory")
+    data = dataset("all", "memory")
     starts = [b.start for b in loader(data, "blocks", [10, 14], shuffle=False)]
     assert starts == [(0, 0), (10, 0), (20, 0)]
-    assert [b.start for b in loader(delivery("all", "file"), "blocks", [10, 14], shuffle=False)] == starts
+    assert [b.start for b in loader(dataset("all", "file"), "blocks", [10, 14], shuffle=False)] == starts
     shuffled = [[b.start for b in loader(data, "blocks", [4, 14], seed=seed)] for seed in range(3)]
     assert len({tuple(order) for order in shuffled}) > 1
 
@@ -153,7 +153,7 @@ def test_blocks_in_order():
 @pytest.mark.parametrize(("sampling", "kind", "batch"), CASES)
 @pytest.mark.parametrize("stop", [0, 1, 5, 6, 13])
 def test_a_loader_goes_on_where_it_stood(sampling, kind, batch, stop):
-    data = delivery(sampling, kind)
+    data = dataset(sampling, kind)
     whole, made = loader(data, batch, 8, steps=7), loader(data, batch, 8, steps=7)
     straight = [samples(data, b) for _ in range(2) for b in whole]
     first = list(itertools.islice(itertools.chain.from_iterable(made for _ in range(2)), stop))
@@ -179,7 +179,7 @@ def test_a_part_of_a_part_of_a_grid_knows_its_place():
 
 
 def test_a_buffer_mixes_pieces_of_the_file():
-    data = delivery("all", "file", chunks=(1, 14))
+    data = dataset("all", "file", chunks=(1, 14))
     stream = PointStream(data.values, data.split, 40, seed=0, buffer_bytes=1 << 12)
     assert len(stream.pieces) == 23, "a small buffer reads small pieces"
     batches = [samples(data, b) for b in stream]
@@ -190,7 +190,7 @@ def test_a_buffer_mixes_pieces_of_the_file():
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_a_buffer_is_emptied_in_rounds_of_all_its_pieces(monkeypatch, world_size):
     monkeypatch.setattr("pe_lightning.data.point_stream.ROUND", 20)
-    data = delivery("all", "file", chunks=(1, 14))
+    data = dataset("all", "file", chunks=(1, 14))
     streams = [
         PointStream(data.values, data.split, 20, process=Process(rank, world_size), buffer_bytes=1 << 12)
         for rank in range(world_size)

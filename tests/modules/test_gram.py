@@ -15,7 +15,8 @@ from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.data import GridBatch, PointBatch, TensorDataModule
-from pe_lightning.data.loaders import FullLoader, Process
+from pe_lightning.data.loaders import FullLoader
+from pe_lightning.distributed import Process
 from pe_lightning.linalg import LocalMatrix
 from pe_lightning.metrics import psnr
 from pe_lightning.modules import ComplexLinear, complex_linear

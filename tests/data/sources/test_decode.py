@@ -1,0 +1,368 @@
+"""One file to an exact array: every depth, mode and orientation, and every kind of damage."""
+
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import png
+import pytest
+import tifffile
+from PIL import Image, ImageOps
+
+from pe_lightning.data.sources.decode import _decode_pillow, decode_image
+from pe_lightning.errors import InputError
+
+RNG = np.random.default_rng(0)
+GREY8 = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
+RGB8 = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+RGBA8 = RNG.integers(0, 256, (5, 7, 4), dtype=np.uint8)
+
+
+def deep(channels: int) -> np.ndarray:
+    return RNG.integers(0, 65536, (5, 7, channels), dtype=np.uint16)
+
+
+def write_png16(path, array, **kwargs) -> None:
+    height, width, channels = array.shape
+    writer = png.Writer(width, height, bitdepth=16, greyscale=channels < 3, alpha=channels in (2, 4), **kwargs)
+    with path.open("wb") as file:
+        writer.write(file, array.reshape(height, -1).tolist())
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "webp", "ppm"])
+def test_eight_bit_colour_is_value_over_255(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(RGB8).save(path, **({"lossless": True} if suffix == "webp" else {}))
+    image = decode_image(path)
+    assert image.dtype == np.float32
+    assert image.flags.c_contiguous
+    np.testing.assert_array_equal(image, RGB8.astype(np.float32) / 255)
+
+
+def test_eight_bit_grey_and_one_bit_have_one_channel(tmp_path):
+    Image.fromarray(GREY8).save(tmp_path / "grey.png")
+    np.testing.assert_array_equal(decode_image(tmp_path / "grey.png"), GREY8[..., None].astype(np.float32) / 255)
+    for name in ("one.png", "one.tif", "one.pbm"):
+        Image.fromarray(GREY8 > 100).save(tmp_path / name)
+        np.testing.assert_array_equal(decode_image(tmp_path / name)[..., 0], GREY8 > 100)
+
+
+def test_a_suffix_does_not_decide_the_format(tmp_path):
+    Image.fromarray(RGB8).save(tmp_path / "a.jpg", format="PNG")
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.jpg"), RGB8.astype(np.float32) / 255)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("interlace", [False, True])
+def test_sixteen_bit_png_is_exact(tmp_path, channels, interlace):
+    array = deep(channels)
+    write_png16(tmp_path / "a.png", array, interlace=interlace)
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), array.astype(np.float32) / 65535)
+
+
+def test_sixteen_bit_pgm_is_exact(tmp_path):
+    array = deep(1)
+    (tmp_path / "a.pgm").write_bytes(b"P5 7 5 65535\n" + array.astype(">u2").tobytes())
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.pgm"), array.astype(np.float32) / 65535)
+
+
+@pytest.mark.parametrize(("channels", "key"), [(1, 1234), (3, (1, 2, 3))])
+def test_sixteen_bit_png_with_one_transparent_colour(tmp_path, channels, key):
+    array = deep(channels)
+    array[2, 3] = key
+    write_png16(tmp_path / "a.png", array, transparent=key)
+    image = decode_image(tmp_path / "a.png")
+    np.testing.assert_array_equal(image[..., :-1], array.astype(np.float32) / 65535)
+    assert image[2, 3, -1] == 0
+    assert image[..., -1].sum() == 5 * 7 - 1
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_alpha_is_the_last_channel(tmp_path, mode):
+    image = Image.fromarray(RGBA8).convert(mode)
+    image.save(tmp_path / "a.png")
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), np.asarray(image).astype(np.float32) / 255)
+
+
+def test_palette_with_and_without_transparency(tmp_path):
+    image = Image.fromarray(RGB8).quantize(16)
+    expected = np.asarray(image.convert("RGB")).astype(np.float32) / 255
+    for name in ("p.png", "p.gif"):
+        image.save(tmp_path / name)
+        np.testing.assert_array_equal(decode_image(tmp_path / name), expected)
+    image.save(tmp_path / "t.png", transparency=3)
+    decoded = decode_image(tmp_path / "t.png")
+    np.testing.assert_array_equal(decoded[..., :3], expected)
+    np.testing.assert_array_equal(decoded[..., 3] == 0, np.asarray(image) == 3)
+
+
+def test_eight_bit_png_with_one_transparent_colour(tmp_path):
+    for array, key in ((GREY8, int(GREY8[2, 3])), (RGB8, tuple(RGB8[2, 3].tolist()))):
+        Image.fromarray(array).save(tmp_path / "a.png", transparency=key)
+        decoded = decode_image(tmp_path / "a.png")
+        expected = array.reshape(5, 7, -1)
+        np.testing.assert_array_equal(decoded[..., :-1], expected.astype(np.float32) / 255)
+        np.testing.assert_array_equal(decoded[..., -1] == 0, (expected == expected[2, 3]).all(-1))
+
+
+def test_cmyk_jpeg_becomes_rgb(tmp_path):
+    colours = np.zeros((16, 16, 3), np.uint8)
+    colours[:, :8] = (200, 30, 60)
+    colours[:, 8:] = (20, 120, 240)
+    Image.fromarray(colours).convert("CMYK").save(tmp_path / "a.jpg", quality=100, subsampling=0)
+    with Image.open(tmp_path / "a.jpg") as image:
+        assert image.mode == "CMYK"
+    decoded = decode_image(tmp_path / "a.jpg")
+    assert decoded.shape == (16, 16, 3)
+    assert np.abs(decoded[:, [2, 13]] * 255 - colours[:, [2, 13]]).max() < 6
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(tmp_path, orientation):
+    exif = Image.Exif()
+    exif[274] = orientation
+    for name in ("a.png", "a.jpg", "a.tif"):
+        Image.fromarray(RGB8).save(tmp_path / name, exif=exif)
+        with Image.open(tmp_path / name) as image:
+            expected = np.asarray(ImageOps.exif_transpose(image)).astype(np.float32) / 255
+        np.testing.assert_array_equal(decode_image(tmp_path / name), expected)
+
+
+def test_a_rotated_photograph_stands_upright(tmp_path):
+    exif = Image.Exif()
+    exif[274] = 6  # the camera was turned; show it rotated by 90 degrees clockwise
+    Image.fromarray(GREY8).save(tmp_path / "a.png", exif=exif)
+    decoded = decode_image(tmp_path / "a.png")
+    np.testing.assert_array_equal(decoded[..., 0], np.rot90(GREY8, -1).astype(np.float32) / 255)
+
+
+def test_orientation_of_sixteen_bit_files(tmp_path):
+    array = deep(3)
+    expected = np.rot90(array, -1).astype(np.float32) / 65535
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extratags=[(274, 3, 1, 6, True)])
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.tif"), expected)
+    write_png16(tmp_path / "a.png", array)
+    exif = Image.Exif()
+    exif[274] = 6
+    data = (tmp_path / "a.png").read_bytes()
+    block = exif.tobytes().removeprefix(b"Exif\x00\x00")
+    chunk = struct.pack(">I", len(block)) + b"eXIf" + block + struct.pack(">I", zlib.crc32(b"eXIf" + block))
+    (tmp_path / "a.png").write_bytes(data[:33] + chunk + data[33:])  # after the header chunk
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), expected)
+
+
+def test_sixteen_bit_tiff_is_exact(tmp_path):
+    for name, array, kwargs in (
+        ("grey.tif", deep(1)[..., 0], {}),
+        ("deflated.tif", deep(1)[..., 0], {"compression": "zlib"}),
+        ("big-endian.tif", deep(1)[..., 0], {"byteorder": ">"}),
+        ("white.tif", deep(1)[..., 0], {"photometric": "miniswhite"}),
+        ("rgb.tif", deep(3), {"photometric": "rgb"}),
+        ("rgb-deflated.tif", deep(3), {"photometric": "rgb", "compression": "zlib"}),
+        ("rgba.tif", deep(4), {"photometric": "rgb", "extrasamples": ["unassalpha"]}),
+        ("planar.tif", deep(3), {"photometric": "rgb", "planarconfig": "separate"}),
+    ):
+        stored = np.moveaxis(array, -1, 0) if "planarconfig" in kwargs else array
+        tifffile.imwrite(tmp_path / name, stored, **kwargs)
+        expected = array.reshape(5, 7, -1).astype(np.float32) / 65535
+        decoded = decode_image(tmp_path / name)
+        np.testing.assert_array_equal(decoded, 1 - expected if name == "white.tif" else expected, err_msg=name)
+
+
+def test_premultiplied_tiff_is_divided_by_its_alpha(tmp_path):
+    array = np.full((4, 4, 4), 32768, np.uint16)
+    array[..., :3] = 16384
+    array[0, 0] = 0
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extrasamples=["assocalpha"])
+    decoded = decode_image(tmp_path / "a.tif")
+    np.testing.assert_allclose(decoded[1, 1], [0.5, 0.5, 0.5, 32768 / 65535], rtol=1e-6)
+    np.testing.assert_array_equal(decoded[0, 0], 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
+def test_float_tiff_in_range_is_kept(tmp_path, dtype, shape):
+    array = RNG.random(shape).astype(dtype)
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb" if len(shape) == 3 else "minisblack")
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.tif"), array.reshape(5, 7, -1).astype(np.float32))
+
+
+def test_the_picture_of_a_phone_jpeg_with_a_second_frame(tmp_path):
+    first, second = Image.fromarray(RGB8), Image.fromarray(255 - RGB8)
+    first.save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[second])
+    first.save(tmp_path / "b.jpg")
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.jpg"), decode_image(tmp_path / "b.jpg"))
+
+
+# -- what cannot be read --------------------------------------------------------------------------------
+
+
+def refused(path, *parts: str) -> None:
+    with pytest.raises(InputError) as error:
+        decode_image(path)
+    message = str(error.value)
+    assert "\n" not in message
+    for part in (str(path), *parts):
+        assert part in message
+
+
+def test_text_and_empty_files(tmp_path):
+    (tmp_path / "text.png").write_text("hello, world\n")
+    refused(tmp_path / "text.png", "not an image", "a text file that begins 'hello, world'", "save it again as PNG")
+    (tmp_path / "empty.png").write_bytes(b"")
+    refused(tmp_path / "empty.png", "not an image", "it is empty")
+    (tmp_path / "zip.png").write_bytes(b"PK\x03\x04\x00\x00\x00\x00")
+    refused(tmp_path / "zip.png", "begins with the bytes 50 4b 03 04")
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "tif"])
+def test_truncated_files(tmp_path, suffix):
+    array = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(array).save(tmp_path / f"whole.{suffix}")
+    data = (tmp_path / f"whole.{suffix}").read_bytes()
+    for share in (0.3, 0.6, 0.95):
+        path = tmp_path / f"cut.{suffix}"
+        path.write_bytes(data[: int(share * len(data))])
+        refused(path, "again" if share < 0.5 else "truncated or damaged")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_truncated_sixteen_bit_files(tmp_path, channels):
+    array = RNG.integers(0, 65536, (64, 64, channels), dtype=np.uint16)
+    write_png16(tmp_path / "whole.png", array)
+    tifffile.imwrite(tmp_path / "whole.tif", array, photometric="rgb" if channels == 3 else "minisblack")
+    for suffix in ("png", "tif"):
+        data = (tmp_path / f"whole.{suffix}").read_bytes()
+        for share in (0.3, 0.95):
+            path = tmp_path / f"cut.{suffix}"
+            path.write_bytes(data[: int(share * len(data))])
+            refused(path, "truncated or damaged")
+
+
+def write_bomb(path, side, depth=8):
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, depth, 2, 0, 0, 0)
+    chunks = [header, b"IDAT" + zlib.compress(b"\0" * 100), b"IEND"]
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
+    )
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_a_header_that_claims_too_many_pixels(tmp_path, depth):
+    write_bomb(tmp_path / "bomb.png", 60000, depth)
+    parts = ["claims 60000x60000", "3600000000 pixels", "max_pixels, 178956970", "set max_pixels: 3600000000 (--data.max"]
+    refused(tmp_path / "bomb.png", *parts)
+    write_bomb(tmp_path / "small.png", 200, depth)
+    with pytest.raises(InputError, match="truncated or damaged"):  # it is decoded, and there is next to nothing in it
+        decode_image(tmp_path / "small.png", max_pixels=40000)
+
+
+@pytest.mark.parametrize("name", ["8.png", "16.png", "8.tif", "16.tif", "float.tif", "a.jpg", "a.gif", "a.webp", "a.ppm"])
+def test_the_limit_of_pixels_counts_for_every_format(tmp_path, name):
+    path = tmp_path / name
+    if name == "16.png":
+        write_png16(path, deep(3))
+    elif name == "16.tif":
+        tifffile.imwrite(path, deep(3), photometric="rgb")
+    elif name == "float.tif":
+        tifffile.imwrite(path, deep(3) / 65535, photometric="rgb")
+    else:
+        Image.fromarray(RGB8).save(path)
+    with pytest.raises(InputError) as error:
+        decode_image(path, max_pixels=34)
+    for part in ("claims 5x7 (height x width), 35 pixels, more than max_pixels, 34", "set max_pixels: 35"):
+        assert part in str(error.value)
+    for limit in (35, None):
+        assert decode_image(path, max_pixels=limit).shape == (5, 7, 3)
+
+
+def test_pillows_own_limit_plays_no_part_and_is_put_back(tmp_path, monkeypatch):
+    Image.fromarray(RGB8).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:50])
+    for limit in (1, 20, None, Image.MAX_IMAGE_PIXELS):  # Pillow refuses from twice the limit on, and warns from it on
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        assert decode_image(tmp_path / "a.png").shape == (5, 7, 3)
+        assert limit == Image.MAX_IMAGE_PIXELS
+        refused(tmp_path / "b.png", "truncated or damaged")
+        assert limit == Image.MAX_IMAGE_PIXELS
+
+
+def test_pillows_own_limit_is_put_back_by_the_last_of_several_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    for number in range(8):
+        Image.fromarray(RNG.integers(0, 256, (60, 70, 3), dtype=np.uint8)).save(tmp_path / f"{number}.png")
+    with ThreadPoolExecutor(8) as pool:
+        images = list(pool.map(lambda number: decode_image(tmp_path / f"{number % 8}.png"), range(80)))
+    assert {image.shape for image in images} == {(60, 70, 3)}
+    assert Image.MAX_IMAGE_PIXELS == 1
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "9", True])
+def test_a_bad_limit_of_pixels(tmp_path, limit):
+    Image.fromarray(RGB8).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match="max_pixels must be an integer >= 1, or null for no limit; got"):
+        decode_image(tmp_path / "a.png", max_pixels=limit)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1)])
+def test_fewer_than_two_samples(tmp_path, shape):
+    Image.fromarray(np.zeros(shape, np.uint8)).save(tmp_path / "a.png")
+    refused(tmp_path / "a.png", f"is {shape[0]}x{shape[1]}", "at least 2 samples on each axis")
+
+
+def test_several_pictures_in_one_file(tmp_path):
+    frames = [Image.fromarray(RGB8), Image.fromarray(255 - RGB8)]
+    for name in ("a.gif", "a.png", "a.tif"):
+        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
+        refused(tmp_path / name, "holds 2 pictures, not one")
+    tifffile.imwrite(tmp_path / "b.tif", RNG.random((3, 5, 7, 3)), photometric="rgb")
+    refused(tmp_path / "b.tif", "holds 3 pictures, not one")
+
+
+def test_values_of_unknown_scale(tmp_path):
+    for name, array, kwargs, part in (
+        ("int32.tif", np.arange(35, dtype=np.int32).reshape(5, 7), {}, "int32 values"),
+        ("rgb32.tif", np.ones((5, 7, 3), np.uint32), {"photometric": "rgb"}, "uint32 values"),
+        ("hdr.tif", np.linspace(0, 4, 35, dtype=np.float32).reshape(5, 7), {}, "from 0 to 4; they must lie in [0, 1]"),
+        ("below.tif", np.linspace(-1, 1, 105).reshape(5, 7, 3), {"photometric": "rgb"}, "Subtract -1 and divide by 2"),
+        ("nan.tif", np.array([[0, np.nan], [1, 1]], np.float32), {}, "1 values that are not finite"),
+        ("extra.tif", deep(4), {"photometric": "rgb", "extrasamples": ["unspecified"]}, "does not state"),
+        ("cmyk.tif", deep(4), {"photometric": "separated"}, "save it as grey or RGB"),
+    ):
+        tifffile.imwrite(tmp_path / name, array, **kwargs)
+        refused(tmp_path / name, part)
+
+
+def test_a_compression_that_needs_another_package(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "a.tif", deep(3), photometric="rgb")
+
+    def asarray(self):
+        raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", asarray)
+    refused(tmp_path / "a.tif", "requires the 'imagecodecs' package", "save it uncompressed")
+
+
+def test_other_modes_of_pillow_are_refused(tmp_path):
+    Image.new("LAB", (4, 4)).save(tmp_path / "lab.tif")
+    refused(tmp_path / "lab.tif", "Lab colour space")
+    # no writable format of Pillow but TIFF, which goes another way, still holds 32-bit integers
+    assert "32-bit integers" in _decode_pillow(Image.new("I", (4, 4)))
+
+
+def test_a_file_that_may_not_be_opened(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    Image.fromarray(RGB8).save(path)
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Image, "open", refuse)
+    refused(path, "cannot open", "Permission denied")
+
+
+def test_the_name_in_messages(tmp_path):
+    (tmp_path / "a.png").write_text("x")
+    with pytest.raises(InputError, match="'samples://fake' is not an image"):
+        decode_image(tmp_path / "a.png", "samples://fake")

@@ -1,0 +1,227 @@
+"""A set of images to one array: channels, transparency, crop, resize, sizes."""
+
+import time
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from pe_lightning.data.sources.arrays import read_arrays
+from pe_lightning.data.sources.images import as_size, read_images
+from pe_lightning.data.values import load
+from pe_lightning.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def save(path, *shape: int) -> np.ndarray:
+    array = RNG.integers(0, 256, shape, dtype=np.uint8)
+    Image.fromarray(array[..., 0] if shape[2:] == (1,) else array).save(path)
+    return array.astype(np.float32) / 255
+
+
+def test_values_and_names_of_a_folder(tmp_path):
+    b, a = save(tmp_path / "b.png", 6, 8, 3), save(tmp_path / "a.png", 6, 8, 3)
+    values, names = read_images(str(tmp_path))
+    assert names == ("a", "b")
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, np.stack([a, b]))
+
+
+def test_the_same_file_twice_and_samples(tmp_path):
+    save(tmp_path / "a.png", 512, 512, 3)
+    values, names = read_images([str(tmp_path / "a.png"), str(tmp_path), "samples://astronaut"])
+    assert values.shape == (3, 512, 512, 3)
+    assert names == ("a-1", "a-2", "astronaut")
+
+
+@pytest.mark.parametrize(("color", "channels"), [("auto", 1), ("grey", 1), ("rgb", 3)])
+def test_color_of_grey_images(tmp_path, color, channels):
+    grey = save(tmp_path / "a.png", 6, 8, 1)
+    values, _ = read_images(str(tmp_path), color=color)
+    np.testing.assert_array_equal(values, np.repeat(grey, channels, -1)[None])
+
+
+@pytest.mark.parametrize("color", ["auto", "rgb", "grey"])
+def test_color_of_mixed_images(tmp_path, color):
+    grey, rgb = save(tmp_path / "a.png", 6, 8, 1), save(tmp_path / "b.png", 6, 8, 3)
+    values, _ = read_images(str(tmp_path), color=color)
+    if color == "grey":
+        luma = rgb @ np.array([0.299, 0.587, 0.114])
+        np.testing.assert_allclose(values, np.stack([grey, luma[..., None]]), rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(values, np.stack([np.repeat(grey, 3, -1), rgb]))
+
+
+def test_white_stays_white_in_grey(tmp_path):
+    Image.new("RGB", (4, 4), "white").save(tmp_path / "a.png")
+    assert read_images(str(tmp_path), color="grey")[0].max() == pytest.approx(1)
+    assert read_images(str(tmp_path), color="grey")[0].max() <= 1
+
+
+def test_transparency_is_laid_over_white(tmp_path):
+    rgba = save(tmp_path / "a.png", 6, 8, 4)
+    values, _ = read_images(str(tmp_path))
+    colours, opacity = rgba[..., :3].astype(np.float64), rgba[..., 3:].astype(np.float64)
+    np.testing.assert_allclose(values[0], colours * opacity + (1 - opacity), rtol=1e-6)
+    assert values.max() <= 1
+
+
+def test_opaque_and_invisible_pixels_are_exact(tmp_path):
+    array = RNG.integers(0, 256, (6, 8, 4), dtype=np.uint8)
+    array[..., 3] = 255
+    array[0, 0, 3] = 0
+    Image.fromarray(array).save(tmp_path / "a.png")
+    expected = array[..., :3].astype(np.float32) / 255
+    expected[0, 0] = 1
+    np.testing.assert_array_equal(read_images(str(tmp_path))[0][0], expected)
+
+
+def test_transparency_is_kept_for_the_whole_set(tmp_path):
+    rgba, rgb, grey = (save(tmp_path / f"{channels}.png", 6, 8, channels) for channels in (4, 3, 1))
+    values, _ = read_images([str(tmp_path / f"{channels}.png") for channels in (4, 3, 1)], alpha="keep")
+    assert values.shape == (3, 6, 8, 4)
+    np.testing.assert_array_equal(values[0], rgba)
+    np.testing.assert_array_equal(values[1], np.concatenate([rgb, np.ones((6, 8, 1))], -1))
+    np.testing.assert_array_equal(values[2, ..., :3], np.repeat(grey, 3, -1))
+
+
+def test_grey_with_transparency(tmp_path):
+    Image.fromarray(RNG.integers(0, 256, (6, 8, 4), dtype=np.uint8)).convert("LA").save(tmp_path / "a.png")
+    assert read_images(str(tmp_path), alpha="keep")[0].shape == (1, 6, 8, 2)
+    assert read_images(str(tmp_path), alpha="composite")[0].shape == (1, 6, 8, 1)
+    assert read_images(str(tmp_path), alpha="keep", color="rgb")[0].shape == (1, 6, 8, 4)
+
+
+def test_opaque_images_get_no_channel(tmp_path):
+    save(tmp_path / "a.png", 6, 8, 3)
+    assert read_images(str(tmp_path), alpha="keep")[0].shape == (1, 6, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("crop", "rows", "columns"),
+    [(4, slice(2, 6), slice(2, 6)), ([5, 8], slice(2, 7), slice(0, 8)), ((9, 3), slice(0, 9), slice(2, 5))],
+)
+def test_center_crop(tmp_path, crop, rows, columns):
+    array = save(tmp_path / "a.png", 9, 8, 3)
+    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=crop)[0][0], array[rows, columns])
+
+
+def test_crop_brings_sizes_together(tmp_path):
+    a, b = save(tmp_path / "a.png", 9, 8, 3), save(tmp_path / "b.png", 6, 12, 3)
+    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=[6, 8])[0], np.stack([a[1:7], b[:, 2:10]]))
+
+
+@pytest.mark.parametrize("resize", [8, [4, 24], [32, 32]])
+def test_resize(tmp_path, resize):
+    array = save(tmp_path / "a.png", 16, 20, 3)
+    values, _ = read_images(str(tmp_path), resize=resize)
+    assert values.shape[1:3] == as_size("resize", resize)
+    assert values.dtype == np.float32
+    assert values.min() >= 0
+    assert values.max() <= 1
+    assert values.mean() == pytest.approx(array.mean(), abs=0.03)
+
+
+def test_resize_smooths_before_it_shrinks(tmp_path):
+    stripes = np.zeros((96, 96), np.uint8)
+    stripes[:, ::3] = 255  # too fine for the result: without smoothing it comes out as coarser stripes
+    Image.fromarray(stripes).save(tmp_path / "a.png")
+    values, _ = read_images(str(tmp_path), resize=24)
+    assert np.abs(values[:, 2:-2, 2:-2] - 1 / 3).max() < 0.02
+
+
+def test_resize_does_not_overshoot(tmp_path):
+    step = np.zeros((16, 16), np.uint8)
+    step[:, 8:] = 255
+    Image.fromarray(step).save(tmp_path / "a.png")
+    values, _ = read_images(str(tmp_path), resize=64)
+    assert values.min() == 0
+    assert values.max() == 1
+    assert ((values > 0) & (values < 1)).any()
+
+
+def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
+    array = save(tmp_path / "a.png", 16, 20, 3)
+    np.testing.assert_array_equal(read_images(str(tmp_path), resize=[16, 20])[0][0], array)
+    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=16, resize=16)[0][0], array[:, 2:18])
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "parts"),
+    [
+        ({"center_crop": 10}, ["center_crop 10x10 is larger than", "a.png", "9x8", "at most [9, 8]"]),
+        ({"center_crop": [4, 9]}, ["center_crop 4x9", "at most [4, 8]"]),
+        ({"center_crop": 1}, ["center_crop must be an integer >= 2", "got 1"]),
+        ({"center_crop": [4, 4, 4]}, ["center_crop", "got [4, 4, 4]"]),
+        ({"resize": 0}, ["resize must be an integer >= 2"]),
+        ({"resize": True}, ["got True"]),
+        ({"resize": 2.5}, ["got 2.5"]),
+        ({"resize": "half"}, ["got 'half'"]),
+        ({"color": "gray"}, ["color must be one of auto, rgb, grey; got 'gray'"]),
+        ({"max_pixels": 0}, ["max_pixels must be an integer >= 1", "got 0"]),
+        ({"max_pixels": 71}, ["a.png", "claims 9x8", "more than max_pixels, 71", "set max_pixels: 72"]),
+        ({"alpha": "drop"}, ["alpha must be one of composite, keep; got 'drop'"]),
+    ],
+)
+def test_bad_arguments(tmp_path, kwargs, parts):
+    save(tmp_path / "a.png", 9, 8, 3)
+    with pytest.raises(InputError) as error:
+        read_images(str(tmp_path / "a.png"), **kwargs)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_different_sizes_are_named_with_what_to_set(tmp_path):
+    for name, *shape in (("a", 9, 8, 3), ("b", 6, 12, 3), ("c", 9, 8, 1)):
+        save(tmp_path / f"{name}.png", *shape)
+    with pytest.raises(InputError) as error:
+        read_images(str(tmp_path))
+    message = str(error.value)
+    for part in ("2 different sizes", "9x8: ", "6x12: ", "a.png", "b.png", "c.png", "[6, 8]", "center_crop", "resize"):
+        assert part in message
+    assert read_images(str(tmp_path), center_crop=[6, 8])[0].shape == (3, 6, 8, 3)
+
+
+def test_many_different_sizes_make_a_short_message(tmp_path):
+    for number in range(30):
+        save(tmp_path / f"{number:02}.png", 4 + number // 2, 5, 1)
+    with pytest.raises(InputError, match=r"15 different sizes .*; and 7 more sizes\. .*\[4, 5\]") as error:
+        read_images(str(tmp_path))
+    assert len(str(error.value)) < 3000
+
+
+def test_damage_names_the_file_among_others(tmp_path):
+    save(tmp_path / "a.png", 9, 8, 3)
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])
+    with pytest.raises(InputError, match=r"b\.png"):
+        read_images(str(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_arrays_hold_the_same_images_as_files(tmp_path, suffix, channels):
+    save(tmp_path / "a.png", 9, 8, channels)
+    pixels = np.asarray(Image.open(tmp_path / "a.png"))
+    if suffix == "npy":
+        np.save(tmp_path / "a.npy", pixels)
+    else:
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["image"] = pixels
+    raw = read_arrays(str(tmp_path / f"a.{suffix}"), num_axes=2)
+    values, names = read_images(str(tmp_path / "a.png"), alpha="keep")
+    assert raw.names == names
+    np.testing.assert_array_equal(load(raw).numpy(), values)
+    part = "is not an image, whatever its suffix says" if suffix == "npy" else "is of the format HDF5, which is not read"
+    with pytest.raises(InputError, match=part):
+        read_images(str(tmp_path / f"a.{suffix}"))
+
+
+def test_sixteen_photographs_are_read_in_well_under_a_second(tmp_path):
+    smooth = np.linspace(0, 255, 512 * 512 * 3).reshape(512, 512, 3).astype(np.uint8)
+    for number in range(16):
+        Image.fromarray(smooth).save(tmp_path / f"{number}.png")
+    start = time.perf_counter()
+    read_images(str(tmp_path))
+    assert time.perf_counter() - start < 3  # 0.4 s on an idle machine

@@ -1,0 +1,229 @@
+"""``suggest`` from end to end, and the configuration that it writes."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from scipy.io import wavfile
+
+from pe_lightning.__main__ import main
+from pe_lightning.data.sources.samples import image_samples
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.suggest.kinds import data_module_for
+from pe_lightning.experiments.suggest.options import parse
+
+FEW = ["--encoders", "gau,bspline,rff"]
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def picture(name: str, *size: int) -> str:
+    with Image.open(image_samples()["astronaut"]) as image:
+        image.resize((size[1], size[0])).save(name)
+    return name
+
+
+def best_of_table(shown: str) -> tuple[str, float]:
+    """Name and PSNR of the best encoder, as the table's last line says."""
+    (line,) = [line for line in shown.splitlines() if line.startswith("Best encoder: ")]
+    name, _, rest = line.removeprefix("Best encoder: ").rpartition(" dB.")[0].partition(" dB.")[0].rpartition(", ")
+    return name, float(rest)
+
+
+def fitted(config: str = "suggested.yaml") -> dict:
+    quiet = ["--wandb.enabled", "false", "--trainer.accelerator", "cpu", "--trainer.log_every_n_steps", "1"]
+    assert main(["fit", "--config", config, *quiet]) == 0
+    (run,) = Path("runs").glob("*/*/metrics.json")
+    return json.loads(run.read_text())
+
+
+def test_a_picture(capsys):
+    """The first thing that a newcomer types, and the second."""
+    assert main(["suggest", picture("my picture.png", 48, 64), *FEW]) == 0
+    shown = capsys.readouterr()
+    name, psnr = best_of_table(shown.out)
+    assert "bicubic interpolation" in shown.out
+    assert "my picture: 48x64, 3 channel(s)" in shown.out
+    assert "Warning" not in shown.err
+    text = Path("suggested.yaml").read_text()
+    assert len(text.splitlines()) < 20
+    assert name in text.splitlines()[0]
+    found = fitted()
+    assert found["test/psnr"] == pytest.approx(psnr, abs=0.01)
+    assert found["solution"]["choice"]["rule"] == "given", "the numbers are in the file"
+    assert name.startswith(found["encoder"]["name"] if isinstance(found["encoder"], dict) else found["encoder"][0]["name"])
+
+
+def test_random_samples(capsys):
+    sampling = ["--data.sampling", "random", "--data.sampling.fraction", "0.3", "--data.sampling.seed", "5"]
+    assert main(["suggest", picture("a.png", 40, 40), "--encoders", "gau,tri", "--num_features", "24", *sampling]) == 0
+    shown = capsys.readouterr().out
+    assert "delaunay interpolation" in shown
+    found = fitted()
+    assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+    assert found["sampling"]["fraction"] == 0.3
+
+
+def test_large_pictures_are_judged_on_windows_first(capsys):
+    assert main(["suggest", picture("a.png", 400, 420), "--encoders", "gau,noise"]) == 0
+    shown = capsys.readouterr().out
+    assert "Judged on 3 windows of 128x128 samples from 1 of 1 signal(s)" in shown
+    assert fitted()["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+
+
+def test_sound_tables_and_volumes(capsys):
+    rate = 8000
+    t = np.arange(400) / rate
+    wavfile.write("tone.wav", rate, (np.sin(2 * np.pi * 440 * t) * 20000).astype(np.int16))
+    assert main(["suggest", "tone.wav", *FEW, "--out", "tone.yaml"]) == 0
+    assert yaml.safe_load(Path("tone.yaml").read_text())["data"]["class_path"] == "RowDataModule"
+    shown = capsys.readouterr().out
+    assert fitted("tone.yaml")["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+    np.savetxt("table.csv", np.stack([t, np.sin(50 * t)], 1), delimiter=",", header="a,b", comments="")
+    assert main(["suggest", "table.csv", *FEW, "--out", "table.yaml"]) == 0
+    x = np.linspace(0, 1, 16)
+    np.save("cube.npy", (x[:, None, None] + x[:, None] ** 2 + np.sin(5 * x)) / 3)
+    assert main(["suggest", "--data", "VideoDataModule", "--data.paths", "cube.npy", *FEW, "--out", "cube.yaml"]) == 0
+    assert "16x16x16" in capsys.readouterr().out
+
+
+def test_the_data_of_a_configuration(capsys):
+    Path("c.yaml").write_text(
+        "model: {class_path: SimpleMLP, init_args: {encoder: rff}}\n"
+        "data: {class_path: ImageDataModule, init_args: {paths: 'samples://coffee', resize: 32, protocol: odd}}\n"
+        "seed_everything: 3\n"
+    )
+    assert main(["suggest", "--config", "c.yaml", *FEW]) == 0
+    written = yaml.safe_load(Path("suggested.yaml").read_text())
+    assert written["data"]["init_args"] == {"paths": "samples://coffee", "resize": 32, "protocol": "odd"}
+    assert written["seed_everything"] == 3
+    assert written["model"]["class_path"] == "ComplexLinear"
+
+
+def test_it_says_so_when_interpolation_is_better(capsys):
+    assert main(["suggest", picture("a.png", 32, 32), "--encoders", "noise"]) == 0
+    shown = capsys.readouterr().out
+    assert "beats every encoder here, by" in shown
+    assert "beats every encoder here, by" in Path("suggested.yaml").read_text()
+
+
+def test_paths_in_the_configuration_are_absolute(tmp_path, monkeypatch):
+    assert main(["suggest", picture("a.png", 24, 24), "--encoders", "gau"]) == 0
+    written = yaml.safe_load(Path("suggested.yaml").read_text())["data"]["init_args"]
+    assert written == {"paths": str(tmp_path / "a.png")}
+
+
+def test_an_existing_configuration_is_replaced_only_with_force(capsys):
+    Path("suggested.yaml").write_text("mine")
+    command = ["suggest", picture("a.png", 24, 24), "--encoders", "gau"]
+    assert main(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert Path("suggested.yaml").read_text() == "mine"
+    assert main([*command, "--force"]) == 0
+    assert "ComplexLinear" in Path("suggested.yaml").read_text()
+
+
+def write(name: str, content: str | bytes) -> str:
+    Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: [], ["suggest needs signals", "pe-lightning suggest my.jpg"]),
+        (lambda: ["nowhere.png"], ["nowhere.png"]),
+        (lambda: [write("letter.txt", "Dear reader, this is no table.\nYours")], ["letter.txt"]),
+        (lambda: [write("letter.png", "Dear reader, this is no picture.")], ["letter.png"]),
+        (lambda: [write("letter.docx", "x")], ["letter.docx", "--data ImageDataModule"]),
+        (lambda: [write("a.npy", "x")], ["array", "--data"]),
+        (lambda: [picture("dot.png", 1, 1)], ["1x1", "at least 2"]),
+        (lambda: [write("one.csv", "a,b\n1,2\n")], ["1 sample(s)", "at least 2"]),
+        (lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1"], ["nothing is held out"]),
+        (lambda: [picture("a.png", 8, 8), "--encoders", "gua"], ["unknown encoder 'gua'", "'gau'"]),
+        (lambda: [picture("a.png", 8, 8), "--budget", "soon"], ["--budget", "'soon'"]),
+        (lambda: [picture("a.png", 8, 8), "--budget", "0"], ["--budget", "at least 1"]),
+        (lambda: [picture("a.png", 8, 8), "--num_features", "many"], ["--num_features", "'many'"]),
+        (lambda: [picture("a.png", 8, 8), "--encoders", "gau", "--num_features", "1000000"], ["GB of memory"]),
+        (lambda: [picture("a.png", 8, 8), "--model.encoder", "gau"], ["unknown option '--model.encoder'"]),
+        (lambda: [picture("a.png", 8, 8), "--bugdet", "3"], ["did you mean '--budget'"]),
+        (lambda: [picture("a.png", 8, 8), "--data.resise", "3"], ["'resise'", "'resize'"]),
+        (lambda: [picture("a.png", 8, 8), "--data.paths", "b.png"], ["leave one of them out"]),
+        (lambda: [picture("a.png", 8, 8), write("b.wav", "x")], ["several kinds"]),
+        (lambda: [picture("a.png", 8, 8), "--out"], ["--out needs a value"]),
+    ],
+)
+def test_bad_input(capsys, make, words):
+    arguments = make()
+    before = set(Path().rglob("*"))
+    assert main(["suggest", *arguments]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("pe-lightning: error: ")
+    for word in words:
+        assert word in last
+    assert set(Path().rglob("*")) == before
+
+
+def test_three_samples_are_few_and_enough(capsys):
+    write("three.csv", "a\n1\n2\n3\n")
+    assert main(["suggest", "three.csv", "--encoders", "gau,keys", "--data.value_range", "[0, 4]"]) == 0
+    assert fitted()["test/psnr"] == pytest.approx(best_of_table(capsys.readouterr().out)[1], abs=0.01)
+
+
+def test_kinds_of_files():
+    for path, kind in {
+        "a.JPG": "ImageDataModule",
+        "b.wav": "RowDataModule",
+        "c.csv": "RowDataModule",
+        "d.mp4": "VideoDataModule",
+        "e.nii.gz": "VideoDataModule",
+        "samples://astronaut": "ImageDataModule",
+    }.items():
+        assert data_module_for([path]) == kind
+    Path("folder").mkdir()
+    picture("folder/a.png", 8, 8)
+    write("folder/readme.md", "x")
+    assert data_module_for(["folder"]) == "ImageDataModule"
+    Path("stack").mkdir()
+    frames = [Image.fromarray(np.zeros((4, 4), np.uint8))] * 3
+    frames[0].save("stack.tif", save_all=True, append_images=frames[1:])
+    frames[0].save("single.tif")
+    assert data_module_for(["stack.tif"]) == "VideoDataModule"
+    assert data_module_for(["single.tif"]) == "ImageDataModule"
+    for bad in (["stack"], ["a.jpg", "b.wav"]):
+        with pytest.raises(InputError):
+            data_module_for(bad)
+
+
+def test_options():
+    options = parse(
+        ["a.jpg", "b.jpg", "--budget=5", "--encoders", "[gau, tri]", "--num_features", "8,16", "--data.resize", "32"]
+    )
+    assert options.paths == ("a.jpg", "b.jpg")
+    assert options.budget == 5
+    assert options.encoders == ("gau", "tri")
+    assert options.num_features == (8, 16)
+    assert options.data == ("--data.resize=32",)
+    assert not options.force
+
+
+def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsys):
+    x = np.linspace(0, 1, 64, dtype=np.float32)
+    with h5py.File("v.h5", "w") as file:
+        file["v"] = (x[:, None, None] + x[:, None] ** 2 + np.sin(5 * x)) / 3
+    source = ["--data", "VideoDataModule", "--data.paths", "v.h5", "--data.in_memory", "false", "--data.batch", "blocks"]
+    assert main(["suggest", *source, "--encoders", "gau", "--num_features", "16"]) == 0
+    text = Path("suggested.yaml").read_text()
+    written = yaml.safe_load(text)["model"]["init_args"]
+    assert written == {
+        "encoder": {"name": "gau", "num_features": 16, "sigma": "auto"}, "ridge": "auto", "warm_start": True
+    }  # fmt: skip
+    assert "judged on windows" in text
+    assert fitted()["encoder"]["num_features"] == 16
