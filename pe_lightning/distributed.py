@@ -1,13 +1,14 @@
-"""Many independent signals on several devices: each process fits its own, and none waits for another.
+"""Several processes: which share of the work this one has, and fits of signals that each process has for itself.
 
     pe-lightning fit --config ... --trainer.devices 4 --trainer.strategy signals
 
-The parameters are gathered where they leave the processes: in checkpoints and at the end of a fit.
+Many independent signals need no exchange: each process fits its own. Their parameters are gathered where they leave the
+processes, in checkpoints and at the end of a fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,7 @@ from torch.optim import Optimizer
 
 from pe_lightning.blocks import Block
 
-__all__ = ["Process", "SignalsStrategy", "gather_signals", "own_signals"]
-
-SHARED = "encoding."
-"""Where a module keeps what all signals share."""
+__all__ = ["Process", "SignalsStrategy"]
 
 
 @dataclass(frozen=True)
@@ -38,27 +36,28 @@ class Process:
     world_size: int = 1
 
     def share(self, count: int) -> slice:
-        """This process's part of ``count`` things in a row; parts differ by at most one, and may be empty.
+        """This process's share of ``count`` things in a row; shares differ by at most one, and may be empty.
 
         >>> [Process(rank, 3).share(7) for rank in range(3)]
         [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
         """
         return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
 
-    def rows(self, box: Block) -> Block:
-        """This process's part of a box: its share of the first axis.
+    def rows(self, block: Block) -> Block:
+        """This process's share of a block: of its first axis.
 
         >>> Process(1, 2).rows((slice(4, 10), slice(0, 5)))
         (slice(7, 10, None), slice(0, 5, None))
         """
-        own = self.share(box[0].stop - box[0].start)
-        return (slice(box[0].start + own.start, box[0].start + own.stop), *box[1:])
+        share = self.share(block[0].stop - block[0].start)
+        return (slice(block[0].start + share.start, block[0].start + share.stop), *block[1:])
 
 
 class SignalsStrategy(DDPStrategy):
     """Processes as in DDP, but no gradient is exchanged: each holds the parameters of its own signals only.
 
-    Its results are those of one process, for any number of signals from the number of processes on.
+    For modules whose ``networks`` are a :class:`~pe_lightning.networks.Stack`. The results are those of one process, for any
+    number of signals from the number of processes on.
     """
 
     strategy_name = "signals"
@@ -66,91 +65,61 @@ class SignalsStrategy(DDPStrategy):
     def configure_ddp(self) -> None:
         """Leaves the module as it is."""
 
+    def shard(self, num_signals: int) -> slice:
+        """The signals of this process."""
+        return Process(self.global_rank, self.world_size).share(num_signals)
+
+    def gather(self, shard: Tensor, num_signals: int) -> Tensor:
+        """Joins what the processes hold along the first axis, in the order of their ranks, on every process."""
+        shares = [Process(rank, self.world_size).share(num_signals) for rank in range(self.world_size)]
+        padded = shard.new_zeros(max(share.stop - share.start for share in shares), *shard.shape[1:])
+        padded[: len(shard)] = shard.detach()
+        received = [torch.empty_like(padded) for _ in shares]
+        dist.all_gather(received, padded)
+        return torch.cat([one[: share.stop - share.start] for one, share in zip(received, shares, strict=True)])
+
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """The parameters of all signals, on every process."""
-        state = super().lightning_module_state_dict()
-        sizes = self._sizes()
-        if sizes is None:
-            return state
-        return {name: value if name.startswith(SHARED) else gather_signals(value, sizes) for name, value in state.items()}
+        return self._per_signal(super().lightning_module_state_dict(), self.gather)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         """Takes the parameters of this process's signals from a checkpoint of all."""
-        sizes = self._sizes()
-        if sizes is not None:
-            own = self._own(sizes)
-            state = checkpoint["state_dict"]
-            part = {name: value if name.startswith(SHARED) else value[own] for name, value in state.items()}
-            checkpoint = {**checkpoint, "state_dict": part}
-        super().load_model_state_dict(checkpoint, strict)
+        state = self._per_signal(checkpoint["state_dict"], lambda value, count: value[self.shard(count)])
+        super().load_model_state_dict({**checkpoint, "state_dict": state}, strict)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """The state of the optimiser for all signals, on every process."""
         state = super().optimizer_state(optimizer)
-        sizes = self._sizes()
-        if sizes is None:
-            return state
-        gathered: dict[str, Any] = dict(state)
-        gathered["state"] = {
-            key: {name: gather_signals(value, sizes) if _is_per_signal(value) else value for name, value in entry.items()}
-            for key, entry in gathered["state"].items()
-        }
-        return gathered
+        return {**state, "state": self._of_optimizer(state["state"], self.gather)}
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         """Takes the state of this process's signals from a checkpoint of all."""
-        sizes = self._sizes()
-        if sizes is not None:
-            own = self._own(sizes)
-            states = []
-            for state in checkpoint["optimizer_states"]:
-                entries = {
-                    key: {name: value[own] if _is_per_signal(value) else value for name, value in entry.items()}
-                    for key, entry in state["state"].items()
-                }
-                states.append({**state, "state": entries})
-            checkpoint = {**checkpoint, "optimizer_states": states}
-        super().load_optimizer_state_dict(checkpoint)
 
-    def _sizes(self) -> list[int] | None:
-        """How many signals each process holds; ``None`` where each holds all of them."""
-        own: slice | None = getattr(self.lightning_module, "own", None)
-        if own is None:
-            return None
-        total = self.lightning_module.require_info().num_signals  # type: ignore[union-attr, operator]
-        shares = (Process(rank, self.world_size).share(total) for rank in range(self.world_size))
-        return [share.stop - share.start for share in shares]
+        def own(value: Tensor, count: int) -> Tensor:
+            return value[self.shard(count)]
 
-    def _own(self, sizes: list[int]) -> slice:
-        first = sum(sizes[: self.global_rank])
-        return slice(first, first + sizes[self.global_rank])
+        states = [{**state, "state": self._of_optimizer(state["state"], own)} for state in checkpoint["optimizer_states"]]
+        super().load_optimizer_state_dict({**checkpoint, "optimizer_states": states})
 
+    def _per_signal(self, state: dict[str, Any], change: Callable[[Tensor, int], Tensor]) -> dict[str, Any]:
+        module: Any = self.lightning_module
+        if module.shard is None:
+            return state
+        names = {f"networks.network.{name}" for name, _ in module.networks.per_signal()}
+        count = module.require_info().num_signals
+        return {name: change(value, count) if name in names else value for name, value in state.items()}
 
-def own_signals(strategy: object, num_signals: int) -> slice | None:
-    """The signals of this process, or ``None`` where every process has all of them."""
-    if not isinstance(strategy, SignalsStrategy):
-        return None
-    return Process(strategy.global_rank, strategy.world_size).share(num_signals)
+    def _of_optimizer(self, state: dict[Any, Any], change: Callable[[Tensor, int], Tensor]) -> dict[Any, Any]:
+        """All that is trained is per signal under this strategy; tensors without axes are counters."""
+        module: Any = self.lightning_module
+        if module.shard is None:
+            return state
+        count = module.require_info().num_signals
 
+        def changed(value: Any) -> Any:
+            return change(value, count) if isinstance(value, Tensor) and value.ndim else value
 
-def gather_signals(part: Tensor, sizes: list[int]) -> Tensor:
-    """Joins what the processes hold along the first axis, in the order of their ranks; on all of them.
-
-    Args:
-        part: ``(sizes[rank], ...)``.
-        sizes: How many each process holds.
-    """
-    widest = max(sizes)
-    padded = part.new_zeros(widest, *part.shape[1:])
-    padded[: len(part)] = part.detach()
-    every = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(every, padded)
-    return torch.cat([other[:size] for other, size in zip(every, sizes, strict=True)])
-
-
-def _is_per_signal(value: object) -> bool:
-    """Whether an entry of an optimiser's state belongs to a parameter; the others are counters."""
-    return isinstance(value, Tensor) and value.ndim > 0
+        return {key: {name: changed(value) for name, value in entry.items()} for key, entry in state.items()}
 
 
 if SignalsStrategy.strategy_name not in StrategyRegistry.available_strategies():

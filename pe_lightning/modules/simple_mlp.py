@@ -14,13 +14,12 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
-from pe_lightning.modules.chunks import check_signals_per_batch
-from pe_lightning.modules.mlp import Activation, SignalMLP, check_activation
+from pe_lightning.networks import Activation, SimpleNetwork, check_activation
 
 __all__ = ["SimpleMLP"]
 
 CACHE_LIMIT = 1 << 30
-"""Bytes of training features that are kept between steps; more are computed anew each step."""
+"""Bytes of training features that are remembered between steps; more are computed anew each step."""
 
 
 class SimpleMLP(CoordinateModule):
@@ -37,8 +36,10 @@ class SimpleMLP(CoordinateModule):
             (rff); ``auto`` chooses what the papers use for the encoder.
         normalize: Whether features are divided by their largest row norm over the training coordinates.
         points_per_chunk: How many points, of all signals together, are evaluated at once on a grid outside training.
-        signals_per_batch: Signals whose errors are computed at a time in training: hidden layers are then held for those
-            only, and computed twice. ``None``: all.
+        signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
+            then computed twice. ``None``: all.
+        shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
+        encoder_lr: Learning rate of the encoder's parameters; ``None``: that of the network.
         optimizer: Makes the optimiser. The default is the papers' Adam.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
@@ -48,7 +49,7 @@ class SimpleMLP(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
-    free: ClassVar[frozenset[str]] = frozenset({"normalize", "points_per_chunk", "signals_per_batch"})
+    free: ClassVar[frozenset[str]] = CoordinateModule.free | {"points_per_chunk"}
 
     def __init__(
         self,
@@ -60,20 +61,17 @@ class SimpleMLP(CoordinateModule):
         layout: Literal["auto", "axes", "directions", "joint"] = "auto",
         normalize: bool = True,
         points_per_chunk: int = 65536,
-        signals_per_batch: int | None = None,
+        signals_per_chunk: int | None = None,
+        shared_encoder: bool = False,
+        encoder_lr: float | None = None,
         optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=5e-3, weight_decay=1e-8, fused=True),
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
-        super().__init__(encoder, optimizer, lr_scheduler)
+        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
         if depth < 0 or width < 1 or points_per_chunk < 1:
             raise InputError(
                 f"SimpleMLP: depth must be >= 0, width and points_per_chunk >= 1; got depth={depth}, width={width}, "
                 f"points_per_chunk={points_per_chunk}"
-            )
-        if any(prototype.automatic() for prototype in self.prototypes):
-            raise InputError(
-                "SimpleMLP: a width of 'auto' is chosen by the solver of a linear layer, which an MLP has not; give a "
-                "number, leave it out for the encoder's rule, or use ComplexLinear"
             )
         self.depth = depth
         self.width = width
@@ -82,7 +80,6 @@ class SimpleMLP(CoordinateModule):
         self.layout: Literal["auto", "axes", "directions", "joint"] = layout
         self.normalize = normalize
         self.points_per_chunk = points_per_chunk
-        self.signals_per_batch = check_signals_per_batch(signals_per_batch)
         self.remember(
             depth=depth,
             width=width,
@@ -91,66 +88,68 @@ class SimpleMLP(CoordinateModule):
             layout=layout,
             normalize=normalize,
             points_per_chunk=points_per_chunk,
-            signals_per_batch=signals_per_batch,
         )
+        if any(configured.automatic() for configured in self._configured):
+            raise InputError(
+                "SimpleMLP: a width of 'auto' is chosen by the solver of a linear layer, which an MLP has not; give a "
+                "number, leave it out for the encoder's rule, or use ComplexLinear"
+            )
 
-    def make(self, info: SignalInfo) -> None:
-        """Creates the encoding and the perceptrons."""
-        self.encoding: Simple = Simple(self.encoder_prototype, info.num_axes, self.layout, self.normalize)
-        self.mlp = SignalMLP(
-            info.num_signals,
-            self.encoding.num_features,
-            info.channels,
-            self.depth,
-            self.width,
-            self.activation,
-            self.sigmoid,
-        )
+    def make_network(self, info: SignalInfo) -> SimpleNetwork:
+        """The encoding and the perceptron."""
+        encoding = Simple(self.encoder, info.num_axes, self.layout, self.normalize)
+        return SimpleNetwork(encoding, info.channels, self.depth, self.width, self.activation, self.sigmoid)
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""
-        self.encoding.calibrate(_coords(batch))
+        coords = _coordinates(batch)
+        if self.features_are_shared:
+            self.encoding.calibrate(coords)
+        else:
+            points, each = _for_each(coords)
+            self.networks.change("calibrate", points, each=each)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, P * C)``."""
         signals, channels = batch.values.shape[0], batch.values.shape[-1]
-        count = batch.values.numel() // (signals * channels)
-        if isinstance(batch, PointBatch):
-            count *= len(batch.coords)  # signals may have their own points, and then features
-        inputs = (batch.coords,) if isinstance(batch, PointBatch) else batch.axes
-        small = count * self.encoding.num_features * batch.values.element_size() <= CACHE_LIMIT
-        features = self.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
-        prediction: Tensor = self.mlp(features)
-        return (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
+        if self.features_are_shared:
+            inputs = batch.axes if isinstance(batch, GridBatch) else (batch.coords,)
+            count = batch.values.numel() // (signals * channels) * (1 if isinstance(batch, GridBatch) else len(batch.coords))
+            small = count * self.encoding.num_features * batch.values.element_size() <= CACHE_LIMIT
+            features = self.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
+            values, each = _for_each(features)
+            prediction = self.networks.call("respond", values, each=each)
+        else:
+            coords, each = _for_each(_coordinates(batch))
+            prediction = self.networks.call("forward", coords, each=each)
+        errors: Tensor = (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
+        return errors
 
     def _features(self, batch: GridBatch | PointBatch) -> Tensor:
-        features: Tensor = self.encoding(_coords(batch))
+        features: Tensor = self.encoding(_coordinates(batch))
         return features
-
-    def forward(self, coords: Tensor) -> Tensor:
-        """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
-        info = self.require_info()
-        self.encoding.check_points(coords)
-        points = coords.to(self.mlp.weights[0].dtype).reshape(1, -1, info.num_axes)
-        values: Tensor = self.mlp(self.encoding(points))
-        return values.reshape(len(self.mlp.weights[0]), *coords.shape[:-1], info.channels)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, a few rows of the first axis, or points of one row, at a time."""
         info = self.require_info()
         self.encoding.check_axes(axes)
-        points = max(1, self.points_per_chunk // len(self.mlp.weights[0]))
+        points = max(1, self.points_per_chunk // self.networks.num_signals)
         rows = max(1, points // max(1, math.prod(len(x) for x in axes[1:])))
-        parts = []
+        blocks = []
         for some in torch.split(axes[0], rows):
             coords = torch.stack(torch.meshgrid(some, *axes[1:], indexing="ij"), -1)
             values = torch.cat([self(part) for part in torch.split(coords.flatten(0, -2), points)], 1)
-            parts.append(values.reshape(len(values), *coords.shape[:-1], info.channels))
-        return torch.cat(parts, 1)
+            blocks.append(values.reshape(len(values), *coords.shape[:-1], info.channels))
+        return torch.cat(blocks, 1)
 
 
-def _coords(batch: GridBatch | PointBatch) -> Tensor:
-    """The coordinates of a batch, ``(S or 1, P, D)``."""
+def _for_each(x: Tensor) -> tuple[Tensor, bool]:
+    """``(S or 1, ...)`` as an input of :meth:`Stack.call` and whether each signal has its own."""
+    return (x, True) if len(x) > 1 else (x[0], False)
+
+
+def _coordinates(batch: GridBatch | PointBatch) -> Tensor:
+    """The coordinates of the samples of a batch, ``(S or 1, P, D)``."""
     if isinstance(batch, PointBatch):
         return batch.coords
     return torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).reshape(1, -1, len(batch.axes))

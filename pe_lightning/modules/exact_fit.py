@@ -1,0 +1,116 @@
+"""The exact fit of training samples, wherever they are: in memory or in a file, on a grid or scattered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pe_lightning.data.batches import PointBatch
+from pe_lightning.data.dataset import SignalDataset, to_device
+from pe_lightning.data.splits import GridSplit
+from pe_lightning.data.values import FileValues
+from pe_lightning.distributed import Process
+from pe_lightning.encoders import Encoder
+from pe_lightning.solvers import Choice, Solution, choose_grid, choose_points, solve_blocks, solve_grid, solve_points
+
+__all__ = ["choose_data", "solve_data"]
+
+Ridge = float | Literal["auto"]
+
+
+def choose_data(
+    dataset: SignalDataset,
+    encoders: Sequence[Encoder],
+    ridge: Ridge,
+    center: bool,
+    device: torch.device,
+    width: Literal["auto", "given"] = "auto",
+) -> Choice:
+    """Chooses width and ridge on training samples that are held out.
+
+    Args:
+        dataset: The signals.
+        encoders: One per axis.
+        ridge: Relative ridge, or ``auto``.
+        center: Whether means are taken out.
+        device: Where to compute.
+        width: ``given`` to choose the ridge alone.
+    """
+    encoders = [encoder.to(device) for encoder in encoders]
+    if _is_grid(dataset):
+        batch = to_device(dataset.choice_batch(), device)
+        sizes = [len(index) for index in dataset.split.index]
+        return choose_grid(batch.values, batch.axes, encoders, ridge, width, sizes)
+    points = to_device(dataset.train_batch, device)
+    assert isinstance(points, PointBatch)
+    return choose_points(points.values, encoders, ridge=ridge, width=width == "auto", center=center, **_where(points))
+
+
+def solve_data(
+    dataset: SignalDataset,
+    process: Process,
+    encoders: Sequence[Encoder],
+    ridge: Ridge,
+    center: bool,
+    device: torch.device,
+    choice: Choice | None = None,
+    chosen_by: SignalDataset | None = None,
+) -> Solution:
+    """Fits the linear layer exactly to the training samples; several processes do it together.
+
+    Args:
+        dataset: The signals that this process fits, in memory or in a file.
+        process: This process; it passes its share of the samples to the solver.
+        encoders: One per axis; a width given as ``auto`` is chosen.
+        ridge: Relative ridge, or ``auto``.
+        center: Whether means are taken out.
+        device: Where to compute.
+        choice: What was chosen before, with the encoders.
+        chosen_by: The signals that width and ridge are chosen by; by default those of ``dataset``.
+    """
+    wanted = any(encoder.automatic() for encoder in encoders)
+    if choice is None and (wanted or ridge == "auto"):
+        choice = choose_data(chosen_by or dataset, encoders, ridge, center, device, "auto" if wanted else "given")
+    if choice is not None:
+        encoders, ridge = choice.encoders, choice.ridge
+    encoders = [encoder.to(device) for encoder in encoders]
+    if not _is_grid(dataset):
+        batch = to_device(dataset.train_batch, device)
+        assert isinstance(batch, PointBatch)
+        share = process.share(batch.values.shape[1])
+        where = _where(batch, share)
+        found = solve_points(
+            batch.values[:, share], encoders, ridge=ridge, center=center, distributed=process.world_size > 1, **where
+        )
+    elif process.world_size == 1 and not isinstance(dataset.values, FileValues):
+        whole = to_device(dataset.choice_batch(), device)
+        found = solve_grid(whole.values, encoders, whole.axes, ridge=ridge, center=center)
+    else:
+        axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
+        found = solve_blocks(_blocks(dataset, process, device), encoders, axes, ridge=ridge, center=center)
+    return found if choice is None else found.chosen_by(choice)
+
+
+def _is_grid(dataset: SignalDataset) -> bool:
+    """Whether the solver of grids applies; scattered samples that stay in their file are refused by the dataset."""
+    return isinstance(dataset.split, GridSplit) or isinstance(dataset.values, FileValues)
+
+
+def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:
+    index = None if batch.index is None else batch.index[:, share]
+    return {"coords": batch.coords[:, share], "axes": batch.axes, "index": index}
+
+
+def _blocks(dataset: SignalDataset, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
+    """This process's blocks, or one without samples, which the solver needs for the shapes."""
+    none = True
+    for block in dataset.train_blocks(process):
+        none = False
+        yield block.start or (0,) * len(block.axes), block.values.to(device)
+    if none:
+        signals, *grid, channels = dataset.values.shape
+        yield [0] * len(grid), torch.zeros(signals, *[0] * len(grid), channels, device=device)
+

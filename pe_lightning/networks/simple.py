@@ -1,0 +1,57 @@
+"""Simple encoding and a perceptron."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encodings import Simple
+from pe_lightning.networks.mlp import MLP
+
+__all__ = ["SimpleNetwork"]
+
+
+class SimpleNetwork(nn.Module):
+    r"""Concatenated features and an MLP: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
+
+    Args:
+        encoding: The simple encoding of the coordinates.
+        channels: Number of channels ``C``.
+        depth: Number of hidden layers; 0 is a single linear layer.
+        width: Units per hidden layer.
+        activation: Name of the non-linearity.
+        sigmoid: Whether the output passes through a sigmoid.
+
+    Shape:
+        ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
+    """
+
+    def __init__(
+        self, encoding: Simple, channels: int, depth: int, width: int, activation: str = "relu", sigmoid: bool = False
+    ) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.mlp = MLP(encoding.num_features, channels, depth, width, activation, sigmoid)
+
+    def calibrate(self, coords: Tensor) -> None:
+        """Sets the scale of the features from the training points, ``(P, D)``."""
+        self.encoding.calibrate(coords)
+
+    def penalty(self) -> Tensor:
+        """The sum of the encoders' auxiliary losses, ``()``."""
+        return torch.stack([encoder.penalty() for encoder in self.encoding.encoders]).sum()
+
+    def respond(self, features: Tensor) -> Tensor:
+        """Values from features of the encoding: ``(*batch, num_features)`` -> ``(*batch, C)``."""
+        values: Tensor = self.mlp(features)
+        return values
+
+    def hidden(self, coords: Tensor) -> list[Tensor]:
+        """The activations of every hidden layer, each ``(*batch, width)``."""
+        return self.mlp.hidden(self.encoding(coords))
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """Values at points."""
+        return self.respond(self.encoding(coords))

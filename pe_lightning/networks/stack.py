@@ -1,0 +1,118 @@
+"""Networks of many signals, evaluated together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.utils._pytree import tree_map
+from torch.utils.checkpoint import checkpoint
+
+__all__ = ["Stack"]
+
+
+class Stack(nn.Module):
+    """``S`` networks of one architecture, one per signal, by :func:`torch.func.vmap`.
+
+    The tensors of :attr:`network` get a leading axis of length ``S``, except the shared ones. All signals start from the
+    same values, so that what is learned for one does not depend on which others are fitted beside it.
+
+    Args:
+        network: The network of one signal, as it starts.
+        num_signals: Number of signals ``S``.
+        shared: Names of parameters and buffers of the network that all signals share.
+        chunk: How many signals are evaluated at a time, for less memory; their hidden layers are then computed a second
+            time in the backward pass. ``None``: all.
+    """
+
+    def __init__(
+        self, network: nn.Module, num_signals: int, shared: Collection[str] = (), chunk: int | None = None
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.num_signals = num_signals
+        self.chunk = chunk
+        self.shared = frozenset(shared)
+        for _, tensor in self.per_signal():
+            tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
+
+    def per_signal(self) -> Iterator[tuple[str, Tensor]]:
+        """The parameters and buffers that hold one entry per signal, ``(S, ...)``, by name."""
+        named = itertools.chain(self.network.named_parameters(), self.network.named_buffers())
+        yield from ((name, tensor) for name, tensor in named if name not in self.shared)
+
+    @property
+    def num_params(self) -> int:
+        """Trainable parameters of one signal: its own, and what all signals share."""
+        named = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
+        return sum(p.numel() if name in self.shared else p[0].numel() for name, p in named)
+
+    def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Replaces every ``(S, ...)`` tensor by one of other signals, such as a part of it, ``(S', ...)``."""
+        for _, tensor in self.per_signal():
+            tensor.data = change(tensor.data)
+            self.num_signals = len(tensor)
+
+    def call(self, method: str, *inputs: Any, each: bool = False) -> Any:
+        """Calls a method of every network.
+
+        Args:
+            method: Its name; it takes and returns tensors, or lists of them.
+            inputs: Its arguments: tensors, or lists of them.
+            each: Whether each signal has inputs of its own, with a leading axis of length ``S``; else they are shared.
+
+        Returns:
+            What the method returns, with a leading axis of length ``S``.
+        """
+        target, mine = _Method(self.network, method), dict(self.per_signal())
+        mine = {f"network.{name}": tensor for name, tensor in mine.items()}
+
+        def one(state: dict[str, Tensor], *inputs: Any) -> Any:
+            return functional_call(target, state, inputs)
+
+        def some(first: int, last: int) -> Any:
+            state = {name: tensor[first:last] for name, tensor in mine.items()}
+            own = tree_map(lambda x: x[first:last], inputs) if each else inputs
+            if last - first > 1:
+                return vmap(one, (0, *[0 if each else None] * len(inputs)), randomness="different")(state, *own)
+            own = tree_map(lambda x: x[0], own) if each else own
+            return tree_map(lambda x: x[None], one({name: tensor[0] for name, tensor in state.items()}, *own))
+
+        count = self.num_signals
+        if self.chunk is None or self.chunk >= count:
+            return some(0, count)
+        ends = [(first, min(first + self.chunk, count)) for first in range(0, count, self.chunk)]
+        if torch.is_grad_enabled():
+            parts = [checkpoint(some, *end, use_reentrant=False) for end in ends]
+        else:
+            parts = [some(*end) for end in ends]
+        return tree_map(lambda *pieces: torch.cat(pieces), *parts)
+
+    @torch.no_grad()
+    def change(self, method: str, *inputs: Any, each: bool = False) -> None:
+        """Calls a method that changes its network in place, for one signal after another; arguments as in :meth:`call`."""
+        target = _Method(self.network, method)
+        for place in range(self.num_signals):
+            state = {f"network.{name}": tensor[place] for name, tensor in self.per_signal()}
+            functional_call(target, state, tree_map(lambda x, place=place: x[place], inputs) if each else inputs)
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """Values of every signal at the same points: ``(*batch, D)`` -> ``(S, *batch, C)``."""
+        values: Tensor = self.call("forward", coords)
+        return values
+
+
+class _Method(nn.Module):
+    """Lets another method than ``forward`` be called with other parameters."""
+
+    def __init__(self, network: nn.Module, method: str) -> None:
+        super().__init__()
+        self.network = network
+        self.method = method
+
+    def forward(self, *inputs: Any) -> Any:
+        return getattr(self.network, self.method)(*inputs)
