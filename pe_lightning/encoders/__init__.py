@@ -12,7 +12,7 @@
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``.
 """
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, registry, resolve
+from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry, resolve
 from pe_lightning.encoders.cells import Impulse, Rectangle
 from pe_lightning.encoders.control import Identity, Noise
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
@@ -40,6 +40,7 @@ __all__ = [
     "Sine",
     "Square",
     "Triangle",
+    "Width",
     "create",
     "encoder_table",
     "names",

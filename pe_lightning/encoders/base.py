@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -15,23 +18,68 @@ from typing_extensions import Self
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["AUTO", "Encoder", "EncoderLike", "Width", "check_count", "check_positive", "exact_dtype", "registry", "resolve"]
+__all__ = [
+    "AUTO",
+    "NEGLIGIBLE",
+    "Encoder",
+    "EncoderLike",
+    "Width",
+    "WidthLike",
+    "check_count",
+    "check_positive",
+    "exact_dtype",
+    "registry",
+    "resolve",
+]
 
 GROUP = "pe_lightning.encoders"
 
 AUTO = "auto"
-Width: TypeAlias = float | Literal["auto"] | None
-"""A width or frequency range: a number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value
-that predicts held-out samples best, chosen when a solver sees the data."""
+WidthLike: TypeAlias = float | Literal["auto"] | None
+"""A width as an argument: a number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that
+predicts held-out samples best, chosen when a solver sees the data."""
+
+NEGLIGIBLE = 2.0**-30
+"""Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """The argument of an encoder that says how wide its features are.
+
+    Args:
+        argument: Name of the constructor argument.
+        kind: What it measures: ``length``, in units of the [0, 1] domain; ``frequency``, in periods per unit length;
+            ``octaves``, the exponent of a highest frequency ``2**sigma``.
+        rule: The default value for ``num_features`` features.
+        text: The rule in words, such as ``"0.64/K"``.
+    """
+
+    argument: str
+    kind: Literal["length", "frequency", "octaves"]
+    rule: Callable[[int], float]
+    text: str
+
+    def scaled(self, value: float, factor: float) -> float:
+        """The value for features ``factor`` times as wide as with ``value``."""
+        if self.kind == "length":
+            return value * factor
+        if self.kind == "frequency":
+            return value / factor
+        return max(value - math.log2(factor), 0.1)  # an exponent is positive
 
 
 class Encoder(nn.Module, ABC):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by
-    row norms is the encoding's. Every hyper-parameter has a default that follows ``num_features``, written as ``None``
-    in the signature, so that a name alone is a good encoder; the constructor keeps what was *given* (see
-    :meth:`given`), so that :meth:`replace` can resolve defaults again for another ``num_features``.
+    row norms is the encoding's. Every hyper-parameter has a default, so that a name alone is a good encoder; the default
+    of the width follows ``num_features`` and is written as ``None`` in the signature. The constructor arguments are kept
+    as they were *given* (see :meth:`given`), so that :meth:`copy` can resolve defaults again for another
+    ``num_features``.
+
+    Class attributes and methods declare what solvers and encodings need to know: :attr:`width`, :attr:`support`,
+    :attr:`fallback_ridge`, :attr:`normalizable`, :attr:`joint`, :attr:`directional`, :meth:`penalty`.
 
     An encoder whose features depend on all axes at once sets ``joint = True`` and takes ``num_axes``; with
     ``num_axes > 1`` its input is ``(*batch, num_axes)``.
@@ -64,17 +112,28 @@ class Encoder(nn.Module, ABC):
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
 
+    width: ClassVar[Width | None] = None
+    """The argument that sets the width of the features, if there is exactly one."""
+    fallback_ridge: ClassVar[float] = 1e-3
+    """A good relative ridge for photographs, where a signal is too small to hold samples out."""
+    normalizable: ClassVar[bool] = True
+    """Whether encodings may divide the features by their largest row norm. ``False`` for features that are themselves
+    learned parameters, whose initial size says nothing about their size later."""
+
     num_features: int
     num_axes: int
     _given: dict[str, Any]
+    _rng_state: Tensor
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keeps the arguments that were given, so that :meth:`replace` and checkpoints can rebuild the encoder."""
+        """Keeps the arguments that were given, so that :meth:`copy` and checkpoints can rebuild the encoder."""
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         # NumPy numbers, as from a sweep over np.linspace, become Python's: a checkpoint holds plain values only
         given = {key: _plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
+        # so that initial values drawn from the global generator can be drawn again, and told from learned ones
+        object.__setattr__(self, "_rng_state", torch.get_rng_state())
         return self
 
     def __init__(self, num_features: int, num_axes: int = 1) -> None:
@@ -114,15 +173,25 @@ class Encoder(nn.Module, ABC):
         """The registered name, or the full class path of an unregistered encoder."""
         return registry.name_of(type(self))
 
-    def width(self, name: str, value: Width, default: float, maximum: float = 1e12) -> float:
-        """The value of a width such as ``sigma``: ``None`` and ``"auto"`` stand for the rule's ``default``.
+    @property
+    def support(self) -> float | None:
+        """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
+        return None
+
+    def penalty(self) -> Tensor:
+        """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""
+        return torch.zeros(())
+
+    def width_value(self, value: WidthLike, num_features: int, maximum: float = 1e12) -> float:
+        """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's.
 
         Raises:
-            InputError: If the value is neither, and not a positive number.
+            InputError: If the value is neither, and not a positive number up to ``maximum``.
         """
+        assert self.width is not None
         if value is None or value == AUTO:
-            return default
-        return check_positive(self, name, value, maximum)
+            return self.width.rule(num_features)
+        return check_positive(self, self.width.argument, value, maximum)
 
     def automatic(self) -> str | None:
         """The argument that was given as ``"auto"`` and is still to be chosen from data, if any."""
@@ -138,13 +207,65 @@ class Encoder(nn.Module, ABC):
         The value is the attribute of the argument's name; without such an attribute, what was given or the default.
         """
         return {
-            key: getattr(self, key, self._given.get(key, parameter.default))
+            key: _plain(getattr(self, key, self._given.get(key, parameter.default)))
             for key, parameter in registry.parameters(type(self)).items()
         }
 
     def spec(self) -> dict[str, Any]:
         """A plain description that :func:`resolve` turns back into an equal encoder."""
         return {"name": self.name, **self._given}
+
+    def copy(self, **changes: Any) -> Self:
+        """A copy with some constructor arguments changed, defaults resolved again and learned state kept.
+
+        State is learned where a parameter or buffer differs from its value after construction. It is copied, with two
+        exceptions. A parameter whose initial value is set by a changed argument (a learned width, by a new ``sigma``)
+        starts from the change. A parameter of another shape than before cannot be copied, which is an error.
+
+        Raises:
+            InputError: If the class has no such argument, or learned state cannot be carried over.
+        """
+        registry.check_arguments(type(self), changes)
+        if not changes:
+            return copy.deepcopy(self)
+        made = self._rebuilt(changes)
+        mine, target = _tensors(self), _tensors(made)
+        start = _tensors(self._rebuilt({})) if mine else {}
+        # a default that follows num_features is no wish for another value: such a change does not count
+        asked = {key: value for key, value in changes.items() if key != "num_features"}
+        changed = (_tensors(self._rebuilt(asked)) if len(asked) < len(changes) else target) if mine else {}
+        changed = {key: value.clone() for key, value in changed.items()}
+        wanted = made.resolved()
+        with torch.no_grad():
+            for key, value in mine.items():
+                before, after, new = start.get(key), changed.get(key), target.get(key)
+                if before is not None and _same(before, value):
+                    continue  # not learned
+                if before is not None and after is not None and before.shape == after.shape and not _same(before, after):
+                    continue  # set by the change
+                if new is None or new.shape != value.shape:
+                    what = ", ".join(f"{name}={wish!r}" for name, wish in changes.items())
+                    raise InputError(
+                        f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to "
+                        f"{what}; change the arguments before the encoder is trained, or create a new one"
+                    )
+                initial = new.clone()
+                new.copy_(value)
+                if any(made.resolved()[name] != wanted[name] for name in asked):
+                    new.copy_(initial)  # it holds an argument that was changed
+        return made
+
+    def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
+        """A new encoder as it would have been constructed, with ``changes``; of the dtype and on the device of this."""
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.set_rng_state(self._rng_state)
+            made = type(self)(**{**self._given, **changes})
+        mine = _tensors(self)
+        for value in mine.values():
+            made.to(value.device, value.dtype if value.is_floating_point() else None)
+        for key, parameter in made.named_parameters():
+            parameter.requires_grad_(mine[key].requires_grad if key in mine else True)
+        return made.train(self.training)
 
     def replace(self, **changes: Any) -> Self:
         """A new encoder of the same class with some constructor arguments changed and defaults resolved again.
@@ -219,7 +340,17 @@ def check_positive(owner: object, name: str, value: object, maximum: float = 1e1
     return float(value)
 
 
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and torch.equal(first.to(second), second)
+
+
 def _plain(value: object) -> object:
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return value.item()
     if isinstance(value, (bool, str)) or value is None:
         return value
     if isinstance(value, Integral):

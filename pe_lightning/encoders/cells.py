@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Width, exact_dtype, registry
+from pe_lightning.encoders.base import Width, WidthLike, exact_dtype, registry
 from pe_lightning.encoders.fourier import RETHINKING, TRADING
 from pe_lightning.encoders.shifted import Shifted
 
@@ -51,13 +51,19 @@ class Rectangle(Shifted):
     formula = "1 if -σ/2 <= x - t_i < σ/2 else 0, t_i = i/K"
     reference = f"{TRADING}, Prop. 4"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "1/K"}
+    width = Width("sigma", "length", lambda k: 1 / k, "1/K")
 
-    def __init__(self, num_features: int = 256, sigma: Width = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, sigma: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.sigma = self.width("sigma", sigma, 1 / self.resolution)
+        self.sigma = self.width_value(sigma, self.resolution)
         cells = self.sigma * self.resolution
         # (1/49) * 49 is not 1: a width meant as a whole number of cells must be one, or borders belong to no feature
         self._cells = float(round(cells)) if abs(cells - round(cells)) < 1e-9 * cells else cells
+
+    @property
+    def support(self) -> float:
+        """Half of the box."""
+        return self.sigma / 2
 
     def forward(self, x: Tensor) -> Tensor:
         """One where the coordinate is inside the box."""
@@ -104,6 +110,11 @@ class Impulse(Shifted):
 
     def __init__(self, num_features: int = 256, padding: int = 0) -> None:
         super().__init__(num_features, padding)
+
+    @property
+    def support(self) -> float:
+        """One spacing: the coordinates beyond the last shift are nearest to it."""
+        return 1 / self.resolution
 
     def forward(self, x: Tensor) -> Tensor:
         """One at the nearest shift."""

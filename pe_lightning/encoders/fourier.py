@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, Width, check_count, exact_dtype, registry
+from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, exact_dtype, registry
 from pe_lightning.errors import InputError
 
 __all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier"]
@@ -82,13 +82,9 @@ class Fourier(Encoder):
 class _Ladder(Fourier):
     """Frequencies from 2^0 to 2^sigma, ends included; a subclass spaces them."""
 
-    offset: ClassVar[float]
-
-    def __init__(self, num_features: int, sigma: Width) -> None:
+    def __init__(self, num_features: int, sigma: WidthLike) -> None:
         super().__init__(num_features)
-        # the rule gives <= 0 for K < 8, where an exponent of 1 still spans two different frequencies
-        default = max(math.log2(self.num_features) - self.offset, 1.0)
-        self.sigma = self.width("sigma", sigma, default, maximum=64)
+        self.sigma = self.width_value(sigma, self.num_features, maximum=64)
 
     def _exact_options(self, x: Tensor) -> tuple[torch.dtype, torch.device]:
         """Float64 where the device has it, so that the frequencies of every dtype are the same numbers, rounded."""
@@ -119,9 +115,10 @@ class LinearFourier(_Ladder):
     formula = "cos, sin(2π f x), f linear from 2^0 to 2^σ"
     reference = f"{TRADING}, Eq. 50"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "log2 K - 2"}
-    offset = 2.0
+    # the rule gives <= 0 for K < 8, where an exponent of 1 still spans two different frequencies
+    width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 2, 1.0), "log2 K - 2")
 
-    def __init__(self, num_features: int = 256, sigma: Width = None) -> None:
+    def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
         super().__init__(num_features, sigma)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
@@ -154,9 +151,10 @@ class LogFourier(_Ladder):
     formula = "cos, sin(2π f x), f log-linear from 2^0 to 2^σ"
     reference = f"{TRADING}, Eq. 51"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "log2 K - 1.5"}
-    offset = 1.5
+    width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 1.5, 1.0), "log2 K - 1.5")
+    fallback_ridge = 1e-5
 
-    def __init__(self, num_features: int = 256, sigma: Width = None) -> None:
+    def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
         super().__init__(num_features, sigma)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
@@ -194,12 +192,14 @@ class RandomFourier(Fourier):
     formula = "cos, sin(2π f·x), f ~ N(0, σ²)"
     reference = f"{TRADING}, Eq. 52; {RETHINKING}, Sec. 4.1"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "K/6"}
+    width = Width("sigma", "frequency", lambda k: k / 6, "K/6")
+    fallback_ridge = 1e-4
     joint = True
     frequencies: Tensor
 
-    def __init__(self, num_features: int = 256, sigma: Width = None, seed: int = 0, num_axes: int = 1) -> None:
+    def __init__(self, num_features: int = 256, sigma: WidthLike = None, seed: int = 0, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
-        self.sigma = self.width("sigma", sigma, self.num_features / 6)
+        self.sigma = self.width_value(sigma, self.num_features)
         self.seed = check_count(self, "seed", seed, minimum=0)
         generator = torch.Generator("cpu").manual_seed(self.seed)
         # float32 whatever the default dtype: the same draw everywhere, and .double() and .float() lose nothing

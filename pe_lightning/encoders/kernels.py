@@ -27,6 +27,11 @@ class CubicKernel(Shifted):
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
     """
 
+    @property
+    def support(self) -> float:
+        """Two spacings."""
+        return 2 / self.resolution
+
     @abstractmethod
     def weights(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The kernel at ``u + 1, u, u - 1, u - 2`` for ``u`` in [0, 1], in units of the spacing."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, Width, check_count, exact_dtype, registry
+from pe_lightning.encoders.base import NEGLIGIBLE, Encoder, Width, WidthLike, check_count, exact_dtype, registry
 from pe_lightning.encoders.fourier import RETHINKING, TRADING
 
 __all__ = ["Gaussian", "Laplace", "Shifted", "Triangle"]
@@ -96,10 +96,17 @@ class Gaussian(Shifted):
     formula = "exp(-(x - t_i)² / 2σ²), t_i = i/K"
     reference = f"{TRADING}, Eq. 54; {RETHINKING}, Prop. 2"
     default_rules: ClassVar[Mapping[str, str]] = {"sigma": "0.64/K"}
+    width = Width("sigma", "length", lambda k: 0.64 / k, "0.64/K")
+    fallback_ridge = 0.05
 
-    def __init__(self, num_features: int = 256, sigma: Width = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, sigma: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.sigma = self.width("sigma", sigma, 0.64 / self.resolution)
+        self.sigma = self.width_value(sigma, self.resolution)
+
+    @property
+    def support(self) -> float:
+        """6.4 standard deviations."""
+        return self.sigma * math.sqrt(-2 * math.log(NEGLIGIBLE))
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The Gaussian."""
@@ -139,10 +146,17 @@ class Triangle(Shifted):
     formula = "max(1 - |x - t_i|/d, 0), t_i = i/K"
     reference = f"{TRADING}, Eq. 53"
     default_rules: ClassVar[Mapping[str, str]] = {"half_width": "1/K"}
+    width = Width("half_width", "length", lambda k: 1 / k, "1/K")
+    fallback_ridge = 1e-4
 
-    def __init__(self, num_features: int = 256, half_width: Width = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, half_width: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.half_width = self.width("half_width", half_width, 1 / self.resolution)
+        self.half_width = self.width_value(half_width, self.resolution)
+
+    @property
+    def support(self) -> float:
+        """The half width."""
+        return self.half_width
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The triangle."""
@@ -188,10 +202,16 @@ class Laplace(Shifted):
     formula = "exp(-|x - t_i|/ℓ), t_i = i/K"
     reference = "Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, Sec. 4.2 (Matérn-3/2)"
     default_rules: ClassVar[Mapping[str, str]] = {"scale": "1.5/K"}
+    width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
 
-    def __init__(self, num_features: int = 256, scale: Width = None, padding: int = 0) -> None:
+    def __init__(self, num_features: int = 256, scale: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
-        self.scale = self.width("scale", scale, 1.5 / self.resolution)
+        self.scale = self.width_value(scale, self.resolution)
+
+    @property
+    def support(self) -> float:
+        """21 lengths."""
+        return -math.log(NEGLIGIBLE) * self.scale
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The two-sided exponential."""
