@@ -32,6 +32,7 @@ class SignalInfo:
     scaling: Scaling = field(default_factory=lambda: Scaling("float32"))
     rate: float | None = None
     media: Media = "array"
+    metric: str = "psnr"
 
     @property
     def num_signals(self) -> int:

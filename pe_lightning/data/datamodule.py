@@ -246,7 +246,7 @@ class SignalDataModule(LightningDataModule, ABC):
 
     def shard(self) -> tuple[SignalDataset, Process]:
         """What this process fits: its share of every batch, or, under the strategy ``signals``, signals of its own."""
-        own = getattr(self.trainer.lightning_module, "own", None) if self.trainer is not None else None
+        own = getattr(self.trainer.lightning_module, "shard", None) if self.trainer is not None else None
         if own is None:
             return self.dataset, self.process
         if self._own is None or self._own[0] != own:

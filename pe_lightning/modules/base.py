@@ -238,8 +238,8 @@ class CoordinateModule(LightningModule, ABC):
             )
         data = getattr(trainer, "datamodule", None)
         if trainer.state.fn != TrainerFn.FITTING:
-            if self.info is not None and isinstance(data, SignalDataModule):
-                self.build(data.info)  # refuses signals of another shape
+            if isinstance(data, SignalDataModule):
+                self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
         elif isinstance(data, SignalDataModule):
             self.build_from(data, trainer.strategy.root_device)
             self._hold_shard(trainer)
@@ -542,7 +542,7 @@ class CoordinateModule(LightningModule, ABC):
         info = self.require_info()
         self.encoding.check_points(coords)
         points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
-        return self.at_points(points).reshape(-1, *coords.shape[:-1], info.channels)
+        return self.at_points(points).reshape(self.networks.num_signals, *coords.shape[:-1], info.channels)
 
     def at_points(self, points: Tensor) -> Tensor:
         """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""

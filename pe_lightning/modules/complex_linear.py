@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -127,6 +127,16 @@ class ComplexLinear(CoordinateModule):
         assert isinstance(network, ComplexNetwork)
         return network
 
+    @property
+    def weight(self) -> torch.nn.Parameter:
+        """The linear layer of all signals, ``(S, outputs, K_1, ..., K_D)``."""
+        return self.network.weight
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of each signal and channel that was taken out, ``(S, C)``."""
+        return self.network.mean
+
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Chooses widths that are given as ``auto`` on training samples that are held out.
 
@@ -159,7 +169,7 @@ class ComplexLinear(CoordinateModule):
             self.networks.change("calibrate", list(axes))
         if self.center:
             signals, channels = batch.values.shape[0], batch.values.shape[-1]
-            self.network.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
+            self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
 
     def on_fit_start(self) -> None:
         """Solves for the linear layer, if asked to; a resumed fit has its weights already."""
@@ -178,9 +188,9 @@ class ComplexLinear(CoordinateModule):
             self.solution["solve_seconds"] += self._choice_seconds
         # the network's features are the raw ones times the scales
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (found.weight.ndim - 1))
-        self.networks.change("start_from", (found.weight.double() / scales).to(self.network.weight.dtype), each=True)
+        self.networks.change("start_from", (found.weight.double() / scales).to(self.weight.dtype), each=True)
         if self.center:
-            self.network.mean.copy_(found.mean)
+            self.mean.copy_(found.mean)
 
     # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ------------
 
@@ -193,7 +203,7 @@ class ComplexLinear(CoordinateModule):
 
     def _linear_at_points(self, coords: Tensor) -> Tensor:
         """``(S or 1, P, D)`` -> ``(S, outputs, P)``."""
-        weight = self.network.weight
+        weight = self.weight
         if coords.shape[0] == 1:
             return self.encoding.points(weight, coords[0])  # type: ignore[no-any-return]
         return torch.stack([self.encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
@@ -202,7 +212,7 @@ class ComplexLinear(CoordinateModule):
         """``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous, mean taken out."""
 
         def make() -> Tensor:
-            centred = values - self.network.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
+            centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
             return centred.movedim(-1, 1).contiguous()
 
         target: Tensor = self.cached("target", (values,), make)
@@ -210,7 +220,7 @@ class ComplexLinear(CoordinateModule):
 
     def _axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """Scaled, ``(N_a, K_a)``; in the precision of the coordinates, autocast or not."""
-        with torch.autocast(self.network.weight.device.type, enabled=False):
+        with torch.autocast(self.weight.device.type, enabled=False):
             features: list[Tensor] = self.cached("features", axes, lambda: self.encoding.axis_features(axes))
         return features
 
@@ -232,7 +242,7 @@ class ComplexLinear(CoordinateModule):
             linear = self._linear_at_points(batch.coords)
         elif self._grid_is_cheaper(batch):
             # the whole grid by mode products, then the samples; exact, and far fewer operations
-            where = batch.index.unsqueeze(1).expand(*self.network.weight.shape[:2], -1)
+            where = batch.index.unsqueeze(1).expand(*self.weight.shape[:2], -1)
             linear = self.network.linear(features).flatten(2).gather(2, where)
         else:
             linear = self._linear_at_samples(features, batch.index)
@@ -250,7 +260,7 @@ class ComplexLinear(CoordinateModule):
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
         """As in the base class; of a grid that comes every step through its Gram matrices."""
         gram = self._gram(batch) if every_step and isinstance(batch, GridBatch) else None
-        return super().squared_errors(batch) if gram is None else gram(self.network.weight, exact)
+        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
     def _gram(self, batch: GridBatch) -> GramErrors | None:
         """The Gram matrices of a batch, if they apply and take fewer operations than the samples do."""
@@ -266,7 +276,7 @@ class ComplexLinear(CoordinateModule):
 
     def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
         """At samples of a grid, one by one, from the features of its axes: ``(S or 1, P)`` -> ``(S, outputs, P)``."""
-        weight, sizes = self.network.weight, tuple(len(rows) for rows in features)
+        weight, sizes = self.weight, tuple(len(rows) for rows in features)
         if len(index) == 1:
             found: Tensor = self.encoding.samples(weight, features, torch.unravel_index(index[0], sizes))
             return found
@@ -286,7 +296,7 @@ class ComplexLinear(CoordinateModule):
         """Values at points: ``(P, D)`` -> ``(S, P, C)``."""
         if not self.features_are_shared:
             return super().at_points(points)
-        return self._respond(self._linear_at_points(points[None])).transpose(1, 2) + self.network.mean[:, None]
+        return self._respond(self._linear_at_points(points[None])).transpose(1, 2) + self.mean[:, None]
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, exactly, by mode products."""

@@ -113,4 +113,3 @@ def _blocks(dataset: SignalDataset, process: Process, device: torch.device) -> I
     if none:
         signals, *grid, channels = dataset.values.shape
         yield [0] * len(grid), torch.zeros(signals, *[0] * len(grid), channels, device=device)
-

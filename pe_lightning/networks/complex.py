@@ -43,9 +43,7 @@ class ComplexNetwork(nn.Module):
 
     mean: Tensor
 
-    def __init__(
-        self, encoding: Complex, channels: int, depth: int = 0, width: int = 256, activation: str = "relu"
-    ) -> None:
+    def __init__(self, encoding: Complex, channels: int, depth: int = 0, width: int = 256, activation: str = "relu") -> None:
         super().__init__()
         self.encoding = encoding
         self.activation = ACTIVATIONS[activation]
@@ -92,7 +90,7 @@ class ComplexNetwork(nn.Module):
         """Values at points, exactly."""
         points = coords.reshape(-1, coords.shape[-1])
         values = self.respond(self.encoding.points(self.weight, points)).movedim(0, -1) + self.mean
-        return values.reshape(*coords.shape[:-1], -1)
+        return values.reshape(*coords.shape[:-1], values.shape[-1])
 
     @torch.no_grad()
     def start_from(self, linear: Tensor) -> None:

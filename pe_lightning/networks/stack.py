@@ -29,9 +29,7 @@ class Stack(nn.Module):
             time in the backward pass. ``None``: all.
     """
 
-    def __init__(
-        self, network: nn.Module, num_signals: int, shared: Collection[str] = (), chunk: int | None = None
-    ) -> None:
+    def __init__(self, network: nn.Module, num_signals: int, shared: Collection[str] = (), chunk: int | None = None) -> None:
         super().__init__()
         self.network = network
         self.num_signals = num_signals
@@ -72,7 +70,7 @@ class Stack(nn.Module):
         mine = {f"network.{name}": tensor for name, tensor in mine.items()}
 
         def one(state: dict[str, Tensor], *inputs: Any) -> Any:
-            return functional_call(target, state, inputs)
+            return functional_call(target, state, inputs, tie_weights=False)
 
         def some(first: int, last: int) -> Any:
             state = {name: tensor[first:last] for name, tensor in mine.items()}
@@ -98,7 +96,8 @@ class Stack(nn.Module):
         target = _Method(self.network, method)
         for place in range(self.num_signals):
             state = {f"network.{name}": tensor[place] for name, tensor in self.per_signal()}
-            functional_call(target, state, tree_map(lambda x, place=place: x[place], inputs) if each else inputs)
+            own = tree_map(lambda x, place=place: x[place], inputs) if each else inputs
+            functional_call(target, state, own, tie_weights=False)
 
     def forward(self, coords: Tensor) -> Tensor:
         """Values of every signal at the same points: ``(*batch, D)`` -> ``(S, *batch, C)``."""
@@ -107,7 +106,11 @@ class Stack(nn.Module):
 
 
 class _Method(nn.Module):
-    """Lets another method than ``forward`` be called with other parameters."""
+    """Lets another method than ``forward`` be called with other parameters.
+
+    A module that is used twice, such as an encoder of several axes, is replaced once, under its first name; calls with
+    ``tie_weights`` would leave the replacement in its place.
+    """
 
     def __init__(self, network: nn.Module, method: str) -> None:
         super().__init__()

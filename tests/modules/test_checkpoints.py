@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,7 +87,7 @@ def test_a_checkpoint_alone_gives_the_same_predictions(case: str, make_trainer: 
         assert torch.equal(here, there)
     assert loaded.info == SignalInfo(("first", "second"), (8, 6), 2, media="image")
     assert loaded.hparams == module.hparams
-    assert [e.resolved() for e in loaded.prototypes] == [e.resolved() for e in module.prototypes]
+    assert [e.resolved() for e in loaded.encoders] == [e.resolved() for e in module.encoders]
     assert all(parameter.requires_grad for parameter in loaded.parameters())
     assert loaded.num_params == module.num_params
 
@@ -219,31 +218,10 @@ def test_a_checkpoint_of_something_else(make_trainer: MakeTrainer, tmp_path: Pat
         ComplexLinear.load_from_checkpoint(path)
 
 
-def test_hyper_parameters_are_plain_and_complete() -> None:
-    module = ComplexLinear([{"name": "gau", "num_features": 6}, Powers()])
-    plain = dict(copy.deepcopy(module.hparams))
-    assert plain == {
-        "_class_path": "pe_lightning.modules.complex_linear.ComplexLinear",
-        "encoder": [
-            {
-                "class_path": "pe_lightning.encoders.shifted.Gaussian",
-                "init_args": {"num_features": 6, "sigma": None, "padding": 0},
-            },
-            {"class_path": f"{__name__}.Powers", "init_args": {"num_features": 4, "base": 1.0}},
-        ],
-        "depth": 0,
-        "width": 256,
-        "activation": "relu",
-        "normalize": True,
-        "center": True,
-        "warm_start": False,
-        "ridge": "auto",
-        "steps_per_batch": 1,
-        "signals_per_batch": None,
-    }
-
-
-def test_a_module_without_parameters_can_be_saved_by_nobody(make_trainer: MakeTrainer) -> None:
-    checkpoint: dict[str, Any] = {}
-    ComplexLinear("gau").on_save_checkpoint(checkpoint)
-    assert checkpoint == {}
+def test_a_checkpoint_of_an_earlier_version(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    path = saved(CASES["complex"](), make_trainer, tmp_path)
+    content = torch.load(path, weights_only=True)
+    del content["pe_lightning/version"]
+    torch.save(content, path)
+    with pytest.raises(InputError, match=r"written by pe_lightning 0\.1; version .* cannot read it"):
+        ComplexLinear.load_from_checkpoint(path)

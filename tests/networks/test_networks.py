@@ -1,0 +1,163 @@
+"""Networks of one signal against formulas, and stacks of them against each network alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encodings import Complex, Simple
+from pe_lightning.errors import InputError
+from pe_lightning.networks import ACTIVATIONS, MLP, ComplexNetwork, SimpleNetwork, Stack, check_activation
+
+GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),
+    "complex-head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=2, width=7, activation="tanh"),
+    "simple": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="sine"),
+    "simple-linear": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=0, width=7, sigmoid=True),
+}
+every_network = pytest.mark.parametrize("kind", NETWORKS)
+
+
+def made(kind: str, signals: int | None = None, chunk: int | None = None) -> nn.Module:
+    """A network with random parameters and buffers in float64, or a stack of networks that differ."""
+    torch.manual_seed(0)
+    network: nn.Module = NETWORKS[kind]().double()
+    fixed = [name for name, _ in network.named_buffers() if name.startswith("encoding.")]
+    if signals is not None:
+        network = Stack(network, signals, fixed, chunk)
+    for tensor in network.parameters():
+        tensor.data.normal_()
+    for name, tensor in network.named_buffers():
+        if name.endswith("mean"):
+            tensor.normal_()
+    return network
+
+
+def alone(stack: nn.Module, kind: str, place: int) -> nn.Module:
+    """The network of one signal of a stack."""
+    assert isinstance(stack, Stack)
+    network, state = NETWORKS[kind]().double(), stack.network.state_dict()
+    own = {name for name, _ in stack.per_signal()}
+    network.load_state_dict({name: value[place] if name in own else value for name, value in state.items()})
+    return network
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_perceptron_is_its_formula(depth: int, activation: str) -> None:
+    mlp, x = MLP(5, 2, depth, 4, activation).double(), torch.rand(3, 6, 5, dtype=torch.float64)
+    expected = x
+    for place, layer in enumerate(mlp.layers):
+        expected = expected @ layer.weight.T + layer.bias
+        expected = ACTIVATIONS[activation](expected) if place < depth else expected
+    torch.testing.assert_close(mlp(x), expected)
+    assert [h.shape for h in mlp.hidden(x)] == [(3, 6, 4)] * depth
+
+
+def test_an_unknown_activation() -> None:
+    with pytest.raises(InputError, match="unknown activation 'rellu'; did you mean 'relu'"):
+        check_activation("rellu")
+
+
+@every_network
+def test_a_network_maps_coordinates_to_values(kind: str) -> None:
+    network = made(kind)
+    coords = torch.rand(4, 5, 2, dtype=torch.float64, requires_grad=True)
+    assert network(coords).shape == (4, 5, 3)
+    assert torch.autograd.gradcheck(network, (coords,))
+    assert torch.autograd.gradgradcheck(network, (coords[:1, :2],))
+
+
+@pytest.mark.parametrize("kind", ["complex", "complex-head"])
+def test_a_grid_is_its_points(kind: str) -> None:
+    network = made(kind)
+    axes = [torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)]
+    torch.testing.assert_close(network.grid(axes), network(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)))
+
+
+def test_a_linear_layer_is_the_kronecker_product() -> None:
+    network = made("complex")
+    assert isinstance(network, ComplexNetwork)
+    coords = torch.rand(9, 2, dtype=torch.float64)
+    expected = network.encoding(coords) @ network.weight.flatten(1).T + network.mean
+    torch.testing.assert_close(network(coords), expected)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_a_head_hands_a_solution_on(depth: int, activation: str) -> None:
+    network = ComplexNetwork(Complex(GAU, 2), 3, depth, 16, activation).double()
+    solution = torch.randn(3, 8, 8, dtype=torch.float64)
+    network.start_from(solution)
+    coords = torch.rand(9, 2, dtype=torch.float64)
+    torch.testing.assert_close(network(coords), network.encoding(coords) @ solution.flatten(1).T)
+    if depth:  # the other units still learn: their weights are not zero
+        assert network.weight[6:].abs().min() > 0
+
+
+# -- stacks -----------------------------------------------------------------------------------------------------------
+
+
+@every_network
+@pytest.mark.parametrize(("signals", "chunk"), [(1, None), (3, None), (3, 1), (3, 2)])
+def test_a_stack_is_its_networks(kind: str, signals: int, chunk: int | None) -> None:
+    """Values and gradients, of shared points and of each signal's own."""
+    stack = made(kind, signals, chunk)
+    assert isinstance(stack, Stack)
+    coords = torch.rand(signals, 5, 2, dtype=torch.float64)
+    networks = [alone(stack, kind, place) for place in range(signals)]
+    for values, points in ((stack(coords[0]), [coords[0]] * signals), (stack.call("forward", coords, each=True), coords)):
+        expected = torch.stack([network(x) for network, x in zip(networks, points, strict=True)])
+        torch.testing.assert_close(values, expected)
+        stack.zero_grad()
+        values.square().sum().backward()
+        for place, network in enumerate(networks):
+            network.zero_grad()
+            expected[place].square().sum().backward(retain_graph=True)
+            for name, parameter in network.named_parameters():
+                gradient = stack.network.get_parameter(name).grad
+                assert gradient is not None
+                torch.testing.assert_close(gradient[place], parameter.grad)
+
+
+def test_products_with_a_leading_axis_are_the_networks_one_by_one() -> None:
+    """What :class:`ComplexLinear` takes in place of :meth:`Stack.call` where signals share their features."""
+    stack = made("complex", 3)
+    assert isinstance(stack, Stack)
+    network = stack.network
+    assert isinstance(network, ComplexNetwork)
+    axes = [torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)]
+    together = network.linear(network.encoding.axis_features(axes)).movedim(1, -1) + network.mean[:, None, None]
+    torch.testing.assert_close(together, stack.call("grid", axes))
+
+
+def test_signals_start_alike_and_are_counted_once() -> None:
+    torch.manual_seed(0)
+    stack = Stack(NETWORKS["simple"](), 3, ["encoding.scale", "encoding.directions"])
+    weight = stack.network.get_parameter("mlp.layers.0.weight")
+    assert weight.shape == (3, 7, 8)
+    assert torch.equal(weight[0], weight[2])
+    assert stack.num_params == sum(parameter[0].numel() for parameter in stack.parameters())
+    assert not {"encoding.scale"} & {name for name, _ in stack.per_signal()}
+
+
+def test_signals_are_taken_out() -> None:
+    stack = made("simple", 4)
+    assert isinstance(stack, Stack)
+    coords = torch.rand(5, 2, dtype=torch.float64)
+    expected = stack(coords)[1:3]
+    stack.replace_signals(lambda tensor: tensor[1:3].clone())
+    assert stack.num_signals == 2
+    torch.testing.assert_close(stack(coords), expected)
+
+
+def test_each_network_is_changed_with_its_own_input() -> None:
+    stack = made("complex", 3)
+    assert isinstance(stack, Stack)
+    solution: Tensor = torch.randn(3, 3, 8, 8, dtype=torch.float64)
+    stack.change("start_from", solution, each=True)
+    assert torch.equal(stack.network.get_parameter("weight"), solution)
