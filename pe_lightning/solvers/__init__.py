@@ -24,12 +24,3 @@ __all__ = [
     "solve_points",
     "tiles",
 ]
-# SHIM
-import dataclasses as _d
-Solution = GridSolution
-GridSolution.chosen_by = lambda s, c: _d.replace(s, choice=c)
-ScatteredSolution.chosen_by = lambda s, c: _d.replace(s, choice=c)
-ScatteredSolution.report = lambda s: {"solver":"points","ridge":s.ridge,"iterations":s.iterations.tolist(),"converged":bool(s.converged.all()),"relative_residual":float(s.relative_residual.max())}
-PointChoice.report = lambda c: {"rule":c.rule,"ridge":c.ridge,"curve":[1,2,3,4]}
-_r = GridSolution.report
-GridSolution.report = lambda s: {"solver":"grid", **_r(s)}
