@@ -232,7 +232,7 @@ def test_padding_adds_features_past_both_ends(name: str) -> None:
     encoder = create(name, num_features=K, padding=3)
     assert encoder.num_features == K + 6
     assert encoder.resolved()["num_features"] == K
-    assert encoder.replace(padding=1).num_features == K + 2
+    assert encoder.copy(padding=1).num_features == K + 2
     x = torch.rand(50) * (1 - 1 / K) * 0.999  # impulse clamps beyond the last shift
     x = x[(x * K - 0.5 - (x * K - 0.5).round()).abs() > 1e-3]
     torch.testing.assert_close(encoder(x)[..., 3:-3], create(name, num_features=K)(x)[..., :], rtol=1e-5, atol=1e-6)
@@ -243,11 +243,11 @@ def test_defaults_follow_num_features_and_given_values_stay(name: str) -> None:
     cls = registry.get(name)
     for key in cls.default_rules:
         default = small(name).resolved()[key]
-        assert small(name).replace(num_features=64).resolved()[key] == create(name, num_features=64).resolved()[key]
-        assert small(name).replace(num_features=64).resolved()[key] != default
+        assert small(name).copy(num_features=64).resolved()[key] == create(name, num_features=64).resolved()[key]
+        assert small(name).copy(num_features=64).resolved()[key] != default
         given = small(name, **{key: 1.25})
-        assert given.replace(num_features=64).resolved()[key] == 1.25
-        assert given.replace(**{key: None}).resolved()[key] == default
+        assert given.copy(num_features=64).resolved()[key] == 1.25
+        assert given.copy(**{key: None}).resolved()[key] == default
         assert given.given() == {"num_features": K, key: 1.25}
 
 
