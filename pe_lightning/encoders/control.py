@@ -69,7 +69,7 @@ class Noise(Encoder):
 
     def forward(self, x: Tensor) -> Tensor:
         """The table's rows."""
-        row = cell(x, self.num_positions).clamp_(0, self.num_positions - 1).long()
+        row = cell(x, self.num_positions).clamp(0, self.num_positions - 1).long()
         return self.table[row].to(x.dtype)
 
 
@@ -133,7 +133,7 @@ class Square(Shifted):
             half_periods = self.offsets(x).mul_(-2 * self.frequency)
             rounding = 4 * torch.finfo(exact_dtype(x)).eps * max(1.0, 2 * self.frequency)
             on_a_jump = (half_periods - half_periods.round()).abs_() <= rounding
-            sign = half_periods.floor_().remainder_(2).mul_(-2).add_(1)
+            sign = half_periods.floor_().remainder(2).mul_(-2).add_(1)
             return sign.masked_fill_(on_a_jump, 0).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:

@@ -94,9 +94,9 @@ class Impulse(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """One at the nearest shift."""
-        column = cell(x, self.resolution, 0.5).add_(self.padding).clamp_(0, self.num_features - 1).long()
+        column = cell(x, self.resolution, 0.5).add_(self.padding).clamp(0, self.num_features - 1).long()
         features = x.new_zeros(*x.shape, self.num_features)
-        return features.scatter_(-1, column[..., None], 1.0)
+        return features.scatter_add_(-1, column[..., None], features.new_ones(*x.shape, 1))
 
     def stable_rank(self, num_samples: int) -> float:
         """``N``, up to the number of shifts."""
@@ -124,7 +124,7 @@ class CubicKernel(Shifted):
         values = torch.stack(self.weights((coords - left / self.resolution) * self.resolution), -1)
         columns = left[..., None] + (self.padding + torch.arange(-1, 3, dtype=left.dtype, device=left.device))
         inside = (columns >= 0).bitwise_and_(columns < self.num_features)
-        columns = columns.clamp_(0, self.num_features - 1).long()
+        columns = columns.clamp(0, self.num_features - 1).long()
         features = values.new_zeros(*x.shape, self.num_features)
         return features.scatter_add_(-1, columns, values.masked_fill(~inside, 0)).to(x.dtype)
 

@@ -102,7 +102,7 @@ class Gaussian(Shifted):
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The Gaussian."""
-        return exponential(offsets.square_(), -0.5 / self.sigma**2)
+        return exponential(offsets.pow_(2), -0.5 / self.sigma**2)
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`."""
