@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from pe_lightning.encoders.table import encoder_table
+from pe_lightning.encoders import encoder_table
 from pe_lightning.errors import InputError
 
 __all__ = ["print_encoders"]

@@ -2,7 +2,7 @@
 
 A class joins a registry by decorator, ``@encoders.register("gau")``, or from another package by an entry point in the
 registry's group. Entry points are imported when a name is first looked up, so that importing this package stays cheap
-and a broken plugin stops only those who asked for it.
+and a broken plugin stops only those who ask for it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ class Registry(Generic[T]):
         self._broken: dict[str, str] = {}
         self._plugins_loaded = group is None
 
-    # -- filling ----------------------------------------------------------------------------------------------------
-
     def register(self, name: str) -> Callable[[C], C]:
         """Class decorator that registers the class under ``name``.
 
@@ -67,21 +65,23 @@ class Registry(Generic[T]):
 
         return decorate
 
-    def _add(self, name: str, cls: object, origin: str = "") -> None:
+    def _add(self, name: str, cls: object) -> None:
         if not name.isidentifier():
-            raise InputError(f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores{origin}")
+            raise InputError(f"{self.kind} name {name!r} is not a plain word; use letters, digits and underscores")
+        checked = self._checked(cls)
+        taken = self._classes.setdefault(name, checked)
+        if taken is not checked:
+            raise InputError(
+                f"{self.kind} name {name!r} is taken by {_path(taken)}; register {_path(checked)} under another name"
+            )
+
+    def _checked(self, cls: object) -> type[T]:
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            raise InputError(
-                f"cannot register {cls!r} as {self.kind} {name!r}: it is not a subclass of "
-                f"{self.base.__module__}.{self.base.__qualname__}{origin}"
-            )
-        _refuse_abstract(self.kind, cls, origin)
-        taken = self._classes.get(name)
-        if taken is not None and taken is not cls:
-            raise InputError(
-                f"{self.kind} name {name!r} is taken by {_path(taken)}; register {_path(cls)} under another name{origin}"
-            )
-        self._classes[name] = cls
+            given = _path(cls) if isinstance(cls, type) else repr(cls)
+            raise InputError(f"{given} is not a {self.kind}: it is not a subclass of {_path(self.base)}")
+        if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+            raise InputError(f"{_path(cls)} is not a complete {self.kind}: it does not define {', '.join(missing)}")
+        return cls
 
     def load_plugins(self) -> None:
         """Imports the entry points of the group, once.
@@ -99,29 +99,26 @@ class Registry(Generic[T]):
             for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
                 self._load_plugin(point)
         except BaseException:
-            self._plugins_loaded = False  # the next one to ask meets the same error
+            self._plugins_loaded = False  # the next call raises the same error
             raise
         for message in self._broken.values():  # after the loop: a warning may be an error, others must be loaded still
             warnings.warn(message, PluginWarning, stacklevel=2)
 
     def _load_plugin(self, point: EntryPoint) -> None:
-        origin = f" (entry point {point.name!r} of the distribution {_distribution(point)})"
+        distribution = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "(unknown)"
         try:
             loaded = point.load()
-        except InputError as error:  # the plugin's own @register was refused
-            raise InputError(f"{error}{origin}") from error
+            if not isinstance(loaded, ModuleType):
+                self._add(point.name, loaded)
+            elif point.name not in self._classes:
+                raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}")
+        except InputError as error:
+            raise InputError(f"{error} (entry point {point.name!r} of the distribution {distribution})") from error
         except Exception as error:  # whatever a plugin raises on import must not stop those who do not use it
             self._broken[point.name] = (
-                f"the {self.kind} plugin {point.name!r} of the distribution {_distribution(point)} failed to "
+                f"the {self.kind} plugin {point.name!r} of the distribution {distribution} failed to "
                 f"import {point.value!r}: {type(error).__name__}: {error}"
             )
-            return
-        if not isinstance(loaded, ModuleType):
-            self._add(point.name, loaded, origin)
-        elif point.name not in self._classes:
-            raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}{origin}")
-
-    # -- asking -----------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         """The registered names, sorted, plugins included."""
@@ -137,8 +134,7 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
-        self.load_plugins()
-        return name in self._classes
+        return name in self.names()
 
     def name_of(self, cls: type) -> str:
         """The name of a registered class, or its full path if it has none."""
@@ -151,33 +147,28 @@ class Registry(Generic[T]):
         Raises:
             InputError: If there is none; the message holds the nearest names and all of them.
         """
-        self.load_plugins()
+        known = self.names()
         if not isinstance(name, str):
-            raise InputError(f"a {self.kind} is named by a string such as {self._example()!r}, got {name!r}")
+            raise InputError(f"a {self.kind} is named by a string such as {next(iter(known), 'NAME')!r}, got {name!r}")
         if name in self._classes:
             return self._classes[name]
         if name in self._broken:
             raise InputError(self._broken[name])
-        by_class_name = [cls for cls in dict.fromkeys(self._classes.values()) if cls.__name__ == name]
+        by_class_name = {cls for cls in self._classes.values() if cls.__name__ == name}
         if len(by_class_name) == 1:
-            return by_class_name[0]
+            return by_class_name.pop()
+        reason = ""
         if "." in name:
-            return self._import(name)
-        known = self.names()
+            module, _, attribute = name.rpartition(".")
+            try:
+                found = getattr(importlib.import_module(module), attribute)
+            except (ImportError, AttributeError, TypeError, ValueError) as error:
+                reason = f": {error}."
+            else:
+                return self._checked(found)
         # of words that differ in case only the last is offered: the name to type, not the class's
-        near = did_you_mean(name, [*(cls.__name__ for cls in self._classes.values()), *known])
-        raise InputError(f"unknown {self.kind} {name!r}{near or '.'} Registered: {', '.join(known)}")
-
-    def _import(self, path: str) -> type[T]:
-        module_name, _, class_name = path.rpartition(".")
-        try:
-            cls = getattr(importlib.import_module(module_name), class_name)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise InputError(f"unknown {self.kind} {path!r}: {error}. Registered: {', '.join(self.names())}") from error
-        if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            raise InputError(f"{path!r} is not a {self.kind}: it is not a subclass of {_path(self.base)}")
-        _refuse_abstract(self.kind, cls)
-        return cls
+        reason = reason or did_you_mean(name, [*(cls.__name__ for cls in self._classes.values()), *known]) or "."
+        raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
         """An instance of the class called ``name``.
@@ -213,19 +204,6 @@ class Registry(Generic[T]):
         # of __init__, not of the class: where a base defines __new__(*args, **kwargs), that one can be found first
         return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
 
-    def _example(self) -> str:
-        return next(iter(self._classes), "NAME")
-
-
-def _refuse_abstract(kind: str, cls: type, origin: str = "") -> None:
-    missing = sorted(getattr(cls, "__abstractmethods__", ()))
-    if missing:
-        raise InputError(f"{_path(cls)} is not a complete {kind}: it does not define {', '.join(missing)}{origin}")
-
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "(unknown)"

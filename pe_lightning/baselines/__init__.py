@@ -14,8 +14,7 @@ On grids of any number of axes: ``nearest``, ``linear``, ``bicubic``, ``spline``
 """
 
 from pe_lightning.baselines.base import Interpolation, baselines, interpolate
-from pe_lightning.baselines.grid import CubicConvolution, Linear, Nearest, Spline
-from pe_lightning.baselines.points import Delaunay
+from pe_lightning.baselines.methods import CubicConvolution, Delaunay, Linear, Nearest, Spline
 
 __all__ = [
     "CubicConvolution",

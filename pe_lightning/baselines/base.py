@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -14,57 +13,20 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision, mode_products
 from pe_lightning.registry import Registry
 
-__all__ = ["GridInterpolation", "Interpolation", "baselines", "interpolate"]
+__all__ = ["Interpolation", "baselines", "interpolate"]
 
-BLOCK_NUMBERS = 1 << 24
-"""Signals are interpolated in turns of about so many numbers of output."""
+LIMIT = 1 << 24
+"""Signals are interpolated a few at a time, about so many numbers of output at once."""
 
 
 class Interpolation:
     """Fills a grid from training samples, without anything to fit or choose.
 
-    A subclass defines :meth:`from_grid`, :meth:`from_points`, or both. Neither extrapolates: past the outermost training
-    samples of an axis the border is replicated; outside the hull of scattered points the nearest is taken.
+    A subclass defines :meth:`matrix` (or :meth:`from_grid`), :meth:`from_points`, or both. Neither extrapolates: past the
+    outermost training samples of an axis the border is replicated; outside the hull of scattered points the nearest is
+    taken.
     """
 
-    def from_grid(self, values: Tensor, training: Sequence[Tensor], axes: Sequence[Tensor]) -> Tensor:
-        """Values on a grid from values on another.
-
-        Args:
-            values: ``(S, n_1, ..., n_D, C)``.
-            training: Their coordinates, axis a of shape ``(n_a,)``, ascending.
-            axes: Output coordinates, axis a of shape ``(N_a,)``.
-
-        Returns:
-            ``(S, N_1, ..., N_D, C)``, of the dtype and on the device of ``values``.
-        """
-        raise InputError(f"{self._name()} interpolates scattered points; for training samples on a grid use linear")
-
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor], spacing: Sequence[float]) -> Tensor:
-        """Values on a grid from values at scattered points.
-
-        Args:
-            values: ``(S, P, C)``.
-            coords: ``(S or 1, P, D)``.
-            axes: Output coordinates, axis a of shape ``(N_a,)``.
-            spacing: What counts as one unit of distance along each axis.
-
-        Returns:
-            ``(S, N_1, ..., N_D, C)``, of the dtype and on the device of ``values``.
-        """
-        raise InputError(f"{self._name()} interpolates samples of a grid; for scattered training points use delaunay")
-
-    def _name(self) -> str:
-        return baselines.name_of(type(self))
-
-
-baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lightning.baselines")
-
-
-class GridInterpolation(Interpolation, ABC):
-    """Interpolation on a grid by one matrix per axis, applied by mode products."""
-
-    @abstractmethod
     def matrix(self, training: Tensor, x: Tensor) -> Tensor:
         """Weights of the training samples of one axis at other coordinates.
 
@@ -75,20 +37,49 @@ class GridInterpolation(Interpolation, ABC):
         Returns:
             ``(N, n)``; every row sums to one.
         """
+        raise InputError(
+            f"{baselines.name_of(type(self))} interpolates scattered points; for training samples on a grid use linear"
+        )
 
     def from_grid(self, values: Tensor, training: Sequence[Tensor], axes: Sequence[Tensor]) -> Tensor:
-        """One mode product per axis."""
+        """Values on a grid from values on another: one mode product per axis.
+
+        Args:
+            values: ``(S, n_1, ..., n_D, C)``.
+            training: Their coordinates, axis a of shape ``(n_a,)``, ascending.
+            axes: Output coordinates, axis a of shape ``(N_a,)``.
+
+        Returns:
+            ``(S, N_1, ..., N_D, C)``, of the dtype and on the device of ``values``.
+        """
         matrices = []
         for a, (known, x) in enumerate(zip(training, axes, strict=True)):
             known, x = known.double().contiguous(), x.double().contiguous()
-            if len(known) > 1 and not bool((known.diff() > 0).all()):
+            if not bool((known.diff() > 0).all()):
                 raise InputError(f"axis {a}: the coordinates of the training samples must ascend")
             matrices.append(self.matrix(known, x).to(values))
         columns = values.movedim(-1, 1)
-        rows = max(1, BLOCK_NUMBERS // max(1, columns.shape[1] * math.prod(len(x) for x in axes)))
+        count = max(1, LIMIT // max(1, columns.shape[1] * math.prod(len(x) for x in axes)))
         with full_precision(values.device):
-            parts = [mode_products(part, matrices).movedim(1, -1) for part in torch.split(columns, rows)]
-        return torch.cat(parts)
+            return torch.cat([mode_products(some, matrices).movedim(1, -1) for some in torch.split(columns, count)])
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a grid from values at scattered points.
+
+        Args:
+            values: ``(S, P, C)``.
+            coords: ``(S or 1, P, D)`` float64 on the CPU, in units in which a distance is the same along each axis.
+            axes: Output coordinates, likewise, axis a of shape ``(N_a,)``.
+
+        Returns:
+            ``(S, N_1, ..., N_D, C)``, of the dtype and on the device of ``values``.
+        """
+        raise InputError(
+            f"{baselines.name_of(type(self))} interpolates samples of a grid; for scattered training points use delaunay"
+        )
+
+
+baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lightning.baselines")
 
 
 def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]) -> Tensor:
@@ -112,8 +103,9 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
         raise InputError(f"the training samples have {num_axes} axes, the output has {len(axes)}")
     if isinstance(batch, GridBatch):
         return method.from_grid(batch.values, batch.axes, axes)
-    # samples of a grid are compared in units of its spacing, so that a pixel is as wide as it is high
-    grid = batch.axes if batch.axes is not None else axes
-    square = batch.axes is not None and batch.index is not None
-    spacing = [1 / len(x) if square else 1.0 for x in grid]
-    return method.from_points(batch.values, batch.coords, axes, spacing)
+    coords, axes = batch.coords.cpu().double(), [x.cpu().double() for x in axes]
+    if batch.axes is not None and batch.index is not None:
+        # samples of a grid are compared in units of its spacing, so that a pixel is as wide as it is high
+        sizes = [len(x) for x in batch.axes]
+        coords, axes = coords * coords.new_tensor(sizes), [x * n for x, n in zip(axes, sizes, strict=True)]
+    return method.from_points(batch.values, coords, axes)

@@ -6,20 +6,15 @@
 
 - :mod:`~pe_lightning.encoders.fourier`: ``linf``, ``logf``, ``rff``, ``basic``.
 - :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``.
-- :mod:`~pe_lightning.encoders.cells`: ``rect``, ``impulse``.
-- :mod:`~pe_lightning.encoders.waves`: ``sine``, ``square``.
-- :mod:`~pe_lightning.encoders.kernels`: ``keys``, ``bspline``.
-- :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``.
+- :mod:`~pe_lightning.encoders.local`: ``rect``, ``impulse``, ``keys``, ``bspline``.
+- :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
 """
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry, resolve
-from pe_lightning.encoders.cells import Impulse, Rectangle
-from pe_lightning.encoders.control import Identity, Noise
+from pe_lightning.encoders.base import Encoder, EncoderLike, EncoderRow, Width, encoder_table, registry, resolve
+from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
-from pe_lightning.encoders.kernels import BSpline, Keys
+from pe_lightning.encoders.local import BSpline, Impulse, Keys, Rectangle
 from pe_lightning.encoders.shifted import Gaussian, Laplace, Triangle
-from pe_lightning.encoders.table import EncoderRow, encoder_table
-from pe_lightning.encoders.waves import Sine, Square
 
 __all__ = [
     "BSpline",

@@ -19,22 +19,20 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
 __all__ = [
-    "AUTO",
     "NEGLIGIBLE",
     "Encoder",
     "EncoderLike",
+    "EncoderRow",
     "Width",
     "WidthLike",
     "check_count",
     "check_positive",
+    "encoder_table",
     "exact_dtype",
     "registry",
     "resolve",
 ]
 
-GROUP = "pe_lightning.encoders"
-
-AUTO = "auto"
 WidthLike: TypeAlias = float | Literal["auto"] | None
 """A width as an argument: a number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that
 predicts held-out samples best, chosen when a solver sees the data."""
@@ -73,19 +71,16 @@ class Encoder(nn.Module, ABC):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by
-    row norms is the encoding's. Every hyper-parameter has a default, so that a name alone is a good encoder; the default
-    of the width follows ``num_features`` and is written as ``None`` in the signature. The constructor arguments are kept
-    as they were *given* (see :meth:`given`), so that :meth:`copy` can resolve defaults again for another
-    ``num_features``.
+    row norms is the encoding's. Every argument has a default, so that a name alone is a good encoder; the default of the
+    width follows ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
+    :class:`~pe_lightning.errors.InputError`.
 
     Class attributes and methods declare what solvers and encodings need to know: :attr:`width`, :attr:`support`,
     :attr:`fallback_ridge`, :attr:`normalizable`, :attr:`joint`, :attr:`directional`, :meth:`penalty`.
 
-    An encoder whose features depend on all axes at once sets ``joint = True`` and takes ``num_axes``; with
-    ``num_axes > 1`` its input is ``(*batch, num_axes)``.
-
     Args:
         num_features: Number of features ``K`` of the output.
+        num_axes: Number of coordinates of a point. With more than one, the input is ``(*batch, num_axes)``.
 
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``; dtype and device of the input are kept.
@@ -103,15 +98,6 @@ class Encoder(nn.Module, ABC):
 
     formula: ClassVar[str] = ""
     """The feature in words, one line, for tables."""
-    reference: ClassVar[str] = ""
-    """Where it is defined: paper and equation."""
-    default_rules: ClassVar[Mapping[str, str]] = {}
-    """For each argument whose default is ``None``: the rule, in words, such as ``{"sigma": "0.64/K"}``."""
-    joint: ClassVar[bool] = False
-    """Whether the class takes ``num_axes`` and can encode several axes at once."""
-    directional: ClassVar[bool] = False
-    """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
-
     width: ClassVar[Width | None] = None
     """The argument that sets the width of the features, if there is exactly one."""
     fallback_ridge: ClassVar[float] = 1e-3
@@ -119,6 +105,10 @@ class Encoder(nn.Module, ABC):
     normalizable: ClassVar[bool] = True
     """Whether encodings may divide the features by their largest row norm. ``False`` for features that are themselves
     learned parameters, whose initial size says nothing about their size later."""
+    joint: ClassVar[bool] = False
+    """Whether the class takes ``num_axes`` and can encode several axes at once."""
+    directional: ClassVar[bool] = False
+    """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
 
     num_features: int
     num_axes: int
@@ -132,7 +122,7 @@ class Encoder(nn.Module, ABC):
         # NumPy numbers, as from a sweep over np.linspace, become Python's: a checkpoint holds plain values only
         given = {key: _plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
-        # so that initial values drawn from the global generator can be drawn again, and told from learned ones
+        # initial values from the global generator can then be drawn again, and be told from learned ones
         object.__setattr__(self, "_rng_state", torch.get_rng_state())
         return self
 
@@ -143,11 +133,20 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Features of coordinates ``x``.
+        """Features of coordinates ``x``, differentiable with respect to the encoder's parameters.
 
         Shape:
             ``(*batch,)`` -> ``(*batch, num_features)``; for ``num_axes > 1``, ``(*batch, num_axes)`` is the input.
         """
+
+    @property
+    def support(self) -> float | None:
+        """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
+        return None
+
+    def penalty(self) -> Tensor:
+        """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""
+        return torch.zeros(())
 
     def distance(self, delta: Tensor) -> Tensor:
         r"""The encoder's similarity :math:`D(\Delta) = \int \psi(t, x)\,\psi(t, x + \Delta)\,dt` where theory gives it.
@@ -173,15 +172,6 @@ class Encoder(nn.Module, ABC):
         """The registered name, or the full class path of an unregistered encoder."""
         return registry.name_of(type(self))
 
-    @property
-    def support(self) -> float | None:
-        """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
-        return None
-
-    def penalty(self) -> Tensor:
-        """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""
-        return torch.zeros(())
-
     def width_value(self, value: WidthLike, num_features: int, maximum: float = 1e12) -> float:
         """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's.
 
@@ -189,13 +179,13 @@ class Encoder(nn.Module, ABC):
             InputError: If the value is neither, and not a positive number up to ``maximum``.
         """
         assert self.width is not None
-        if value is None or value == AUTO:
+        if value is None or value == "auto":
             return self.width.rule(num_features)
         return check_positive(self, self.width.argument, value, maximum)
 
     def automatic(self) -> str | None:
         """The argument that was given as ``"auto"`` and is still to be chosen from data, if any."""
-        return next((key for key, value in self._given.items() if isinstance(value, str) and value == AUTO), None)
+        return next((key for key, value in self._given.items() if isinstance(value, str) and value == "auto"), None)
 
     def given(self) -> dict[str, Any]:
         """The constructor arguments as they were given; ``None`` stands for a default that follows ``num_features``."""
@@ -212,69 +202,58 @@ class Encoder(nn.Module, ABC):
         }
 
     def spec(self) -> dict[str, Any]:
-        """A plain description that :func:`resolve` turns back into an equal encoder."""
+        """A plain description that :func:`resolve` turns back into an equal encoder, but for what was learned."""
         return {"name": self.name, **self._given}
 
     def copy(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed, defaults resolved again and learned state kept.
 
-        State is learned where a parameter or buffer differs from its value after construction. It is copied, with two
-        exceptions. A parameter whose initial value is set by a changed argument (a learned width, by a new ``sigma``)
-        starts from the change. A parameter of another shape than before cannot be copied, which is an error.
+        A parameter or buffer is learned if it differs from its value after construction. It is copied, unless its initial
+        value is set by one of the changed arguments: a learned width starts from a new ``sigma``.
 
         Raises:
-            InputError: If the class has no such argument, or learned state cannot be carried over.
+            InputError: If the class has no such argument, or the change gives a learned parameter another shape.
         """
         registry.check_arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
-        made = self._rebuilt(changes)
-        mine, target = _tensors(self), _tensors(made)
-        start = _tensors(self._rebuilt({})) if mine else {}
-        # a default that follows num_features is no wish for another value: such a change does not count
+        made, state = self._rebuilt(changes), _state(self)
+        initial = _state(self._rebuilt({})) if state else {}
+        learned = {key: value for key, value in state.items() if not _same(initial.get(key), value)}
+        if not learned:
+            return made
+        # a default that follows num_features is no request for another value
         asked = {key: value for key, value in changes.items() if key != "num_features"}
-        changed = (_tensors(self._rebuilt(asked)) if len(asked) < len(changes) else target) if mine else {}
-        changed = {key: value.clone() for key, value in changed.items()}
-        wanted = made.resolved()
-        with torch.no_grad():
-            for key, value in mine.items():
-                before, after, new = start.get(key), changed.get(key), target.get(key)
-                if before is not None and _same(before, value):
-                    continue  # not learned
-                if before is not None and after is not None and before.shape == after.shape and not _same(before, after):
-                    continue  # set by the change
-                if new is None or new.shape != value.shape:
-                    what = ", ".join(f"{name}={wish!r}" for name, wish in changes.items())
-                    raise InputError(
-                        f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to "
-                        f"{what}; change the arguments before the encoder is trained, or create a new one"
-                    )
-                initial = new.clone()
-                new.copy_(value)
-                if any(made.resolved()[name] != wanted[name] for name in asked):
-                    new.copy_(initial)  # it holds an argument that was changed
+        changed, target, wanted = _state(self._rebuilt(asked)), _state(made), made.resolved()
+        for key, value in learned.items():
+            before, after, new = initial.get(key), changed.get(key), target.get(key)
+            if before is not None and after is not None and before.shape == after.shape and not _same(before, after):
+                continue  # set by the change
+            if new is None or new.shape != value.shape:
+                raise InputError(
+                    f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to "
+                    f"{', '.join(f'{name}={wish!r}' for name, wish in changes.items())}; change the encoder before it is "
+                    "trained, or create a new one"
+                )
+            fresh = new.detach().clone()
+            new.data.copy_(value)
+            if any(made.resolved()[name] != wanted[name] for name in asked):
+                new.data.copy_(fresh)  # it holds the value of an argument that was changed
         return made
 
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
-        """A new encoder as it would have been constructed, with ``changes``; of the dtype and on the device of this."""
+        """The encoder as constructed, but for ``changes``; on the device, of the dtype and as trainable as this one."""
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.set_rng_state(self._rng_state)
             made = type(self)(**{**self._given, **changes})
-        mine = _tensors(self)
-        for value in mine.values():
-            made.to(value.device, value.dtype if value.is_floating_point() else None)
-        for key, parameter in made.named_parameters():
-            parameter.requires_grad_(mine[key].requires_grad if key in mine else True)
+        state = _state(self)
+        for tensor in list(state.values())[:1]:
+            made.to(tensor.device)
+        for key, tensor in _state(made).items():
+            if key in state:
+                tensor.data = tensor.data.to(state[key].dtype)
+                tensor.requires_grad_(state[key].requires_grad)
         return made.train(self.training)
-
-    def replace(self, **changes: Any) -> Self:
-        """A new encoder of the same class with some constructor arguments changed and defaults resolved again.
-
-        Raises:
-            InputError: If the class has no such argument.
-        """
-        registry.check_arguments(type(self), changes)
-        return type(self)(**{**self._given, **changes})
 
     def extra_repr(self) -> str:
         """The arguments in force, for ``print(encoder)``."""
@@ -284,7 +263,7 @@ class Encoder(nn.Module, ABC):
 EncoderLike: TypeAlias = "Encoder | str | Mapping[str, Any]"
 """An encoder, a registered name, or ``{"name": ..., **arguments}``."""
 
-registry: Registry[Encoder] = Registry("encoder", Encoder, GROUP)  # type: ignore[type-abstract]
+registry: Registry[Encoder] = Registry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
 
 
 def resolve(encoder: EncoderLike) -> Encoder:
@@ -306,6 +285,34 @@ def resolve(encoder: EncoderLike) -> Encoder:
         if name is not None:
             return registry.create(name, **arguments)
     raise InputError(f"an encoder is a name such as 'gau', a mapping with a 'name', or an Encoder; got {encoder!r}")
+
+
+@dataclass(frozen=True)
+class EncoderRow:
+    """One registered encoder, or one plugin that failed to import, for the table of ``pe-lightning encoders``."""
+
+    name: str
+    formula: str = ""
+    parameters: tuple[str, ...] = ()
+    """The arguments with their defaults: ``("num_features=256", "sigma=0.64/K")``; no ``=`` where one is required."""
+    reference: str = ""
+    """Where it is defined: the section of that name of the docstring."""
+    error: str | None = None
+    """Why a plugin is not available; the other fields are then empty."""
+
+
+def encoder_table() -> list[EncoderRow]:
+    """The registered encoders by name, those of plugins included, then the plugins that failed to import."""
+    rows = []
+    for name in registry:
+        cls = registry.get(name)
+        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
+        if cls.width is not None:
+            defaults[cls.width.argument] = cls.width.text
+        shown = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
+        reference = " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].split())
+        rows.append(EncoderRow(name, cls.formula, tuple(shown), reference.replace("*", "")))
+    return rows + [EncoderRow(name, error=message) for name, message in sorted(registry.broken().items())]
 
 
 def exact_dtype(x: Tensor) -> torch.dtype:
@@ -340,19 +347,20 @@ def check_positive(owner: object, name: str, value: object, maximum: float = 1e1
     return float(value)
 
 
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def _same(first: Tensor, second: Tensor) -> bool:
-    return first.shape == second.shape and torch.equal(first.to(second), second)
-
-
 def _plain(value: object) -> object:
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return value.item()
     if isinstance(value, (bool, str)) or value is None:
         return value
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return value.item()
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value
+
+
+def _state(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, also those that are in no ``state_dict``."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _same(first: Tensor | None, second: Tensor) -> bool:
+    return first is not None and first.shape == second.shape and torch.equal(first.to(second), second)

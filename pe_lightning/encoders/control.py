@@ -1,15 +1,17 @@
-"""Controls of the papers' experiments: no encoding, and an encoding without structure."""
+"""Controls of the papers' experiments: no encoding, an encoding without structure, and encodings of low rank."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, check_count, exact_dtype, registry
-from pe_lightning.encoders.cells import cell
-from pe_lightning.encoders.fourier import RETHINKING
+from pe_lightning.encoders.base import Encoder, check_count, check_positive, exact_dtype, registry
+from pe_lightning.encoders.local import cell
+from pe_lightning.encoders.shifted import Shifted, multiply
 
-__all__ = ["Identity", "Noise"]
+__all__ = ["Identity", "Noise", "Sine", "Square"]
 
 
 @registry.register("identity")
@@ -26,7 +28,6 @@ class Identity(Encoder):
     """
 
     formula = "x"
-    reference = f"{RETHINKING}, Sec. 5.3"
 
     def __init__(self) -> None:
         super().__init__(num_features=1)
@@ -52,14 +53,10 @@ class Noise(Encoder):
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``; coordinates outside take the nearest end's vector.
 
-    Raises:
-        InputError: If ``seed`` is negative or ``num_positions`` is not positive.
-
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.2.
     """
 
     formula = "row floor(x P) of a fixed random table"
-    reference = f"{RETHINKING}, Sec. 5.2"
     table: Tensor
 
     def __init__(self, num_features: int = 256, seed: int = 0, num_positions: int = 4096) -> None:
@@ -72,5 +69,80 @@ class Noise(Encoder):
 
     def forward(self, x: Tensor) -> Tensor:
         """The table's rows."""
-        row = cell(x, self.num_positions).clamp_(0, self.num_positions - 1).long()
+        row = cell(x, self.num_positions).clamp(0, self.num_positions - 1).long()
         return self.table[row].to(x.dtype)
+
+
+@registry.register("sine")
+class Sine(Shifted):
+    r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
+
+    However many features, their rank is at most 2: shows that width is not rank; represents nothing but one frequency.
+
+    Args:
+        num_features: Number of shifts ``K``.
+        frequency: Frequency ``f``, in periods per unit length.
+        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
+    """
+
+    formula = "sin(2π f (t_i - x)), t_i = i/K"
+
+    def __init__(self, num_features: int = 256, frequency: float = 1.0, padding: int = 0) -> None:
+        super().__init__(num_features, padding)
+        self.frequency = check_positive(self, "frequency", frequency)
+
+    def kernel(self, offsets: Tensor) -> Tensor:
+        """The sine of the offset, which is ``x - t_i``."""
+        return multiply(offsets, -2 * math.pi * self.frequency).sin_()
+
+    def distance(self, delta: Tensor) -> Tensor:
+        r""":math:`D(\Delta) = \frac12 \cos(2\pi f \Delta)`, if ``2f`` is a whole number."""
+        return 0.5 * torch.cos(2 * math.pi * self.frequency * delta)
+
+    def stable_rank(self, num_samples: int) -> float:
+        """Two, the bound: reached where samples and shifts cover the same points."""
+        return self._bounded_rank(2.0, num_samples)
+
+
+@registry.register("square")
+class Square(Shifted):
+    r"""Shifted square waves: :math:`\psi_i(x) = \operatorname{sgn} \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
+
+    Distances are preserved linearly up to half a period, at a stable rank near the sine's: generalises and cannot
+    memorise. Piecewise constant: no gradient with respect to ``x``.
+
+    Args:
+        num_features: Number of shifts ``K``.
+        frequency: Frequency ``f``, in periods per unit length.
+        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
+    """
+
+    formula = "sgn sin(2π f (t_i - x)), t_i = i/K"
+
+    def __init__(self, num_features: int = 256, frequency: float = 1.0, padding: int = 0) -> None:
+        super().__init__(num_features, padding)
+        self.frequency = check_positive(self, "frequency", frequency)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sign of the half period the offset is in; 0 within rounding of a jump, where samples often are."""
+        with torch.no_grad():
+            half_periods = self.offsets(x).mul_(-2 * self.frequency)
+            rounding = 4 * torch.finfo(exact_dtype(x)).eps * max(1.0, 2 * self.frequency)
+            on_a_jump = (half_periods - half_periods.round()).abs_() <= rounding
+            sign = half_periods.floor_().remainder(2).mul_(-2).add_(1)
+            return sign.masked_fill_(on_a_jump, 0).to(x.dtype)
+
+    def distance(self, delta: Tensor) -> Tensor:
+        r""":math:`D(\Delta) = 1 - 4f|\Delta|` for :math:`|\Delta| \le 1/2f`, of period ``1/f``; if ``2f`` is whole.
+
+        (The paper prints :math:`1 - 2|\Delta|`, which has ``f = 1/2``.)
+        """
+        return (4 * (self.frequency * delta.abs()).remainder(1) - 2).abs() - 1
+
+    def stable_rank(self, num_samples: int) -> float:
+        r""":math:`\min(N, \pi^2/4)`, if ``2f`` is whole: the fundamental has 8/π² of a square wave's energy."""
+        return self._bounded_rank(math.pi**2 / 4, num_samples)

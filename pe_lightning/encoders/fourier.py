@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,9 +12,6 @@ from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, e
 from pe_lightning.errors import InputError
 
 __all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier"]
-
-TRADING = "Trading Positional Complexity"
-RETHINKING = "Rethinking Positional Encoding"
 
 
 class Fourier(Encoder):
@@ -79,20 +74,26 @@ class Fourier(Encoder):
         return self.empirical_distance(delta)
 
 
-class _Ladder(Fourier):
+class _Octaves(Fourier):
     """Frequencies from 2^0 to 2^sigma, ends included; a subclass spaces them."""
 
-    def __init__(self, num_features: int, sigma: WidthLike) -> None:
+    def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
         super().__init__(num_features)
         self.sigma = self.width_value(sigma, self.num_features, maximum=64)
 
-    def _exact_options(self, x: Tensor) -> tuple[torch.dtype, torch.device]:
-        """Float64 where the device has it, so that the frequencies of every dtype are the same numbers, rounded."""
-        return (torch.float32 if x.device.type == "mps" else torch.float64), x.device
+    @abstractmethod
+    def spaced(self, steps: Tensor) -> Tensor:
+        """The frequencies at ``steps`` from 0 to 1."""
+
+    def frequencies_like(self, x: Tensor) -> Tensor:
+        """The frequencies, ``(num_features / 2, 1)``."""
+        # float64 where the device has it, so that the frequencies of every dtype are the same numbers, rounded
+        dtype = torch.float32 if x.device.type == "mps" else torch.float64
+        return self.spaced(torch.linspace(0, 1, self.num_features // 2, dtype=dtype, device=x.device))[:, None]
 
 
 @registry.register("linf")
-class LinearFourier(_Ladder):
+class LinearFourier(_Octaves):
     r"""Frequencies linear from :math:`2^0` to :math:`2^\sigma`: :math:`\cos(2\pi f_j x), \sin(2\pi f_j x)`.
 
     Good below an MLP. Frequencies less than one period apart are nearly dependent on [0, 1]: as a linear model it needs
@@ -106,29 +107,20 @@ class LinearFourier(_Ladder):
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``.
 
-    Raises:
-        InputError: If ``num_features`` is odd, or ``sigma`` is not positive or above 64.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 50.
     """
 
     formula = "cos, sin(2π f x), f linear from 2^0 to 2^σ"
-    reference = f"{TRADING}, Eq. 50"
-    default_rules: ClassVar[Mapping[str, str]] = {"sigma": "log2 K - 2"}
     # the rule gives <= 0 for K < 8, where an exponent of 1 still spans two different frequencies
     width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 2, 1.0), "log2 K - 2")
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
-        super().__init__(num_features, sigma)
-
-    def frequencies_like(self, x: Tensor) -> Tensor:
-        """The frequencies, ``(num_features / 2, 1)``."""
-        dtype, device = self._exact_options(x)
-        return torch.linspace(1.0, 2.0**self.sigma, self.num_features // 2, dtype=dtype, device=device)[:, None]
+    def spaced(self, steps: Tensor) -> Tensor:
+        """Evenly, from 1 to 2^sigma."""
+        return 1 + (2**self.sigma - 1) * steps
 
 
 @registry.register("logf")
-class LogFourier(_Ladder):
+class LogFourier(_Octaves):
     r"""Frequencies log-linear from :math:`2^0` to :math:`2^\sigma`: :math:`\cos(2\pi f_j x), \sin(2\pi f_j x)`.
 
     Good below an MLP. Half of the frequencies lie below the square root of the highest one and are nearly dependent on
@@ -142,25 +134,16 @@ class LogFourier(_Ladder):
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``.
 
-    Raises:
-        InputError: If ``num_features`` is odd, or ``sigma`` is not positive or above 64.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 51.
     """
 
     formula = "cos, sin(2π f x), f log-linear from 2^0 to 2^σ"
-    reference = f"{TRADING}, Eq. 51"
-    default_rules: ClassVar[Mapping[str, str]] = {"sigma": "log2 K - 1.5"}
     width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 1.5, 1.0), "log2 K - 1.5")
     fallback_ridge = 1e-5
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
-        super().__init__(num_features, sigma)
-
-    def frequencies_like(self, x: Tensor) -> Tensor:
-        """The frequencies, ``(num_features / 2, 1)``."""
-        dtype, device = self._exact_options(x)
-        return torch.linspace(0.0, self.sigma, self.num_features // 2, dtype=dtype, device=device).exp2()[:, None]
+    def spaced(self, steps: Tensor) -> Tensor:
+        """By a constant factor, from 1 to 2^sigma."""
+        return torch.exp2(self.sigma * steps)
 
 
 @registry.register("rff")
@@ -182,16 +165,11 @@ class RandomFourier(Fourier):
     Shape:
         ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
 
-    Raises:
-        InputError: If ``num_features`` is odd, ``sigma`` is not positive or ``seed`` is negative.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 52;
     *Rethinking Positional Encoding*, Sec. 4.1.
     """
 
     formula = "cos, sin(2π f·x), f ~ N(0, σ²)"
-    reference = f"{TRADING}, Eq. 52; {RETHINKING}, Sec. 4.1"
-    default_rules: ClassVar[Mapping[str, str]] = {"sigma": "K/6"}
     width = Width("sigma", "frequency", lambda k: k / 6, "K/6")
     fallback_ridge = 1e-4
     joint = True
@@ -244,7 +222,6 @@ class Basic(Fourier):
     """
 
     formula = "cos, sin(2πx)"
-    reference = f"{RETHINKING}, Sec. 5.3"
 
     def __init__(self) -> None:
         super().__init__(num_features=2)

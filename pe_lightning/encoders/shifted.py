@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import NEGLIGIBLE, Encoder, Width, WidthLike, check_count, exact_dtype, registry
-from pe_lightning.encoders.fourier import RETHINKING, TRADING
 
 __all__ = ["Gaussian", "Laplace", "Shifted", "Triangle"]
 
@@ -27,18 +25,17 @@ class Shifted(Encoder):
 
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
-
-    Raises:
-        InputError: If ``num_features`` is not positive or ``padding`` is negative.
     """
 
     directional = True
+    reach: ClassVar[float | None] = None
+    """The :attr:`support` in units of the width, or of the spacing where the encoder has no width."""
 
     resolution: int
     """The number ``K`` of shifts per unit length: the argument ``num_features``, without the padding."""
     padding: int
 
-    def __init__(self, num_features: int, padding: int) -> None:
+    def __init__(self, num_features: int = 256, padding: int = 0) -> None:
         resolution = check_count(self, "num_features", num_features)
         outside = check_count(self, "padding", padding, minimum=0)
         super().__init__(resolution + 2 * outside)
@@ -60,6 +57,13 @@ class Shifted(Encoder):
     def forward(self, x: Tensor) -> Tensor:
         """The bump at every shift."""
         return self.kernel(self.offsets(x)).to(x.dtype)
+
+    @property
+    def support(self) -> float | None:
+        """Distance from its shift beyond which a feature is negligible."""
+        if self.reach is None:
+            return None
+        return self.reach * (1 / self.resolution if self.width is None else self.resolved()[self.width.argument])
 
     def resolved(self) -> dict[str, Any]:
         """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding."""
@@ -83,34 +87,22 @@ class Gaussian(Shifted):
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
         padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
 
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
-
-    Raises:
-        InputError: If ``sigma`` is not positive or ``padding`` is negative.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
     *Rethinking Positional Encoding*, Prop. 2.
     """
 
     formula = "exp(-(x - t_i)² / 2σ²), t_i = i/K"
-    reference = f"{TRADING}, Eq. 54; {RETHINKING}, Prop. 2"
-    default_rules: ClassVar[Mapping[str, str]] = {"sigma": "0.64/K"}
     width = Width("sigma", "length", lambda k: 0.64 / k, "0.64/K")
+    reach = math.sqrt(-2 * math.log(NEGLIGIBLE))
     fallback_ridge = 0.05
 
     def __init__(self, num_features: int = 256, sigma: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
         self.sigma = self.width_value(sigma, self.resolution)
 
-    @property
-    def support(self) -> float:
-        """6.4 standard deviations."""
-        return self.sigma * math.sqrt(-2 * math.log(NEGLIGIBLE))
-
     def kernel(self, offsets: Tensor) -> Tensor:
         """The Gaussian."""
-        return _exp_(offsets.square_(), -0.5 / self.sigma**2)
+        return exponential(offsets.pow_(2), -0.5 / self.sigma**2)
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`."""
@@ -134,33 +126,21 @@ class Triangle(Shifted):
             writes the full width ``2 d``.)
         padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
 
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
-
-    Raises:
-        InputError: If ``half_width`` is not positive or ``padding`` is negative.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
     """
 
     formula = "max(1 - |x - t_i|/d, 0), t_i = i/K"
-    reference = f"{TRADING}, Eq. 53"
-    default_rules: ClassVar[Mapping[str, str]] = {"half_width": "1/K"}
     width = Width("half_width", "length", lambda k: 1 / k, "1/K")
+    reach = 1.0
     fallback_ridge = 1e-4
 
     def __init__(self, num_features: int = 256, half_width: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
         self.half_width = self.width_value(half_width, self.resolution)
 
-    @property
-    def support(self) -> float:
-        """The half width."""
-        return self.half_width
-
     def kernel(self, offsets: Tensor) -> Tensor:
         """The triangle."""
-        return offsets.abs_().mul_(-1 / self.half_width).add_(1).relu_()
+        return multiply(offsets.abs_(), -1 / self.half_width).add_(1).relu_()
 
     def distance(self, delta: Tensor) -> Tensor:
         r"""With :math:`u = |\Delta|/d`: :math:`d(2/3 - u^2 + u^3/2)` up to 1, :math:`d(2 - u)^3/6` up to 2, else 0.
@@ -181,7 +161,8 @@ class Laplace(Shifted):
 
     Heavy-tailed, so that it bridges gaps: the best of the encoders tried on scattered points (24.74 dB from 25 % of the
     pixels of 8 photographs, ``K = 512`` and ``scale = 0.004``; linear interpolation 24.22). On grids of samples there
-    are no gaps to bridge, and ``gau`` and ``keys`` are smoother.
+    are no gaps to bridge, and ``gau`` and ``keys`` are smoother. Its ``D`` is the Matérn-3/2 kernel of length
+    :math:`\sqrt3 \ell`.
 
     Args:
         num_features: Number of shifts ``K``.
@@ -189,33 +170,20 @@ class Laplace(Shifted):
             ``1.5/K``.
         padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
 
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
-
-    Raises:
-        InputError: If ``scale`` is not positive or ``padding`` is negative.
-
-    Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2: its
-    ``D`` is the Matérn-3/2 kernel of length :math:`\sqrt3 \ell`.
+    Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
 
     formula = "exp(-|x - t_i|/ℓ), t_i = i/K"
-    reference = "Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, Sec. 4.2 (Matérn-3/2)"
-    default_rules: ClassVar[Mapping[str, str]] = {"scale": "1.5/K"}
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
+    reach = -math.log(NEGLIGIBLE)
 
     def __init__(self, num_features: int = 256, scale: WidthLike = None, padding: int = 0) -> None:
         super().__init__(num_features, padding)
         self.scale = self.width_value(scale, self.resolution)
 
-    @property
-    def support(self) -> float:
-        """21 lengths."""
-        return -math.log(NEGLIGIBLE) * self.scale
-
     def kernel(self, offsets: Tensor) -> Tensor:
         """The two-sided exponential."""
-        return _exp_(offsets.abs_(), -1 / self.scale)
+        return exponential(offsets.abs_(), -1 / self.scale)
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \ell (1 + |\Delta|/\ell) \exp(-|\Delta|/\ell)`."""
@@ -227,7 +195,12 @@ class Laplace(Shifted):
         return self._bounded_rank(1 / (4 * self.scale), num_samples)
 
 
-def _exp_(x: Tensor, factor: float) -> Tensor:
-    """``exp(factor * x)``, overwriting ``x``."""
+def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
+    """``factor * x``, overwriting ``x`` where the factor is a number; a learned one may differ between signals."""
+    return x * factor if isinstance(factor, Tensor) else x.mul_(factor)
+
+
+def exponential(x: Tensor, factor: float | Tensor) -> Tensor:
+    """``exp(factor * x)``, overwriting ``x`` where the factor is a number."""
     # exp2, since torch's exp on the CPU is four times slower wherever its result underflows, as most features' does
-    return x.mul_(factor / math.log(2)).exp2_()
+    return multiply(x, factor / math.log(2)).exp2_()

@@ -5,7 +5,7 @@
 
 from pe_lightning.encodings.base import Encoding
 from pe_lightning.encodings.blending import Blended, BlendingPlan
-from pe_lightning.encodings.complex import Complex
+from pe_lightning.encodings.complex import Complex, per_axis
 from pe_lightning.encodings.simple import Simple
 
-__all__ = ["Blended", "BlendingPlan", "Complex", "Encoding", "Simple"]
+__all__ = ["Blended", "BlendingPlan", "Complex", "Encoding", "Simple", "per_axis"]

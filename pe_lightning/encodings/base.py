@@ -1,4 +1,4 @@
-"""What simple and complex encodings share: scaling by the largest row norm."""
+"""What simple and complex encodings share: checks of coordinates, and the largest row norm of features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Encoding"]
+__all__ = ["Encoding", "largest_row_norm"]
 
 
 class Encoding(nn.Module):
@@ -49,14 +49,14 @@ class Encoding(nn.Module):
             )
 
 
-def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, chunk: int) -> Tensor:
+def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:
     """The largest Euclidean norm of the features of a point, 1 if all features are zero.
 
     Args:
         encode: Points to features, ``(P, ...)`` -> ``(P, K)``.
         points: ``(P, ...)``.
-        chunk: How many points are encoded at once.
+        limit: How many points are encoded at once.
     """
-    norms = [torch.linalg.vector_norm(encode(part), dim=-1).amax() for part in torch.split(points, chunk)]
+    norms = [torch.linalg.vector_norm(encode(some), dim=-1).amax() for some in torch.split(points, limit)]
     largest = torch.stack(norms).amax()
     return torch.where(largest > 0, largest, torch.ones_like(largest))

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from pe_lightning.encoders.base import Encoder
+from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.complex import Complex
 from pe_lightning.errors import InputError
 
@@ -24,18 +23,41 @@ LAST = 0.999
 """Coordinates are clamped to [0, 0.999], as in the papers' experiments, so that every point has a node to its right."""
 
 
+@dataclass(frozen=True)
+class _SparseMatrix:
+    """A constant sparse matrix and its transpose, both compressed by rows; multiplies differentiable columns."""
+
+    matrix: Tensor
+    transposed: Tensor
+
+    @property
+    def T(self) -> _SparseMatrix:
+        return _SparseMatrix(self.transposed, self.matrix)
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        product: Tensor = _Product.apply(columns, self)  # type: ignore[no-untyped-call]
+        return product
+
+
 class _Product(torch.autograd.Function):
-    """A constant sparse matrix times a dense one; backward multiplies by the transpose, which is kept as a matrix too."""
+    """PyTorch's own backward of a sparse product is slow, and it has no rule for ``vmap``."""
 
     @staticmethod
-    def forward(ctx: Any, nodes: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        return matrix @ nodes
+    def forward(columns: Tensor, sparse: _SparseMatrix) -> Tensor:
+        return sparse.matrix @ columns.contiguous()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.transposed @ gradient.contiguous(), None, None
+    def setup_context(ctx: Any, inputs: tuple[Tensor, _SparseMatrix], output: Tensor) -> None:
+        ctx.sparse = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.sparse.T @ gradient, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int, None], columns: Tensor, sparse: _SparseMatrix) -> tuple[Tensor, int]:
+        batched = columns.movedim(in_dims[0], -1)  # one product with the columns of the whole batch
+        return (sparse @ batched.flatten(1)).reshape(-1, *batched.shape[1:]), -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,48 +68,49 @@ class BlendingPlan:
         index: Row-major positions of the nodes, ``(S or 1, 2^D, P)``.
         weight: Their weights, the same shape; a point's weights sum to one.
         num_nodes: Number of nodes of the grid.
+        constant: Whether the weights depend on nothing that is learned.
     """
 
     index: Tensor
     weight: Tensor
     num_nodes: int
+    constant: bool = True
 
     @cached_property
-    def matrices(self) -> list[tuple[Tensor, Tensor]]:
-        """``B`` and its transpose, compressed by rows, for each set of points: ``(P, nodes)`` and ``(nodes, P)``.
+    def matrices(self) -> list[_SparseMatrix]:
+        """``B`` ``(P, nodes)`` for each set of points.
 
         Twenty times faster than picking neighbours, whose backward pass scatters (0.3 + 0.5 ms against 11 ms for 65,536
         points and three channels on two cores).
         """
         rows = torch.arange(self.index.shape[2], device=self.index.device).expand(self.index.shape[1], -1).flatten()
-        pairs = []
+        matrices = []
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            for index, weight in zip(self.index, self.weight, strict=True):
+            for index, weight in zip(self.index, self.weight.detach(), strict=True):
                 size = (self.index.shape[2], self.num_nodes)
-                places = torch.stack([rows, index.flatten()])
-                matrix = torch.sparse_coo_tensor(places, weight.flatten(), size, check_invariants=True)
-                pairs.append((matrix.coalesce().to_sparse_csr(), matrix.T.coalesce().to_sparse_csr()))
-        return pairs
+                entries = torch.stack([rows, index.flatten()])
+                matrix = torch.sparse_coo_tensor(entries, weight.flatten(), size, check_invariants=True)
+                matrices.append(_SparseMatrix(matrix.coalesce().to_sparse_csr(), matrix.T.coalesce().to_sparse_csr()))
+        return matrices
 
     def gather(self, nodes: Tensor) -> Tensor:
-        """Values at the points: ``(S, C, n_1, ..., n_D)`` -> ``(S, C, P)``; differentiable, once."""
-        return self._multiply(nodes.flatten(2), transposed=False)
+        """Values at the points: ``(S, C, n_1, ..., n_D)`` -> ``(S, C, P)``; differentiable."""
+        if self.constant:
+            return self._multiply(self.matrices, nodes.flatten(2))
+        neighbours = torch.take_along_dim(nodes.flatten(2)[:, :, None], self.index[:, None], -1)
+        return (neighbours * self.weight[:, None]).sum(2)
 
     def scatter(self, values: Tensor) -> Tensor:
         """The adjoint of :meth:`gather`: ``(S, C, P)`` -> ``(S, C, n_1 * ... * n_D)``."""
-        return self._multiply(values, transposed=True)
+        return self._multiply([sparse.T for sparse in self.matrices], values)
 
-    def _multiply(self, x: Tensor, transposed: bool) -> Tensor:
+    @staticmethod
+    def _multiply(matrices: Sequence[_SparseMatrix], x: Tensor) -> Tensor:
         """``(S, C, in)`` -> ``(S, C, out)``: all signals at once where they share points, else one after another."""
-        parts = x[None] if len(self.index) == 1 else x[:, None]
-        results = []
-        for part, (matrix, other) in zip(parts, self.matrices, strict=True):
-            first, second = (other, matrix) if transposed else (matrix, other)
-            columns = part.flatten(0, 1).T.contiguous()
-            result: Tensor = _Product.apply(columns, first, second)  # type: ignore[no-untyped-call]
-            results.append(result.T.reshape(*part.shape[:2], -1))
-        return torch.cat(results)
+        groups = x[None] if len(matrices) == 1 else x[:, None]
+        products = [m @ g.flatten(0, 1).T for m, g in zip(matrices, groups, strict=True)]
+        return torch.cat([p.T.reshape(*g.shape[:2], -1) for p, g in zip(products, groups, strict=True)])
 
 
 class Blended(nn.Module):
@@ -104,13 +127,11 @@ class Blended(nn.Module):
     neighbours are products: :math:`\alpha_0\beta_0, \alpha_1\beta_0, \alpha_0\beta_1, \alpha_1\beta_1` in two. (The paper
     prints :math:`\alpha_0\beta_0` twice at the end of its Eq. 49.) The triangle's ``D`` is the exact one, not the printed.
 
-    What it is worth: little. On 25 % random samples of two photographs, K = 256, the exact solver on blended features ends
-    0.06 dB below the one on exact features (gau 26.05 against 26.11 dB, laplace 26.60 against 26.67), above it only where
-    the encoder is a poor fit (wide tri, 26.04 against 25.64: blending changes the features). Samples of a grid are
-    evaluated exactly at the same cost, by mode products of the grid. Gradient descent through it, as in the papers (2000
-    steps), reached 25.20 dB, evaluated through blending, and 24.44 evaluated exactly; the exact solver 26.06 with the same
-    encoder, 89 times faster. Its use is to reproduce the papers, and many points off any grid, where an exact evaluation
-    takes 60 times the operations.
+    It is for reproducing the papers, and for many points off any grid, where an exact evaluation takes 60 times the
+    operations; samples of a grid are evaluated exactly at the same cost, by mode products of the grid. On 25 % random
+    samples of two photographs, K = 256, the exact solver on blended features is 0.06 dB below the one on exact features
+    (gau 26.05 against 26.11 dB); gradient descent through blending, as in the papers, reached 25.20 dB in 89 times the
+    time.
 
     Args:
         encoding: The complex encoding, with its scales.
@@ -178,9 +199,8 @@ class Blended(nn.Module):
             blended.append(first[..., None] * features[left] + second[..., None] * features[left + 1])
         return blended
 
-    @torch.no_grad()
     def plan(self, coords: Tensor, dtype: torch.dtype | None = None) -> BlendingPlan:
-        """The neighbours of points and their weights, to be computed once.
+        """The neighbours of points and their weights, to be computed once unless an encoder is trained.
 
         Args:
             coords: ``(S or 1, P, D)``, or ``(P, D)`` for points that all signals share.
@@ -201,7 +221,8 @@ class Blended(nn.Module):
                 product = product * alphas[side]
             index.append(position)
             weight.append(product.to(dtype or coords.dtype))
-        return BlendingPlan(torch.stack(index, 1), torch.stack(weight, 1), math.prod(self.nodes))
+        constant = not any(True for _ in self.encoding.parameters())
+        return BlendingPlan(torch.stack(index, 1), torch.stack(weight, 1), math.prod(self.nodes), constant)
 
     def evaluate(self, weight: Tensor, plan: BlendingPlan, features: Sequence[Tensor] | None = None) -> Tensor:
         """As :meth:`forward`, with a plan (and the features of the nodes) computed before."""
@@ -209,7 +230,7 @@ class Blended(nn.Module):
         return plan.gather(self.encoding.products(weight, features))
 
     def forward(self, weight: Tensor, coords: Tensor) -> Tensor:
-        """The linear layer at scattered points, approximately; differentiable with respect to the weights.
+        """The linear layer at scattered points, approximately; differentiable with respect to weights and encoders.
 
         Args:
             weight: ``(S, C, K_1, ..., K_D)``.
@@ -232,6 +253,7 @@ def _pair(encoder: Encoder, beta: Tensor, spacing: float) -> tuple[Tensor, Tenso
     return first / total, second / total
 
 
+@torch.no_grad()
 def _check(encoder: Encoder, spacing: float, axis: int) -> None:
     """Refuses encoders whose weights are 0/0 somewhere between two nodes."""
     usable = "blending needs an encoder with a closed form of D(delta), such as gau, tri, laplace, rff, linf or logf"

@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings.base import Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products, rowwise_products
 
-__all__ = ["Complex"]
+__all__ = ["Complex", "per_axis"]
 
 
 class Complex(Encoding):
@@ -25,7 +25,7 @@ class Complex(Encoding):
 
     Args:
         encoder: One encoder for all axes, or a sequence with one per axis. Axes that share an encoder share its random
-            frequencies too, as in the papers.
+            frequencies and its learned parameters too, as in the papers.
         num_axes: Number of coordinate axes ``D``.
         normalize: Divide each axis's features by their largest row norm over the training coordinates (see
             :meth:`calibrate`), so that gradient descent sees features of one size whatever the encoder.
@@ -54,17 +54,15 @@ class Complex(Encoding):
         self.register_buffer("scales", torch.ones(num_axes))
 
     @torch.no_grad()
-    def calibrate(self, axes: Sequence[Tensor], chunk: int = 1 << 16) -> None:
-        """Sets the scales from the training coordinates; without ``normalize`` they stay 1.
+    def calibrate(self, axes: Sequence[Tensor]) -> None:
+        """Sets the scales from the training coordinates, axis a ``(N_a,)``.
 
-        Args:
-            axes: One coordinate vector per axis, ``(N_a,)``.
-            chunk: How many coordinates are encoded at once.
+        They stay 1 without ``normalize``, and for encoders that declare that they are not to be normalised.
         """
         self.check_axes(axes)
-        if self.normalize:
-            norms = [largest_row_norm(encoder, x, chunk) for encoder, x in zip(self.encoders, axes, strict=True)]
-            self.scales.copy_(1 / torch.stack(norms))
+        for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
+            if self.normalize and encoder.normalizable:
+                self.scales[a] = 1 / largest_row_norm(encoder, x)
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """The features of each axis, ``(N_a, K_a)``, scaled."""
@@ -92,13 +90,13 @@ class Complex(Encoding):
         """As :meth:`grid`, from features of :meth:`axis_features` that were computed before."""
         return mode_products(weight, features)
 
-    def points(self, weight: Tensor, coords: Tensor, chunk: int = 1 << 24) -> Tensor:
+    def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
         """The linear layer at scattered points, exactly.
 
         Args:
             weight: ``(*batch, K_1, ..., K_D)``.
             coords: ``(P, D)``.
-            chunk: Largest number of intermediate values held at once; points are taken in turns of that size.
+            limit: Largest number of intermediate values held at once; so many points are taken at a time.
 
         Returns:
             ``(*batch, P)``.
@@ -106,12 +104,11 @@ class Complex(Encoding):
         self.check_points(coords)
         if coords.ndim != 2:
             raise InputError(f"scattered points have shape (P, {self.num_axes}), got {tuple(coords.shape)}")
-        width = max(1, weight.numel() // self.num_features[0])
-        parts = torch.split(coords, max(1, chunk // width))
-        return torch.cat([rowwise_products(weight, self.point_features(part)) for part in parts], -1)
+        some = torch.split(coords, self._points_at_once(weight, limit))
+        return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
 
     def samples(
-        self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], chunk: int = 1 << 24
+        self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = 1 << 24
     ) -> Tensor:
         """As :meth:`points`, at samples of a grid whose features are known.
 
@@ -119,16 +116,20 @@ class Complex(Encoding):
             weight: ``(*batch, K_1, ..., K_D)``.
             features: Of each axis, ``(N_a, K_a)``, from :meth:`axis_features`.
             positions: Where the samples are on each axis, ``(P,)`` integers.
-            chunk: Largest number of intermediate values held at once.
+            limit: Largest number of intermediate values held at once.
 
         Returns:
             ``(*batch, P)``.
         """
-        width = max(1, weight.numel() // self.num_features[0])
-        parts = zip(*(torch.split(position, max(1, chunk // width)) for position in positions), strict=True)
+        count = self._points_at_once(weight, limit)
+        some = zip(*(torch.split(position, count) for position in positions), strict=True)
         return torch.cat(
-            [rowwise_products(weight, [f[i] for f, i in zip(features, part, strict=True)]) for part in parts], -1
+            [rowwise_products(weight, [f[i] for f, i in zip(features, index, strict=True)]) for index in some], -1
         )
+
+    def _points_at_once(self, weight: Tensor, limit: int) -> int:
+        # after the first axis each point holds all of the weight but that axis
+        return max(1, limit // max(1, weight.numel() // self.num_features[0]))
 
     def forward(self, coords: Tensor) -> Tensor:
         """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""
@@ -139,7 +140,7 @@ class Complex(Encoding):
 
 
 def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> list[Encoder]:
-    """One encoder per axis; a single one serves every axis (the same module, so that random frequencies are shared)."""
+    """One encoder per axis; a single one serves every axis (the same module, so that all that is random is shared)."""
     if isinstance(encoder, Sequence) and not isinstance(encoder, str):
         if len(encoder) != num_axes:
             raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings.base import Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 
-__all__ = ["Simple"]
+__all__ = ["Layout", "Simple"]
 
 Layout = Literal["auto", "axes", "directions", "joint"]
 
@@ -29,8 +29,8 @@ class Simple(Encoding):
     - ``auto``: ``joint`` for joint encoders, ``directions`` for shifted encoders in 2-D, else ``axes``.
 
     Args:
-        encoder: The encoder; its ``num_features`` is the total width. A sequence gives one encoder per direction, each
-            with its own ``num_features``.
+        encoder: The encoder; its ``num_features`` is the total width, and each direction gets a copy of its own with
+            all that it has learned. A sequence gives one encoder per direction, each with its own ``num_features``.
         num_axes: Number of coordinate axes ``D``.
         layout: See above.
         normalize: Divide the features by their largest row norm over the training coordinates (see :meth:`calibrate`).
@@ -55,38 +55,39 @@ class Simple(Encoding):
         normalize: bool = True,
     ) -> None:
         super().__init__(num_axes)
-        parts: list[Encoder] | None = None
-        if isinstance(encoder, Sequence) and not isinstance(encoder, str):
-            parts = [resolve(entry) for entry in encoder]
-            self.layout = _layout_of_several(layout, parts, num_axes)
-        else:
-            whole = resolve(encoder)
-            self.layout = _layout(layout, whole, num_axes)
+        several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
+        given = [resolve(entry) for entry in encoder] if several else [resolve(encoder)]  # type: ignore[union-attr, arg-type]
+        if not given:
+            raise InputError("an empty list of encoders was given; give one encoder, or one per direction")
+        self.layout = _layout(layout, given, several, num_axes)
         self.directions: Tensor
         self.register_buffer("directions", _directions(self.layout, num_axes), persistent=False)
         count = 1 if self.layout == "joint" else len(self.directions)
-        if parts is None:
-            parts = _divide(whole, count, num_axes if self.layout == "joint" else 1)
-        if len(parts) != count:
-            raise InputError(f"{len(parts)} encoders were given for {count} directions; give one, or one per direction")
-        _check_inputs(parts, self.layout, num_axes)
-        self.encoders = nn.ModuleList(parts)
-        self.num_features: int = sum(part.num_features for part in parts)
+        encoders = given if several else _divide(given[0], count, num_axes if self.layout == "joint" else 1)
+        if len(encoders) != count:
+            raise InputError(f"{len(encoders)} encoders were given for {count} directions; give one, or one per direction")
+        inputs = num_axes if self.layout == "joint" else 1
+        for entry in encoders:
+            if entry.num_axes != inputs:
+                raise InputError(
+                    f"layout {self.layout!r} of {num_axes} axes needs encoders with num_axes={inputs}, "
+                    f"{entry.name!r} has num_axes={entry.num_axes}"
+                )
+        self.encoders = nn.ModuleList(encoders)
+        self.num_features: int = sum(entry.num_features for entry in encoders)
         self.normalize = normalize
         self.scale: Tensor
         self.register_buffer("scale", torch.ones(()))
 
     @torch.no_grad()
-    def calibrate(self, coords: Tensor, chunk: int = 1 << 16) -> None:
-        """Sets the scale from the training points; without ``normalize`` it stays 1.
+    def calibrate(self, coords: Tensor) -> None:
+        """Sets the scale from the training points ``(*batch, D)``.
 
-        Args:
-            coords: ``(*batch, D)``.
-            chunk: How many points are encoded at once.
+        It stays 1 without ``normalize``, and where an encoder declares that it is not to be normalised.
         """
         self.check_points(coords)
-        if self.normalize:
-            self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes), chunk))
+        if self.normalize and all(encoder.normalizable for encoder in self.encoders):
+            self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes)))
 
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
@@ -102,51 +103,25 @@ class Simple(Encoding):
         return self._raw(coords) * self.scale
 
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """The features of a separable grid.
-
-        Args:
-            axes: One coordinate vector per axis, ``(N_a,)``.
-
-        Returns:
-            ``(N_1, ..., N_D, num_features)``.
-        """
+        """The features of a separable grid: ``D`` coordinate vectors ``(N_a,)`` -> ``(N_1, ..., N_D, num_features)``."""
         self.check_axes(axes)
         return self.forward(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1))
 
 
-def _layout(layout: Layout, encoder: Encoder, num_axes: int) -> Layout:
+def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:
+    """The layout of one encoder to be divided, or of ``several``, whose number decides what ``auto`` is."""
+    first = encoders[0]
     if layout == "auto":
-        if encoder.joint:
+        if len(encoders) == 1 and (first.num_axes > 1 if several else first.joint):
             return "joint"
-        return "directions" if encoder.directional and num_axes == 2 else "axes"
+        return "directions" if num_axes == 2 and (len(encoders) == 4 if several else first.directional) else "axes"
     if layout == "directions" and num_axes != 2:
         raise InputError(f"layout 'directions' is for 2 axes, the signal has {num_axes}; use layout 'axes' or 'auto'")
-    if layout == "joint" and not encoder.joint:
-        raise InputError(f"encoder {encoder.name!r} encodes one axis at a time; use layout 'axes' or 'auto'")
+    if layout == "joint" and not first.joint:
+        raise InputError(f"encoder {first.name!r} encodes one axis at a time; use layout 'axes' or 'auto'")
     if layout not in ("axes", "directions", "joint"):
         raise InputError(f"unknown layout {layout!r}; allowed: auto, axes, directions, joint")
     return layout
-
-
-def _layout_of_several(layout: Layout, encoders: Sequence[Encoder], num_axes: int) -> Layout:
-    """As :func:`_layout`; ``auto`` follows the number of encoders that were given."""
-    if not encoders:
-        raise InputError("an empty list of encoders was given; give one encoder, or one per direction")
-    if layout != "auto":
-        return _layout(layout, encoders[0], num_axes)
-    if len(encoders) == 1 and encoders[0].num_axes > 1:
-        return "joint"
-    return "directions" if len(encoders) == 4 and num_axes == 2 else "axes"
-
-
-def _check_inputs(parts: Sequence[Encoder], layout: Layout, num_axes: int) -> None:
-    wanted = num_axes if layout == "joint" else 1
-    for part in parts:
-        if part.num_axes != wanted:
-            raise InputError(
-                f"layout {layout!r} of {num_axes} axes needs encoders with num_axes={wanted}, "
-                f"{part.name!r} has num_axes={part.num_axes}"
-            )
 
 
 def _directions(layout: Layout, num_axes: int) -> Tensor:
@@ -157,13 +132,12 @@ def _directions(layout: Layout, num_axes: int) -> Tensor:
 
 
 def _divide(encoder: Encoder, count: int, num_axes: int) -> list[Encoder]:
-    """``count`` encoders that share the width of ``encoder``."""
+    """``count`` copies of ``encoder`` that share its width; of ``num_axes`` coordinates."""
     changes: dict[str, int] = {}
-    takes = encoder.resolved()
-    # an encoder of one axis becomes joint over all of them; any other number that was asked for is kept, to be refused
+    # an encoder of one axis becomes joint over all of them; any other number that was asked for is left, to be refused
     if num_axes > 1 and encoder.num_axes == 1:
         changes["num_axes"] = num_axes
-    if count > 1 and "num_features" in takes:
+    if count > 1 and "num_features" in encoder.resolved():
         total = encoder.num_features
         if not _divides(encoder, total, count):
             # some encoders take even numbers only, so the nearest multiple of the count is not always one to offer
@@ -175,8 +149,7 @@ def _divide(encoder: Encoder, count: int, num_axes: int) -> list[Encoder]:
                 + (f"; use {usable}" if usable else "")
             )
         changes["num_features"] = total // count
-    # one module per direction, not one shared: learnable encoders must be free to differ
-    return [encoder.replace(**changes) for _ in range(count)]
+    return [encoder.copy(**changes) for _ in range(count)]
 
 
 def _divides(encoder: Encoder, total: int, count: int) -> bool:
@@ -184,7 +157,7 @@ def _divides(encoder: Encoder, total: int, count: int) -> bool:
     if total % count:
         return False
     try:
-        encoder.replace(num_features=total // count)
+        type(encoder)(**{**encoder.given(), "num_features": total // count})
     except InputError:
         return False
     return True

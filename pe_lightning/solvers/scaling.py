@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder
-from pe_lightning.errors import InputError
 
 __all__ = ["shrunk", "spaced", "tunable"]
 
@@ -19,24 +17,13 @@ def tunable(encoder: Encoder) -> str | None:
 
     ``sigma`` of gau, rect, rff, linf and logf, ``half_width`` of tri, ``scale`` of laplace; none of the others.
     """
-    rules = list(type(encoder).default_rules)
-    return rules[0] if len(rules) == 1 and "num_features" in encoder.resolved() else None
+    return None if encoder.width is None or "num_features" not in encoder.resolved() else encoder.width.argument
 
 
 def _scaled(encoder: Encoder, name: str, value: float, factor: float) -> float:
-    """``value`` of the argument ``name`` for features that are ``factor`` times as wide.
-
-    What the argument measures shows in its default: a length halves where K doubles, a frequency doubles, an exponent
-    of two grows by one.
-    """
-    few, many = (getattr(encoder.replace(**{"num_features": k, name: None}), name) for k in (256, 512))
-    if math.isclose(many, few / 2):
-        return value * factor
-    if math.isclose(many, few * 2):
-        return value / factor
-    if math.isclose(many, few + 1):
-        return max(value - math.log2(factor), 0.1)  # an exponent is positive
-    raise InputError(f"sigma: auto cannot scale {name!r} of {encoder.name!r}; its default follows no known rule")
+    """``value`` of the argument ``name`` for features that are ``factor`` times as wide."""
+    assert encoder.width is not None
+    return encoder.width.scaled(value, factor)
 
 
 def spaced(encoder: Encoder, num_samples: int, factor: float) -> Encoder:
@@ -53,10 +40,10 @@ def spaced(encoder: Encoder, num_samples: int, factor: float) -> Encoder:
     name = tunable(encoder)
     if name is None:
         return encoder
-    plain = encoder.replace(**{name: None})
+    plain = encoder.copy(**{name: None})
     features = plain.resolved()["num_features"]
     value = _scaled(encoder, name, getattr(plain, name), max(features / num_samples, 1.0) * factor)
-    return encoder.replace(**{name: value})
+    return encoder.copy(**{name: value})
 
 
 KNOWN = frozenset({"num_features", "padding", "seed", "num_axes", "frequency", "num_positions"})
@@ -87,7 +74,7 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     for count in {"num_features", "num_positions"} & set(arguments):
         # even numbers: the Fourier encoders take no others
         changes[count] = max(2 * round(arguments[count] / ratio / 2), 2)
-    return encoder.replace(**changes).to(_device(encoder))
+    return encoder.copy(**changes).to(_device(encoder))
 
 
 def _device(encoder: Encoder) -> Any:

@@ -237,5 +237,5 @@ def _widened(encoders: Sequence[Encoder], direction: int) -> list[Encoder]:
             continue
         value = float(encoder.resolved()[name])
         exponent = isinstance(encoder, (LinearFourier, LogFourier))  # of two
-        made[id(encoder)] = encoder.replace(**{name: value + direction / 2 if exponent else value * WIDTH_STEP**direction})
+        made[id(encoder)] = encoder.copy(**{name: value + direction / 2 if exponent else value * WIDTH_STEP**direction})
     return [made[id(encoder)] for encoder in encoders]

@@ -147,7 +147,7 @@ def test_bicubic_refuses_uneven_samples() -> None:
 def test_signals_in_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     training, axes = batch((8, 11))
     whole = interpolate(name, training, axes)
-    monkeypatch.setattr("pe_lightning.baselines.base.BLOCK_NUMBERS", 1)
+    monkeypatch.setattr("pe_lightning.baselines.base.LIMIT", 1)
     torch.testing.assert_close(interpolate(name, training, axes), whole)
 
 

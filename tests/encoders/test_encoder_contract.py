@@ -13,9 +13,10 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 import torch
+from learned_encoders import LearnedGaussian
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, create, encoder_table, names, registry, resolve
+from pe_lightning.encoders import Encoder, Width, create, encoder_table, names, registry, resolve
 from pe_lightning.errors import InputError
 
 K = 8
@@ -31,14 +32,11 @@ def small(name: str, **arguments: Any) -> Encoder:
     return create(name, **({"num_features": K} if takes(name, "num_features") else {}), **arguments)
 
 
-def with_argument(key: str) -> list[str]:
-    return [name for name in names() if takes(name, key)]
+def with_argument(key: str) -> Any:
+    return pytest.mark.parametrize("name", [name for name in names() if takes(name, key)])
 
 
 every = pytest.mark.parametrize("name", names())
-sized = pytest.mark.parametrize("name", with_argument("num_features"))
-padded = pytest.mark.parametrize("name", with_argument("padding"))
-seeded = pytest.mark.parametrize("name", with_argument("seed"))
 
 
 @pytest.fixture(autouse=True)
@@ -50,21 +48,20 @@ def _same_coordinates_in_any_order() -> None:
 
 
 @every
-@pytest.mark.parametrize("shape", [(), (1,), (0,), (5,), (2, 3), (2, 0, 4)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_shape_and_dtype(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_shape_and_dtype(name: str, dtype: torch.dtype) -> None:
     encoder = small(name)
-    features = encoder(torch.rand(shape, dtype=dtype))
-    assert features.shape == (*shape, encoder.num_features)
-    assert features.dtype == dtype
-    assert features.isfinite().all()
+    for shape in [(), (1,), (0,), (2, 3), (2, 0, 4)]:
+        features = encoder(torch.rand(shape, dtype=dtype))
+        assert features.shape == (*shape, encoder.num_features)
+        assert features.dtype == dtype
+        assert features.isfinite().all()
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_coordinates_are_encoded_in_single_precision(name: str, dtype: torch.dtype) -> None:
-    encoder, x = small(name), torch.rand(50).to(dtype)
-    torch.testing.assert_close(encoder(x), encoder(x.float()).to(dtype), rtol=0, atol=0)
+def test_half_precision_coordinates_are_encoded_in_single_precision(name: str) -> None:
+    encoder, x = small(name), torch.rand(50).to(torch.bfloat16)
+    torch.testing.assert_close(encoder(x), encoder(x.float()).to(torch.bfloat16), rtol=0, atol=0)
 
 
 @every
@@ -99,33 +96,17 @@ def test_each_coordinate_is_encoded_on_its_own_and_left_alone(name: str) -> None
 
 
 @every
-def test_autocast_does_not_round_the_features(name: str) -> None:
+def test_precision_settings_do_not_change_the_features(name: str) -> None:
     encoder, x = small(name), torch.rand(20)
+    expected, exact = encoder(x), encoder(x.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        features = encoder(x)
-    torch.testing.assert_close(features, encoder(x), rtol=0, atol=0)
-
-
-@every
-def test_the_default_dtype_does_not_matter(name: str) -> None:
-    x = torch.rand(20)
-    expected = small(name)(x)
+        torch.testing.assert_close(encoder(x), expected, rtol=0, atol=0)
     torch.set_default_dtype(torch.float64)
     try:
         assert torch.equal(small(name)(x), expected)
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-@every
-def test_moving_between_precisions_and_back_changes_nothing(name: str) -> None:
-    encoder, x = small(name), torch.rand(20, dtype=torch.float64)
-    expected = encoder(x)
-    assert torch.equal(encoder.float()(x), expected)
-    assert torch.equal(encoder.double()(x), expected)
-
-
-# -- gradients --------------------------------------------------------------------------------------------------------
+    assert torch.equal(encoder.double().float()(x.double()), exact)
 
 
 @every
@@ -151,7 +132,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         assert torch.autograd.gradgradcheck(encoder, x)
 
 
-# -- state ------------------------------------------------------------------------------------------------------------
+# -- state and descriptions -------------------------------------------------------------------------------------------
 
 
 @every
@@ -161,10 +142,9 @@ def test_state_dict_round_trip(name: str) -> None:
     target.load_state_dict(source.state_dict())
     x = torch.rand(20)
     assert torch.equal(source(x), target(x))
-    assert not list(source.parameters()) or any(p.requires_grad for p in source.parameters())
 
 
-@seeded
+@with_argument("seed")
 def test_the_seed_decides(name: str) -> None:
     x = torch.rand(20)
     torch.manual_seed(5)
@@ -176,25 +156,16 @@ def test_the_seed_decides(name: str) -> None:
 
 
 @every
-def test_copies_compute_the_same(name: str) -> None:
-    encoder, x = small(name), torch.rand(20)
-    for twin in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
-        assert torch.equal(twin(x), encoder(x))
-        assert twin.spec() == encoder.spec()
-        assert twin.resolved() == encoder.resolved()
-
-
-@every
 def test_a_description_rebuilds_the_encoder(name: str) -> None:
-    padding = {"padding": 2} if takes(name, "padding") else {}
-    encoder, x = small(name, **padding), torch.rand(20)
+    encoder, x = small(name, **({"padding": 2} if takes(name, "padding") else {})), torch.rand(20)
     assert encoder.name == name
-    for description in (
-        encoder.spec(),
-        {"name": name, **encoder.resolved()},
-        {"class_path": type(encoder).__qualname__, "init_args": encoder.given()},
+    for twin in (
+        resolve(encoder.spec()),
+        resolve({"name": name, **encoder.resolved()}),
+        resolve({"class_path": type(encoder).__qualname__, "init_args": encoder.given()}),
+        copy.deepcopy(encoder),
+        pickle.loads(pickle.dumps(encoder)),
     ):
-        twin = resolve(description)
         assert type(twin) is type(encoder)
         assert twin.resolved() == encoder.resolved()
         assert twin.num_features == encoder.num_features
@@ -210,7 +181,7 @@ def test_descriptions_are_plain_values(name: str, tmp_path: Path) -> None:
     assert all(type(v) in (int, float, str, bool) for v in [*spec.values(), *resolved.values()])
 
 
-@pytest.mark.parametrize("wrong", [None, 3, {}, {"sigma": 0.1}, ["gau"]])
+@pytest.mark.parametrize("wrong", [None, {}, {"sigma": 0.1}, ["gau"]])
 def test_what_describes_no_encoder_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match="an encoder is a name such as 'gau'"):
         resolve(wrong)
@@ -219,36 +190,23 @@ def test_what_describes_no_encoder_is_refused(wrong: Any) -> None:
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-@sized
-@pytest.mark.parametrize("num_features", [2, 4, 16, 258])
-def test_num_features_is_honoured(name: str, num_features: int) -> None:
-    encoder = create(name, num_features=num_features)
-    assert encoder.num_features == encoder.resolved()["num_features"] == num_features
-    assert encoder(torch.rand(3)).shape == (3, num_features)
+@with_argument("num_features")
+def test_num_features_is_honoured(name: str) -> None:
+    for num_features in (2, 4, 16, 258):
+        encoder = create(name, num_features=num_features)
+        assert encoder.num_features == encoder.resolved()["num_features"] == num_features
+        assert encoder(torch.rand(3)).shape == (3, num_features)
 
 
-@padded
+@with_argument("padding")
 def test_padding_adds_features_past_both_ends(name: str) -> None:
     encoder = create(name, num_features=K, padding=3)
     assert encoder.num_features == K + 6
     assert encoder.resolved()["num_features"] == K
-    assert encoder.replace(padding=1).num_features == K + 2
+    assert encoder.copy(padding=1).num_features == K + 2
     x = torch.rand(50) * (1 - 1 / K) * 0.999  # impulse clamps beyond the last shift
     x = x[(x * K - 0.5 - (x * K - 0.5).round()).abs() > 1e-3]
     torch.testing.assert_close(encoder(x)[..., 3:-3], create(name, num_features=K)(x)[..., :], rtol=1e-5, atol=1e-6)
-
-
-@sized
-def test_defaults_follow_num_features_and_given_values_stay(name: str) -> None:
-    cls = registry.get(name)
-    for key in cls.default_rules:
-        default = small(name).resolved()[key]
-        assert small(name).replace(num_features=64).resolved()[key] == create(name, num_features=64).resolved()[key]
-        assert small(name).replace(num_features=64).resolved()[key] != default
-        given = small(name, **{key: 1.25})
-        assert given.replace(num_features=64).resolved()[key] == 1.25
-        assert given.replace(**{key: None}).resolved()[key] == default
-        assert given.given() == {"num_features": K, key: 1.25}
 
 
 @every
@@ -264,63 +222,107 @@ def test_every_argument_is_typed_and_documented(name: str) -> None:
     for key, parameter in parameters.items():
         assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         assert parameter.default is not parameter.empty, "a name alone is an encoder"
-        assert (parameter.default is None) == (key in cls.default_rules)
-    for rule in cls.default_rules.values():
-        assert f"Default ``{rule}``" in " ".join(doc.split())
-
-
-@every
-def test_every_class_says_what_it_is(name: str) -> None:
-    cls = registry.get(name)
-    doc = inspect.getdoc(cls) or ""
+        assert (parameter.default is None) == (cls.width is not None and cls.width.argument == key)
     assert cls.formula
     assert "\n" not in cls.formula
     if cls.__module__.startswith("pe_lightning."):
-        assert cls.reference
-        assert all(section in doc for section in ("Shape:", "Reference:"))
-
-
-@every
-def test_default_rules_are_what_the_class_computes(name: str) -> None:
-    for key, rule in registry.get(name).default_rules.items():
-        encoder = create(name, num_features=64)
-        expected = eval(re.sub(r"log2 K", "log2(K)", rule), {"K": 64, "log2": math.log2})
-        assert encoder.resolved()[key] == pytest.approx(expected, rel=1e-12)
+        assert "Reference: " in doc
+    if cls.width is not None:
+        assert f"Default ``{cls.width.text}``" in " ".join(doc.split())
 
 
 BAD = {
     "num_features": [0, -2, True, 2.5, "8", None, float("nan")],
-    "sigma": [0, 0.0, -0.1, float("nan"), float("inf"), True, "0.1"],
-    "half_width": [0, -0.1, float("nan"), float("inf"), True],
-    "scale": [0, -0.1, float("nan"), float("inf"), True],
-    "frequency": [0, -1.0, float("nan"), float("inf"), None, 10**400],
+    "sigma": [0, -0.1, float("nan"), float("inf"), True, "0.1"],
+    "half_width": [0, float("nan"), True],
+    "scale": [0, float("inf"), True],
+    "frequency": [0, -1.0, float("nan"), None, 10**400],
     "seed": [-1, 0.5, True, None, 2**64],
     "padding": [-1, 0.5, True, None],
-    "num_axes": [0, -1, True, 1.5],
-    "num_positions": [0, -1, True, 1.5],
+    "num_axes": [0, True, 1.5],
+    "num_positions": [0, True, 1.5],
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [(name, key, value) for name in names() for key in registry.parameters(registry.get(name)) for value in BAD[key]],
-)
-def test_invalid_values_are_named(name: str, key: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"{registry.get(name).__name__}: {key} must be .*, got {value!r}"):
-        create(name, **{key: value})
+@every
+def test_invalid_values_are_named(name: str) -> None:
+    for key in registry.parameters(registry.get(name)):
+        for value in BAD[key]:
+            with pytest.raises(InputError, match=rf"{registry.get(name).__name__}: {key} must be .*, got {value!r}"):
+                create(name, **{key: value})
 
 
-@pytest.mark.parametrize("name", ["linf", "logf", "rff"])
 @pytest.mark.parametrize(("odd", "advice"), [(1, "use 2"), (255, "use 254 or 256")])
-def test_fourier_encoders_need_an_even_number_of_features(name: str, odd: int, advice: str) -> None:
-    with pytest.raises(InputError, match=rf"num_features must be even.*got {odd}; {advice}$"):
-        create(name, num_features=odd)
+def test_fourier_encoders_need_an_even_number_of_features(odd: int, advice: str) -> None:
+    for name in ("linf", "logf", "rff"):
+        with pytest.raises(InputError, match=rf"num_features must be even.*got {odd}; {advice}$"):
+            create(name, num_features=odd)
 
 
-@pytest.mark.parametrize("name", ["linf", "logf"])
-def test_an_exponent_is_bounded(name: str) -> None:
-    with pytest.raises(InputError, match="from 1e-12 to 64, got 2000"):
-        create(name, sigma=2000)
+# -- declarations -----------------------------------------------------------------------------------------------------
+
+
+WITH_WIDTH = [name for name in names() if registry.get(name).width is not None]
+
+
+def test_the_width_of_each_encoder() -> None:
+    lengths = dict.fromkeys(["gau", "rect"], "sigma") | {"tri": "half_width", "laplace": "scale"}
+    found = {name: (width.argument, width.kind) for name in names() if (width := registry.get(name).width) is not None}
+    octaves = dict.fromkeys(["linf", "logf"], ("sigma", "octaves"))
+    assert found == {name: (key, "length") for name, key in lengths.items()} | octaves | {"rff": ("sigma", "frequency")}
+
+
+@pytest.mark.parametrize("name", WITH_WIDTH)
+def test_the_default_width_follows_num_features_and_a_given_one_stays(name: str) -> None:
+    width = registry.get(name).width
+    assert width is not None
+    for num_features in (64, 512):
+        expected = eval(re.sub(r"log2 K", "log2(K)", width.text), {"K": num_features, "log2": math.log2})
+        for encoder in (create(name, num_features=num_features), small(name).copy(num_features=num_features)):
+            assert encoder.resolved()[width.argument] == pytest.approx(expected, rel=1e-12)
+    given = small(name, **{width.argument: 1.25})
+    assert given.given() == {"num_features": K, width.argument: 1.25}
+    assert given.copy(num_features=64).resolved()[width.argument] == 1.25
+    assert given.copy(**{width.argument: None}).resolved() == small(name).resolved()
+    automatic = small(name, **{width.argument: "auto"})
+    assert automatic.automatic() == width.argument
+    assert automatic.resolved() == small(name).resolved()
+    if width.kind == "octaves":
+        with pytest.raises(InputError, match="from 1e-12 to 64, got 2000"):
+            small(name, **{width.argument: 2000})
+
+
+@pytest.mark.parametrize("name", WITH_WIDTH)
+def test_a_scaled_width_makes_the_features_wider(name: str) -> None:
+    width = registry.get(name).width
+    assert isinstance(width, Width)
+    seed = {"seed": 1} if takes(name, "seed") else {}
+    narrow = create(name, num_features=64, **{width.argument: width.rule(64)}, **seed)
+    wide = narrow.copy(**{width.argument: width.scaled(width.rule(64), 4.0)})
+    delta = torch.linspace(0, 0.5, 1000, dtype=torch.float64)
+
+    def reach(encoder: Encoder) -> float:
+        similarity = encoder.distance(delta)
+        return float(delta[(similarity < similarity[0] / 2).nonzero()[0]])
+
+    assert 2.5 < reach(wide) / reach(narrow) < 5  # linf: the lowest frequency stays
+
+
+@every
+def test_features_are_negligible_beyond_the_support(name: str) -> None:
+    encoder = create(name, **({"num_features": 200} if takes(name, "num_features") else {}))
+    far = torch.linspace(0, 0.999, 4000, dtype=torch.float64)
+    if encoder.support is None:
+        assert name in {"linf", "logf", "rff", "basic", "identity", "noise", "sine", "square"}
+        return
+    offsets = (far[:, None] - torch.arange(200, dtype=torch.float64) / 200).abs()
+    features = encoder(far).abs()
+    assert features[offsets > encoder.support * (1 + 1e-9)].max() <= features.max() * 2.0**-30
+    assert features[offsets > encoder.support * 0.9 - 0.5 / 200].max() > 0  # and it is not far too large
+
+
+def test_support_follows_a_learned_width() -> None:
+    assert LearnedGaussian(sigma=0.1).support == pytest.approx(create("gau", sigma=0.1).support)
 
 
 @every
@@ -343,9 +345,8 @@ def test_the_table_holds_names_formulas_and_default_rules() -> None:
     rows = {row.name: row for row in encoder_table()}
     assert list(rows) == names()
     gau = rows["gau"]
-    assert gau.class_path == "pe_lightning.encoders.shifted.Gaussian"
     assert gau.parameters == ("num_features=256", "sigma=0.64/K", "padding=0")
-    assert "Eq. 54" in gau.reference
+    assert "ECCV 2022, Eq. 54; Rethinking" in gau.reference
     assert gau.error is None
     assert rows["identity"].parameters == ()
 
@@ -363,15 +364,3 @@ def test_the_table_shows_broken_plugins_and_required_arguments(monkeypatch: pyte
     bare, broken = encoder_table()
     assert bare.parameters == ("num_features",)
     assert (broken.name, broken.error) == ("aaa", "it needs a licence")
-
-
-# -- the plugin of the README -----------------------------------------------------------------------------------------
-
-
-def test_the_example_plugin_is_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "plugin_project"))
-    chirp = create("pe_chirp.Chirp", num_features=3)
-    x = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
-    expected = np.cos(np.pi * np.arange(3) * np.array([0.0, 0.5, 1.0])[:, None] ** 2)
-    np.testing.assert_allclose(chirp(x).numpy(), expected, atol=1e-12)
-    assert resolve(chirp.spec()).resolved() == {"num_features": 3}

@@ -148,7 +148,7 @@ def make_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[C
 
 def _is_local(encoder: encoders.Encoder) -> bool:
     try:
-        larger = encoder.replace(num_features=1024)
+        larger = encoder.copy(num_features=1024)
         return isinstance(encode_axis(larger, torch.arange(1024, dtype=torch.float64) / 1024), LocalMatrix)
     except (InputError, RuntimeError):
         return False

@@ -1,17 +1,23 @@
-"""Interpolation on grids of any number of axes: a matrix per axis."""
+"""The five interpolations: a matrix per axis on grids, SciPy's triangulation and nearest neighbours at points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from scipy.interpolate import CubicSpline, LinearNDInterpolator
+from scipy.spatial import Delaunay as Triangulation
+from scipy.spatial import QhullError, cKDTree
 from torch import Tensor
 
-from pe_lightning.baselines.base import GridInterpolation, baselines
-from pe_lightning.baselines.points import fill_nearest
+from pe_lightning.baselines.base import Interpolation, baselines
 from pe_lightning.errors import InputError
 
-__all__ = ["CubicConvolution", "Linear", "Nearest", "Spline"]
+__all__ = ["CubicConvolution", "Delaunay", "Linear", "Nearest", "Spline"]
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,7 +39,7 @@ def _place(columns: Tensor, weights: Tensor, size: int) -> Tensor:
 
 
 @baselines.register("nearest")
-class Nearest(GridInterpolation):
+class Nearest(Interpolation):
     """The value of the nearest training sample; halfway between two, the one on the left.
 
     Scattered points: by Euclidean distance, in samples if the points are samples of a grid.
@@ -45,13 +51,13 @@ class Nearest(GridInterpolation):
         # midpoints often lie on a rounding error's other side
         return _place((left + (beta > 0.5 + 1e-6))[:, None], torch.ones_like(x)[:, None], len(training))
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor], spacing: Sequence[float]) -> Tensor:
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
         """The nearest of the scattered points."""
-        return fill_nearest(values, coords, axes, spacing)
+        return _fill(values, coords, axes, lambda points, known, wanted: known[cKDTree(points).query(wanted)[1]])
 
 
 @baselines.register("linear")
-class Linear(GridInterpolation):
+class Linear(Interpolation):
     """Linear interpolation along each axis: bilinear on images, trilinear on volumes. Border replicated.
 
     On 16 photographs, every second sample of each axis trained on: 25.41 dB.
@@ -64,7 +70,7 @@ class Linear(GridInterpolation):
 
 
 @baselines.register("bicubic")
-class CubicConvolution(GridInterpolation):
+class CubicConvolution(Interpolation):
     r"""Keys' cubic convolution, :math:`a = -1/2`, along each axis: bicubic interpolation on images. Border replicated.
 
     What most software calls bicubic (with this ``a``; some take -3/4). On 16 photographs, every second sample of each axis
@@ -89,7 +95,7 @@ class CubicConvolution(GridInterpolation):
 
 
 @baselines.register("spline")
-class Spline(GridInterpolation):
+class Spline(Interpolation):
     """The interpolating cubic spline along each axis, twice continuously differentiable, with not-a-knot ends.
 
     Border replicated: past the outermost training samples their values hold, where the polynomial would run away.
@@ -97,32 +103,57 @@ class Spline(GridInterpolation):
 
     def matrix(self, training: Tensor, x: Tensor) -> Tensor:
         """Dense: every sample has a say everywhere, falling by the factor 3.7 per sample."""
-        n, (left, beta) = len(training), _cells(training, x)
-        if n < 3:
+        if len(training) < 3:
             return Linear().matrix(training, x)
-        curvature = _second_derivatives(training)
-        right, alpha = left + 1, 1 - beta
-        gap = (training[right] - training[left])[:, None]
-        bend = (alpha**3 - alpha)[:, None] * curvature[left] + (beta**3 - beta)[:, None] * curvature[right]
-        straight = _place(torch.stack([left, right], 1), torch.stack([alpha, beta], 1), n)
-        return straight + gap.square() / 6 * bend
+        knots, inside = training.cpu().numpy(), x.clamp(training[0], training[-1]).cpu().numpy()
+        return torch.from_numpy(CubicSpline(knots, np.eye(len(knots)))(inside)).to(x.device)
 
 
-def _second_derivatives(t: Tensor) -> Tensor:
-    """The matrix ``(n, n)`` from values at the knots ``t`` to the second derivatives of their cubic spline there."""
-    n, h = len(t), t.diff()
-    left, right = t.new_zeros(n, n), t.new_zeros(n, n)
-    inner = torch.arange(1, n - 1, device=t.device)
-    before, after = h[:-1], h[1:]
-    # equal slopes on both sides of each inner knot
-    left[inner, inner - 1], left[inner, inner], left[inner, inner + 1] = before, 2 * (before + after), after
-    right[inner, inner - 1], right[inner, inner + 1] = 6 / before, 6 / after
-    right[inner, inner] = -6 / before - 6 / after
-    if n == 3:  # one parabola: its second derivative is constant
-        left[0, 0], left[0, 1] = 1, -1
-        left[2, 2], left[2, 1] = 1, -1
-    else:  # not a knot: equal third derivatives on both sides of the second and the last but one
-        left[0, 0], left[0, 1], left[0, 2] = h[1], -h[0] - h[1], h[0]
-        left[-1, -1], left[-1, -2], left[-1, -3] = h[-2], -h[-1] - h[-2], h[-1]
-    derivatives: Tensor = torch.linalg.solve(left, right)
-    return derivatives
+@baselines.register("delaunay")
+class Delaunay(Interpolation):
+    """Linear interpolation on the Delaunay triangulation of scattered points; in 1-D, between neighbours.
+
+    Outside the hull of the points the nearest point's value is taken. Trained on 25 % random samples of 16 photographs:
+    23.37 dB.
+    """
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
+        """One triangulation per set of points; the triangles depend on the units."""
+        if len(axes) > 3:
+            raise InputError(f"delaunay takes up to 3 axes, the signals have {len(axes)}; use nearest")
+        return _fill(values, coords, axes, _line if len(axes) == 1 else _triangles)
+
+
+def _fill(values: Tensor, coords: Tensor, axes: Sequence[Tensor], method: Callable[[Array, Array, Array], Array]) -> Tensor:
+    """The grid of :meth:`Interpolation.from_points`, by a ``method`` for one set of points.
+
+    The method takes the points ``(P, D)``, the known values ``(P, k)`` and the points of the grid ``(N, D)``, and returns
+    ``(N, k)``.
+    """
+    wanted = torch.cartesian_prod(*axes).reshape(-1, len(axes)).numpy()
+    filled = []
+    for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):
+        # (signals of this set of points, P, C) -> (P, signals * C)
+        known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
+        result = torch.from_numpy(method(points, known, wanted))
+        filled.append(result.reshape(-1, *group.shape[::2]).movedim(1, 0))
+    return torch.cat(filled).reshape(len(values), *(len(x) for x in axes), values.shape[-1]).to(values)
+
+
+def _line(points: Array, known: Array, wanted: Array) -> Array:
+    order = np.argsort(points[:, 0], kind="stable")
+    return np.stack([np.interp(wanted[:, 0], points[order, 0], column) for column in known[order].T], -1)
+
+
+def _triangles(points: Array, known: Array, wanted: Array) -> Array:
+    try:
+        triangulation = Triangulation(points)
+    except (QhullError, ValueError) as error:
+        raise InputError(
+            f"delaunay needs at least {points.shape[1] + 1} points that span all axes; these {len(points)} do not "
+            f"({str(error).strip().splitlines()[0]}). Train on more samples, or use nearest"
+        ) from error
+    result: Array = LinearNDInterpolator(triangulation, known)(wanted)
+    outside = np.isnan(result).any(1)
+    result[outside] = known[cKDTree(points).query(wanted[outside])[1]]
+    return result

@@ -1,0 +1,74 @@
+"""Small trainable encoders, as a user would write them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders import Encoder, Gaussian, RandomFourier
+
+
+class LearnedGaussian(Gaussian):
+    """Gaussians whose width is trained, as a logarithm."""
+
+    def __init__(self, num_features: int = 8, sigma: float | None = None, padding: int = 0) -> None:
+        super().__init__(num_features, sigma, padding)
+
+    @property
+    def sigma(self) -> Tensor:
+        return self.log_sigma.exp()
+
+    @sigma.setter
+    def sigma(self, value: float) -> None:
+        self.log_sigma = nn.Parameter(torch.tensor(value).log())
+
+
+class Table(Encoder):
+    """Linear interpolation in a table of parameters, which starts close to zero and from the global generator."""
+
+    normalizable = False
+
+    def __init__(self, num_features: int = 8, num_rows: int = 5, sharpness: float = 1.0) -> None:
+        super().__init__(num_features)
+        self.sharpness = sharpness
+        self.table = nn.Parameter(torch.empty(num_rows, num_features).uniform_(-1e-4, 1e-4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        position = (x.detach().clamp(0, 1) * (len(self.table) - 1)).clamp_max(len(self.table) - 1 - 1e-3)
+        left = position.floor().long()
+        beta = (position - left)[..., None] ** self.sharpness
+        return (1 - beta) * self.table[left] + beta * self.table[left + 1]
+
+
+class Gained(Encoder):
+    """A monomial basis times a buffer that training updates."""
+
+    def __init__(self, num_features: int = 8, offset: float = 0.0) -> None:
+        super().__init__(num_features)
+        self.offset = offset
+        self.register_buffer("gain", torch.ones(()), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * (x[..., None] + self.offset) ** torch.arange(self.num_features, dtype=x.dtype, device=x.device)
+
+
+class LearnedFourier(RandomFourier):
+    """Random Fourier features whose frequencies are trained."""
+
+    def __init__(self, num_features: int = 8, sigma: float | None = None, seed: int = 0, num_axes: int = 1) -> None:
+        super().__init__(num_features, sigma, seed, num_axes)
+        start = self.frequencies
+        del self.frequencies
+        self.frequencies = nn.Parameter(start)
+
+
+LEARNED = [LearnedGaussian, Table, Gained, LearnedFourier]
+
+
+def train(encoder: Encoder, seed: int = 0) -> Encoder:
+    """The encoder, with every parameter and buffer moved away from its initial value."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in [*encoder.parameters(), *encoder.buffers()]:
+            value.add_(0.1 + 0.2 * torch.rand(value.shape, generator=generator, dtype=value.dtype))
+    return encoder
