@@ -1,21 +1,26 @@
-"""Multilinear algebra on plain tensors: products along axes that never form a Kronecker product, and factorisations."""
+"""Multilinear algebra on plain tensors: operators on one axis, products along axes, factorisations, conjugate gradients."""
 
-from pe_lightning.linalg.factor import AxisFactor, FactorisationError, factor_axis
-from pe_lightning.linalg.local import LocalMatrix, Matrix, encode_axis, products
-from pe_lightning.linalg.mode_products import contraction_order, mode_product, mode_products, rowwise_products
-from pe_lightning.linalg.precision import full_precision
+from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
+from pe_lightning.linalg.factor import AxisFactor, FactorisationError, eigh, factor_axis
+from pe_lightning.linalg.operators import Banded, Dense, Operator, as_operator, encode_axis
+from pe_lightning.linalg.products import contraction_order, full_precision, mode_product, mode_products, rowwise_products
 
 __all__ = [
     "AxisFactor",
+    "Banded",
+    "Dense",
     "FactorisationError",
-    "LocalMatrix",
-    "Matrix",
+    "LeastSquares",
+    "Minimum",
+    "Operator",
+    "as_operator",
+    "conjugate_gradients",
     "contraction_order",
+    "eigh",
     "encode_axis",
     "factor_axis",
     "full_precision",
     "mode_product",
     "mode_products",
-    "products",
     "rowwise_products",
 ]

@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from pe_lightning.blocks import tiles
-from pe_lightning.linalg import LocalMatrix, Matrix, contraction_order, mode_product, products
-from pe_lightning.linalg.precision import full_precision
+from pe_lightning.linalg import Banded, contraction_order, full_precision, mode_product, mode_products
 
 __all__ = ["GramErrors", "gram_axes"]
 
@@ -81,7 +80,7 @@ class GramErrors:
     def if_cheaper(cls, features: Sequence[Tensor], target: Tensor) -> GramErrors | None:
         """With the axes for which it takes fewer operations than the samples do; ``None`` if there is no such axis."""
         sizes, widths = zip(*(rows.shape for rows in features), strict=True)
-        grams = [_gram(dense, rows) if isinstance(rows := _compact(dense), LocalMatrix) else None for dense in features]
+        grams = [_gram(dense, rows) if isinstance(rows := _compact(dense), Banded) else None for dense in features]
         entries = [k**2 if gram is None else _entries(gram) for k, gram in zip(widths, grams, strict=True)]
         axes = gram_axes(sizes, widths, target.shape[0] * target.shape[1], entries)
         return cls(features, target, axes) if axes else None
@@ -130,7 +129,7 @@ class GramErrors:
         for axis in self.sampled:
             x = mode_product(x, self.features[axis], 2 + axis)
         for axis in reversed(self.axes):  # the last axis first: one large product into memory that lies in order
-            x = _product(x, self.grams[axis], 2 + axis)
+            x = mode_product(x, self.grams[axis], 2 + axis)
         if not self.sampled:
             torch.sub(x, self.projected[part], out=out)
             return
@@ -151,7 +150,7 @@ class GramErrors:
 
     def through_samples(self, weight: Tensor) -> Tensor:
         """The squared errors as they are defined, ``(S,)``."""
-        errors = products(weight, self.rows).sub_(self.target)
+        errors = mode_products(weight, self.rows).sub_(self.target)
         return _total(errors.square_())
 
 
@@ -216,19 +215,19 @@ def _parts(weight: Tensor) -> list[slice]:
     return [part for (part,) in tiles([signals], [count])]
 
 
-def _compact(features: Tensor) -> Matrix:
+def _compact(features: Tensor) -> Tensor | Banded:
     """In blocks, where most entries are zero to rounding."""
     least = MIN_FEATURES if features.device.type == "cpu" else MIN_FEATURES_ELSEWHERE
-    return (features.shape[1] >= least and LocalMatrix.from_dense(features, _negligible(features), MAX_DENSITY)) or features
+    return (features.shape[1] >= least and Banded.from_dense(features, _negligible(features), MAX_DENSITY)) or features
 
 
-def _gram(features: Tensor, rows: Matrix) -> Matrix:
+def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
     """``(K, K)`` in the dtype of the features, from sums in float64; local where it can be."""
-    if not isinstance(rows, LocalMatrix):
+    if not isinstance(rows, Banded):
         precise = features.double()
         return (precise.T @ precise).to(features.dtype)
     gram = rows.to(torch.float64).gram().to(features.dtype)
-    return LocalMatrix.from_dense(gram, _negligible(features), MAX_DENSITY, BLOCK) or gram
+    return Banded.from_dense(gram, _negligible(features), MAX_DENSITY, BLOCK) or gram
 
 
 def _negligible(values: Tensor) -> float:
@@ -236,12 +235,8 @@ def _negligible(values: Tensor) -> float:
     return torch.finfo(values.dtype).eps / 128
 
 
-def _entries(gram: Matrix) -> int:
-    return round(gram.shape[0] * gram.shape[1] * (gram.density if isinstance(gram, LocalMatrix) else 1))
-
-
-def _product(x: Tensor, matrix: Matrix, axis: int) -> Tensor:
-    return matrix.product(x, axis) if isinstance(matrix, LocalMatrix) else mode_product(x, matrix, axis)
+def _entries(gram: Tensor | Banded) -> int:
+    return round(gram.shape[0] * gram.shape[1] * (gram.density if isinstance(gram, Banded) else 1))
 
 
 def _project(target: Tensor, adjoints: dict[int, Tensor]) -> Tensor:

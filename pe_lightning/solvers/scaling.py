@@ -1,60 +1,71 @@
-"""Encoders in units of the sample spacing: the same features for fewer samples, wider or narrower ones."""
+"""The encoders of the axes, and the same features for fewer samples, wider or narrower ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder
+from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encodings.complex import per_axis
+from pe_lightning.errors import InputError
 
-__all__ = ["shrunk", "spaced", "tunable"]
+__all__ = ["axis_encoders", "each", "shrunk", "spaced", "tunable"]
+
+
+def axis_encoders(
+    encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device
+) -> tuple[Encoder, ...]:
+    """One encoder per axis on a device, from what a solver takes; the caller's own are not moved.
+
+    Raises:
+        InputError: If the number of encoders is another, or an encoder is joint over several axes.
+    """
+    encoders = per_axis(encoder, num_axes)
+    for axis, entry in enumerate(encoders):
+        if entry.num_axes != 1:
+            raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
+
+    def moved(entry: Encoder, _: int) -> Encoder:
+        elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
+        return copy.deepcopy(entry).to(device) if elsewhere else entry
+
+    return each(encoders, [0] * num_axes, moved)
 
 
 def tunable(encoder: Encoder) -> str | None:
-    """The argument that ``sigma: auto`` chooses: the one whose default follows K, if there is exactly one.
-
-    ``sigma`` of gau, rect, rff, linf and logf, ``half_width`` of tri, ``scale`` of laplace; none of the others.
-    """
-    return None if encoder.width is None or "num_features" not in encoder.resolved() else encoder.width.argument
-
-
-def _scaled(encoder: Encoder, name: str, value: float, factor: float) -> float:
-    """``value`` of the argument ``name`` for features that are ``factor`` times as wide."""
-    assert encoder.width is not None
-    return encoder.width.scaled(value, factor)
+    """The argument that ``sigma: auto`` chooses: the width that the encoder declares, if it does."""
+    return None if encoder.width is None else encoder.width.argument
 
 
 def spaced(encoder: Encoder, num_samples: int, factor: float) -> Encoder:
-    """The encoder with its argument (see :func:`tunable`) at ``factor`` times the default, in units of the spacing.
+    """The encoder with its width at ``factor`` times the default, in units of the sample spacing.
 
     The default follows K. Where there are fewer samples than features, their spacing is what counts: a Gaussian narrower
     than it leaves holes.
 
     Args:
-        encoder: Any encoder; one without such an argument is returned as it is.
+        encoder: Any encoder; one without a width is returned as it is.
         num_samples: Training samples ``N`` of the axis.
         factor: More than 1 is smoother.
     """
-    name = tunable(encoder)
-    if name is None:
+    width = encoder.width
+    if width is None:
         return encoder
-    plain = encoder.copy(**{name: None})
-    features = plain.resolved()["num_features"]
-    value = _scaled(encoder, name, getattr(plain, name), max(features / num_samples, 1.0) * factor)
-    return encoder.copy(**{name: value})
-
-
-KNOWN = frozenset({"num_features", "padding", "seed", "num_axes", "frequency", "num_positions"})
+    features = encoder.resolved()["num_features"]
+    value = width.scaled(width.rule(features), max(features / num_samples, 1.0) * factor)
+    return encoder.copy(**{width.argument: value})
 
 
 def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     """The features for an axis with ``1 / ratio`` of the samples: the same picture, seen with fewer, larger pixels.
 
-    Shifts and frequencies per sample, and widths in units of the spacing, stay what they are. An encoder with other
-    arguments than those known here keeps its features and sees its coordinates closer together, which keeps everything
-    in units of the spacing too, but for the number of features per sample.
+    Features per sample, and widths in units of the sample spacing, stay what they are. An encoder that declares neither
+    width nor support, or whose learned features belong to their number, sees its coordinates closer together instead,
+    which keeps everything in units of the spacing but for the number of features per sample.
 
     Args:
         encoder: The encoder of the whole axis.
@@ -63,19 +74,31 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     Returns:
         Coordinates in [0, 1] to features, ``(n,)`` -> ``(n, K')``.
     """
-    arguments, name = encoder.resolved(), tunable(encoder)
-    if not set(arguments) <= KNOWN | {name}:
-        return lambda x: encoder(x / ratio)
-    changes: dict[str, Any] = {}
-    if name is not None:
-        changes[name] = _scaled(encoder, name, arguments[name], ratio)
-    if "frequency" in arguments:
-        changes["frequency"] = arguments["frequency"] / ratio
-    for count in {"num_features", "num_positions"} & set(arguments):
-        # even numbers: the Fourier encoders take no others
-        changes[count] = max(2 * round(arguments[count] / ratio / 2), 2)
-    return encoder.copy(**changes).to(_device(encoder))
+    arguments, changes = encoder.resolved(), dict[str, Any]()
+    if encoder.width is not None:
+        changes[encoder.width.argument] = encoder.width.scaled(arguments[encoder.width.argument], ratio)
+    if "num_features" in arguments:  # even numbers: the Fourier encoders take no others
+        changes["num_features"] = max(2 * round(arguments["num_features"] / ratio / 2), 2)
+    if encoder.width is not None or encoder.support is not None:
+        try:
+            return encoder.copy(**changes)
+        except InputError:
+            pass
+    return lambda x: encoder(x / ratio)
 
 
-def _device(encoder: Encoder) -> Any:
-    return next((buffer.device for buffer in encoder.buffers()), None)
+def each(
+    encoders: Sequence[Encoder], sizes: Sequence[int], change: Callable[[Encoder, int], Encoder]
+) -> tuple[Encoder, ...]:
+    """Changed encoders; axes of one size that share an encoder go on sharing it, so that it is factorised once.
+
+    Args:
+        encoders: One per axis.
+        sizes: Samples per axis.
+        change: The new encoder for an encoder and a size.
+    """
+    made: dict[tuple[int, int], Encoder] = {}
+    for encoder, size in zip(encoders, sizes, strict=True):
+        if (id(encoder), size) not in made:
+            made[id(encoder), size] = change(encoder, size)
+    return tuple(made[id(encoder), size] for encoder, size in zip(encoders, sizes, strict=True))

@@ -1,61 +1,65 @@
-"""What a solver on a grid returns."""
+"""What the solvers return."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pe_lightning.blocks import tiles
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import LocalMatrix, Matrix, encode_axis, full_precision, products
-from pe_lightning.solvers.choose import Choice
-from pe_lightning.solvers.shapes import trailing
+from pe_lightning.linalg import Operator, as_operator, encode_axis, full_precision, mode_products
+from pe_lightning.solvers.choice import Choice
+from pe_lightning.solvers.samples import ScatteredPoints
+from pe_lightning.solvers.scaling import axis_encoders
 
-__all__ = ["GridSolution", "LowRankWarning"]
-
-
-class LowRankWarning(UserWarning):
-    """The features or the ridge leave so few degrees of freedom that hardly any signal can be represented."""
+__all__ = ["Solution", "encode"]
 
 
 @dataclass(frozen=True)
-class GridSolution:
+class Solution:
     """Weights of the linear layer on raw features, and how the fit went."""
 
     weight: Tensor
-    """``(S, C, K_1, ..., K_D)``, in the data's dtype, for raw features."""
+    """``(S, C, K_1, ..., K_D)``, for raw features."""
     mean: Tensor
     """The mean that was removed, ``(S, C)``; zero if none was."""
     squared_error: Tensor
-    """Training residual, the sum of squares per signal, ``(S,)`` float64. Where the features span less than the data it
-    is a difference, exact to ``eps`` of the data's dtype times the signal's own sum of squares."""
-    count: int
-    """Number of values that each of ``squared_error`` sums."""
+    """Training residual, the sum of squares per signal, ``(S,)`` float64. On grids whose features span less than the data
+    it is a difference, exact to ``eps`` of the data's dtype times the signal's own sum of squares."""
+    count: Tensor
+    """Number of values that each of ``squared_error`` sums, ``(S,)``."""
     ridge: float
-    """The ridge, relative to the mean of the diagonal of the joint features' Gram matrix."""
-    absolute_ridge: float
-    """What is added to the squares of the joint singular values."""
-    ranks: tuple[int, ...]
-    """Numerical rank of the features of each axis, in float64."""
-    joint_rank: int
-    """Number of joint singular values that are used."""
-    effective_rank: float
-    """Degrees of freedom left by the ridge: the sum of ``s^2 / (s^2 + rho)``."""
-    methods: tuple[str, ...]
-    """How each axis was factorised: ``svd``, ``gesvd`` or ``gram``."""
-    seconds: float
+    """The ridge, relative to the mean squared norm of the joint features over the training samples."""
+    absolute_ridge: Tensor
+    """What is added to the normal equations' diagonal, ``(S,)``."""
+    solver: Literal["grid", "points"]
+    """``grid`` is direct, ``points`` iterates."""
+    seconds: float = 0.0
     """From features to weights, this process's own time."""
     encoders: tuple[Encoder, ...] = ()
     """One per axis, where the solver was given encoders."""
     choice: Choice | None = None
-    """How sigma and ridge were chosen, where they were."""
+    """How width and ridge were chosen, where they were."""
+    ranks: tuple[int, ...] = ()
+    """Numerical rank of the features of each axis, in float64."""
+    joint_rank: int | None = None
+    """Grid: number of joint singular values that are used."""
+    effective_rank: float | None = None
+    """Grid: degrees of freedom left by the ridge, the sum of ``s^2 / (s^2 + rho)``."""
+    methods: tuple[str, ...] = ()
+    """Grid: how each axis was factorised, ``svd``, ``gesvd`` or ``gram``."""
+    iterations: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
+    """Points: iterations of each signal, ``(S,)``."""
+    relative_residual: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+    """Points: norm of the gradient relative to that at zero, in the preconditioner's norm, ``(S,)``."""
+    converged: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.bool))
+    """Points: whether it is below the tolerance, or as small as rounding allows, ``(S,)``."""
 
-    def evaluate(self, features: Sequence[Matrix]) -> Tensor:
+    def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """Values on a grid from raw features.
 
         Args:
@@ -65,51 +69,74 @@ class GridSolution:
             ``(S, n_1, ..., n_D, C)``, the mean included.
         """
         with full_precision(self.weight.device):
-            values = products(self.weight, features)
-            return values.add_(trailing(self.mean, len(features))).movedim(1, -1)
+            values = mode_products(self.weight, [as_operator(matrix).to(self.weight.dtype) for matrix in features])
+            return values.add_(self.mean.reshape(*self.mean.shape, *[1] * len(features))).movedim(1, -1)
 
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on the grid of one coordinate vector ``(n_a,)`` per axis: ``(S, n_1, ..., n_D, C)``."""
-        return self.evaluate(self.encode(axes))
+        self._check_axes(len(axes))
+        return self.evaluate(encode(self.encoders, axes, self.weight.device))
 
-    def encode(self, axes: Sequence[Tensor]) -> list[Matrix]:
-        """Raw features of one coordinate vector ``(n_a,)`` per axis, in the dtype of the weights."""
-        if len(axes) != len(self.encoders):
-            raise InputError(f"the solution has encoders of {len(self.encoders)} axes, got {len(axes)} coordinate vectors")
-        encoded = zip(self.encoders, axes, strict=True)
-        return [encode_axis(encoder, x).to(self.weight.dtype) for encoder, x in encoded]
-
-    def render(self, axes: Sequence[Tensor], tile: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Tensor]]:
-        """As :meth:`predict`, one tile at a time, so that the whole need not fit in memory.
+    def at(self, coords: Tensor) -> Tensor:
+        """Values at any coordinates, exactly.
 
         Args:
-            axes: One coordinate vector ``(n_a,)`` per axis.
-            tile: Samples of a tile per axis, at most.
+            coords: ``(P, D)``, or ``(S, P, D)`` for points of each signal's own.
 
-        Yields:
-            The first sample of the tile per axis, and its values ``(S, t_1, ..., t_D, C)``.
+        Returns:
+            ``(S, P, C)``.
         """
-        features = self.encode(axes)
-        for box in tiles([len(x) for x in axes], tile):
-            parts = [
-                matrix.rows(rows.start, rows.stop) if isinstance(matrix, LocalMatrix) else matrix[rows]
-                for matrix, rows in zip(features, box, strict=True)
-            ]
-            yield tuple(rows.start for rows in box), self.evaluate(parts)
+        self._check_axes(coords.shape[-1])
+        coords = (coords[None] if coords.ndim == 2 else coords).to(self.weight.device, torch.float64)
+        if coords.ndim != 3 or len(coords) not in (1, len(self.weight)):
+            raise InputError(f"coords have the shape (P, D) or ({len(self.weight)}, P, D); got {tuple(coords.shape)}")
+        with full_precision(self.weight.device):
+            values = ScatteredPoints(self.encoders, coords, dtype=self.weight.dtype).mv(self.weight.flatten(2))
+            return values.add_(self.mean[..., None]).movedim(1, -1)
 
     def report(self) -> dict[str, Any]:
-        """Everything but the tensors, as plain JSON values."""
-        plain: dict[str, Any] = {
-            "ridge": self.ridge,
-            "absolute_ridge": self.absolute_ridge,
-            "ranks": list(self.ranks),
-            "joint_rank": self.joint_rank,
-            "effective_rank": self.effective_rank,
-            "methods": list(self.methods),
-            "solve_seconds": self.seconds,
-        }
+        """Everything but weights and means, as plain JSON values."""
+        plain: dict[str, Any] = {"solver": self.solver, "ridge": self.ridge, "solve_seconds": self.seconds}
+        if self.solver == "grid":
+            plain |= {
+                "absolute_ridge": float(self.absolute_ridge[0]),
+                "ranks": list(self.ranks),
+                "joint_rank": self.joint_rank,
+                "effective_rank": self.effective_rank,
+                "methods": list(self.methods),
+            }
+        else:
+            plain |= {
+                "iterations": self.iterations.tolist(),
+                "converged": bool(self.converged.all()),
+                "relative_residual": float(self.relative_residual.max()),
+            }
         return plain if self.choice is None else {**plain, "choice": self.choice.report()}
 
-    def to(self, target: torch.dtype | torch.device) -> GridSolution:
-        """The same solution with the tensors in another dtype or on another device."""
-        return replace(self, weight=self.weight.to(target), mean=self.mean.to(target))
+    def to(self, target: torch.dtype | torch.device) -> Solution:
+        """The same solution with weights and means in another dtype, or on another device with the encoders."""
+        encoders = self.encoders
+        if isinstance(target, torch.device):
+            encoders = axis_encoders(encoders, len(encoders), target)
+        return replace(self, weight=self.weight.to(target), mean=self.mean.to(target), encoders=encoders)
+
+    def _check_axes(self, count: int) -> None:
+        if count != len(self.encoders):
+            raise InputError(f"the solution has encoders of {len(self.encoders)} axes, got coordinates of {count}")
+
+
+def encode(encoders: Sequence[Encoder], axes: Sequence[Tensor], device: torch.device) -> list[Operator]:
+    """Raw features per axis in float64; axes of one encoder and the same coordinates share them.
+
+    Args:
+        encoders: One per axis.
+        axes: Coordinates, axis a of shape ``(N_a,)``.
+        device: Of the features.
+    """
+    features: list[Operator] = []
+    for a, (encoder, x) in enumerate(zip(encoders, axes, strict=True)):
+        same = (b for b in range(a) if encoders[b] is encoder and torch.equal(axes[b], x))
+        b = next(same, None)
+        compact = encoder.support is not None
+        features.append(encode_axis(encoder, x.to(device), compact) if b is None else features[b])
+    return features

@@ -17,7 +17,7 @@ from pe_lightning import encoders
 from pe_lightning.data import Batching, GridBatch, PointBatch, TensorDataModule
 from pe_lightning.data.loaders import FullLoader
 from pe_lightning.distributed import Process
-from pe_lightning.linalg import LocalMatrix
+from pe_lightning.linalg import Banded
 from pe_lightning.metrics import psnr
 from pe_lightning.modules import ComplexLinear, complex_linear
 from pe_lightning.networks import gram as gram_module
@@ -119,14 +119,14 @@ def test_neighbouring_features_are_multiplied_in_blocks(
     weight = torch.rand(2, 3, *(part.shape[1] for part in rows), dtype=dtype)
     errors = GramErrors.if_cheaper(rows, target)
     if not local:
-        assert errors is None or not any(isinstance(gram, LocalMatrix) for gram in errors.grams.values())
+        assert errors is None or not any(isinstance(gram, Banded) for gram in errors.grams.values())
         return
     assert errors is not None
     assert errors.axes == (0, 1)
-    assert all(isinstance(gram, LocalMatrix) and gram.density < 0.5 for gram in errors.grams.values())
+    assert all(isinstance(gram, Banded) and gram.density < 0.5 for gram in errors.grams.values())
     monkeypatch.setattr(gram_module, "MIN_FEATURES", 1000)
     dense = GramErrors(rows, target, (0, 1))
-    assert not any(isinstance(gram, LocalMatrix) for gram in dense.grams.values())
+    assert not any(isinstance(gram, Banded) for gram in dense.grams.values())
     tolerance = 30 * torch.finfo(dtype).eps
     got, wanted = errors.half_gradient(weight), dense.half_gradient(weight)
     assert (got - wanted).abs().max() <= tolerance * wanted.abs().max()

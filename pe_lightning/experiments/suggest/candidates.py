@@ -17,7 +17,7 @@ import torch
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.parts import Part
-from pe_lightning.linalg import LocalMatrix, encode_axis
+from pe_lightning.linalg import Banded, encode_axis
 from pe_lightning.solvers.scaling import tunable
 
 __all__ = ["Candidate", "Skipped", "make_candidates"]
@@ -148,7 +148,7 @@ def make_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[C
 
 def _is_local(encoder: encoders.Encoder) -> bool:
     try:
-        larger = encoder.copy(num_features=1024)
-        return isinstance(encode_axis(larger, torch.arange(1024, dtype=torch.float64) / 1024), LocalMatrix)
+        larger = encoder.replace(num_features=1024)
+        return isinstance(encode_axis(larger, torch.arange(1024, dtype=torch.float64) / 1024), Banded)
     except (InputError, RuntimeError):
         return False

@@ -5,17 +5,22 @@ With row-major flattening, ``mode_products(w, [A, B]).flatten() == torch.kron(A,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
 
-__all__ = ["contraction_order", "mode_product", "mode_products", "rowwise_products"]
+if TYPE_CHECKING:
+    from pe_lightning.linalg.operators import Operator
+
+__all__ = ["contraction_order", "full_precision", "mode_product", "mode_products", "rowwise_products"]
 
 
-def mode_product(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
+def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     """Multiplies ``matrix`` into one axis of ``x``.
 
     Args:
@@ -26,10 +31,10 @@ def mode_product(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
     Returns:
         ``(..., N, ...)``, the shape of ``x`` with ``N`` at ``axis``.
     """
-    if not -x.ndim <= axis < x.ndim:
-        raise InputError(f"mode_product: no axis {axis} in a tensor of shape {tuple(x.shape)}")
-    axis %= x.ndim
     _check(x, matrix, axis)
+    if not isinstance(matrix, Tensor):
+        return matrix.mv(x, axis)
+    axis %= x.ndim
     if axis == x.ndim - 1:
         return x @ matrix.T  # one large product: the fastest case
     lead, trail = x.shape[:axis], x.shape[axis + 1 :]
@@ -38,9 +43,11 @@ def mode_product(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
     return product.reshape(*lead, matrix.shape[0], *trail)
 
 
-def _check(x: Tensor, matrix: Tensor, axis: int) -> None:
-    if matrix.ndim != 2:
+def _check(x: Tensor, matrix: Tensor | Operator, axis: int) -> None:
+    if len(matrix.shape) != 2:
         raise InputError(f"a mode product takes a matrix of two axes, got shape {tuple(matrix.shape)}")
+    if not -x.ndim <= axis < x.ndim:
+        raise InputError(f"mode product: no axis {axis} in a tensor of shape {tuple(x.shape)}")
     if x.shape[axis] != matrix.shape[1]:
         raise InputError(
             f"mode product: axis {axis} of {tuple(x.shape)} has {x.shape[axis]} entries, "
@@ -66,7 +73,7 @@ def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tupl
     return tuple(sorted(reversed(range(len(keys))), key=keys.__getitem__))
 
 
-def mode_products(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+def mode_products(x: Tensor, matrices: Sequence[Tensor | Operator]) -> Tensor:
     r"""Multiplies one matrix into each of the last ``D`` axes of ``x``, in the cheapest order.
 
     Args:
@@ -113,3 +120,19 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     for factor in factors[1:]:
         y = torch.einsum("bpk...,pk->bp...", y, factor)
     return y.reshape(*batch, factors[0].shape[0])
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """No gradients, no autocast, no TF32 or bfloat16 inside float32 products; what was set is restored.
+
+    Args:
+        device: Where the products run.
+    """
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,143 @@
+"""Preconditioned conjugate gradients for ridge least squares, batched over signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pe_lightning.linalg.operators import Operator
+
+__all__ = ["LeastSquares", "Minimum", "conjugate_gradients"]
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    r"""The problem :math:`\min_z \|Az - y\|^2 + \rho \|z\|^2` for each of ``s`` signals.
+
+    Args:
+        operator: ``A``, which multiplies the last axis of ``(s, C, K)``.
+        target: ``y``, ``(s, C, N)``.
+        ridge: :math:`\rho`, ``(s,)`` float64.
+        scale: Inverse of the preconditioner's diagonal, ``(s or 1, 1, K or 1)``.
+        reduce: Sums a tensor over processes that share the rows of ``A``; ``None``: there is one.
+    """
+
+    operator: Operator
+    target: Tensor
+    ridge: Tensor
+    scale: Tensor
+    reduce: Callable[[Tensor], Tensor] | None = None
+
+    def normal(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        r""":math:`(A^T A + \rho) z`, and :math:`z^T (A^T A + \rho) z` per signal, which is a sum of squares."""
+        values = self.operator.mv(z)
+        product, squares = self._reduced(self.operator.rmv(values), _dot(values, values))
+        return product.add_(z * _wide(self.ridge, z)), squares + self.ridge * _dot(z, z)
+
+    def gradient(self, z: Tensor | None) -> tuple[Tensor, Tensor]:
+        r"""Half the negative gradient, :math:`A^T (y - Az) - \rho z`, and the squared error per signal."""
+        residual = self.target if z is None else self.target - self.operator.mv(z)
+        gradient, error = self._reduced(self.operator.rmv(residual), _dot(residual, residual))
+        return (gradient if z is None else gradient.sub_(z * _wide(self.ridge, z))), error
+
+    def size(self, gradient: Tensor) -> Tensor:
+        """Squared norm of a gradient in the preconditioner's norm, ``(s,)`` float64."""
+        return _dot(gradient, gradient * self.scale)
+
+    def _reduced(self, weights: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights ``(s, C, K)`` and scalars ``(s,)``, summed over processes in one exchange."""
+        if self.reduce is None:
+            return weights, scalars
+        both = self.reduce(torch.cat([weights.flatten(1), scalars.to(weights.dtype)[:, None]], 1))
+        return both[:, :-1].reshape(weights.shape), both[:, -1].double()
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """What :func:`conjugate_gradients` found, per signal."""
+
+    z: Tensor
+    """``(s, C, K)``."""
+    iterations: Tensor
+    """``(s,)`` int64."""
+    relative_residual: Tensor
+    """``(s,)`` float64, of the true gradient at ``z``."""
+    squared_error: Tensor
+    """``(s,)`` float64, without the ridge's part."""
+
+
+def conjugate_gradients(
+    problem: LeastSquares, iterations: int, tolerance: float, initial: Tensor | None = None
+) -> Minimum:
+    """Solves a problem by conjugate gradients on the normal equations, which are applied and never formed.
+
+    A signal stops when the norm of its gradient, in the preconditioner's norm, has fallen by ``tolerance`` from its value
+    at zero; its weights are then left alone while others go on. The gradient is updated by recursion; when all have
+    stopped it is computed again from the weights, and if rounding has made the recursion too optimistic the iteration
+    starts again from there, as long as that helps.
+
+    Args:
+        problem: The problem.
+        iterations: Most iterations, each one product and one with the transpose.
+        tolerance: See above. Not less than what the dtype can resolve.
+        initial: ``(s, C, K)`` to start from; zero by default.
+    """
+    tolerance = max(tolerance, 8 * torch.finfo(problem.target.dtype).eps)
+    gradient, error = problem.gradient(None)
+    start = problem.size(gradient)  # per signal; zero where there is nothing to fit
+    z = torch.zeros_like(gradient)
+    if initial is not None:
+        z = initial.clone()
+        gradient, error = problem.gradient(z)
+    size, used, spent = problem.size(gradient), torch.zeros_like(start, dtype=torch.int64), 0
+    bound = tolerance**2 * start
+    while True:
+        before, active = size, size > bound
+        if spent >= iterations or not bool(active.any()):
+            break
+        spent += _iterate(problem, z, gradient, bound, active, iterations - spent, used)
+        gradient, error = problem.gradient(z)
+        size = problem.size(gradient)
+        if not bool((active & (size < 0.25 * before)).any()):
+            break  # rounding is the limit: another start would gain less than a factor of two
+    relative = torch.where(start > 0, (size / start).sqrt(), torch.zeros_like(size))
+    return Minimum(z, used, relative, error)
+
+
+def _iterate(
+    problem: LeastSquares, z: Tensor, gradient: Tensor, bound: Tensor, active: Tensor, most: int, used: Tensor
+) -> int:
+    """Iterates until every signal has stopped or ``most`` is reached; changes ``z``, ``gradient`` and ``used``."""
+    preconditioned = gradient * problem.scale
+    direction = preconditioned.clone()
+    size = _dot(gradient, preconditioned)
+    active = active & (size > 0) & size.isfinite()
+    for count in range(1, most + 1):
+        product, curvature = problem.normal(direction)
+        # zero or broken curvature: nothing is left to gain along this direction
+        active = active & (curvature > 0) & curvature.isfinite()
+        step = torch.where(active, size / curvature, 0.0)
+        z.addcmul_(direction, _wide(step, z))
+        gradient.addcmul_(product, _wide(-step, z))
+        used += active
+        torch.mul(gradient, problem.scale, out=preconditioned)
+        new = _dot(gradient, preconditioned)
+        active = active & (new > bound) & new.isfinite()
+        if not bool(active.any()):
+            return count
+        direction.mul_(_wide(torch.where(active, new / size, 0.0), z)).add_(preconditioned)
+        size = new
+    return most
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    """Inner product per signal: ``(s, ...)`` -> ``(s,)`` float64."""
+    return torch.bmm(x.reshape(len(x), 1, -1), y.reshape(len(y), -1, 1)).reshape(-1).double()
+
+
+def _wide(x: Tensor, like: Tensor) -> Tensor:
+    """Scalars per signal, to be multiplied into ``(s, C, K)``."""
+    return x.to(like.dtype)[:, None, None].expand(len(like), 1, 1)
