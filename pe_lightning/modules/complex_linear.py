@@ -184,7 +184,6 @@ class ComplexLinear(CoordinateModule):
         )
         self.solution = {**found.report(), "solve_seconds": time.perf_counter() - began}
         if self._choice is not None:
-            self.solution["choice"] = self._choice.report()
             self.solution["solve_seconds"] += self._choice_seconds
         # the network's features are the raw ones times the scales
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (found.weight.ndim - 1))
@@ -263,16 +262,16 @@ class ComplexLinear(CoordinateModule):
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
     def _gram(self, batch: GridBatch) -> GramErrors | None:
-        """The Gram matrices of a batch, if they apply and take fewer operations than the samples do."""
+        """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples do."""
         # a class with errors of its own has a loss of its own
         if self.network.head is not None or self.features_are_trained or type(self).errors is not ComplexLinear.errors:
             return None
 
-        def make() -> GramErrors | None:
-            return GramErrors.if_cheaper(self._axis_features(batch.axes), self._target(batch.values))
+        def make() -> GramErrors:
+            return GramErrors(self._axis_features(batch.axes), self._target(batch.values))
 
-        made: GramErrors | None = self.cached("gram", (batch.values, *batch.axes), make)
-        return made
+        made: GramErrors = self.cached("gram", (batch.values, *batch.axes), make)
+        return made if made.axes else None
 
     def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
         """At samples of a grid, one by one, from the features of its axes: ``(S or 1, P)`` -> ``(S, outputs, P)``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -46,7 +47,7 @@ def choose_data(
         return choose_grid(batch.values, batch.axes, encoders, ridge, width, sizes)
     points = to_device(dataset.train_batch, device)
     assert isinstance(points, PointBatch)
-    return choose_points(points.values, encoders, ridge=ridge, width=width == "auto", center=center, **_where(points))
+    return choose_points(points.values, encoders, ridge=ridge, sigma=width, center=center, **_where(points))
 
 
 def solve_data(
@@ -91,7 +92,7 @@ def solve_data(
     else:
         axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
         found = solve_blocks(_blocks(dataset, process, device), encoders, axes, ridge=ridge, center=center)
-    return found if choice is None else found.chosen_by(choice)
+    return found if choice is None else replace(found, choice=choice)
 
 
 def _is_grid(dataset: SignalDataset) -> bool:

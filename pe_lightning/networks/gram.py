@@ -9,7 +9,6 @@ Gram matrix, which is multiplied in blocks.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,10 +20,8 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pe_lightning.blocks import tiles
 from pe_lightning.linalg import Banded, contraction_order, full_precision, mode_product, mode_products
 
-__all__ = ["GramErrors", "gram_axes"]
+__all__ = ["GramErrors"]
 
-STEPS = 1000
-"""Steps over which the work of making the Gram matrices is spread. A constant, so that a resumed fit decides as before."""
 MIN_FEATURES = 128
 """Features of an axis from which matrices are cut into blocks: with 256, a step on one core is then four times as fast."""
 MIN_FEATURES_ELSEWHERE = 1024
@@ -56,59 +53,51 @@ class GramErrors:
     Args:
         features: Of each axis, ``(N_a, K_a)``.
         target: ``(S, C, N_1, ..., N_D)``.
-        axes: Those that take their Gram matrix, as :func:`gram_axes` chooses them.
+        axes: Those that take their Gram matrix; by default those where that takes fewer multiplications.
     """
 
-    def __init__(self, features: Sequence[Tensor], target: Tensor, axes: Sequence[int]) -> None:
+    def __init__(self, features: Sequence[Tensor], target: Tensor, axes: Sequence[int] | None = None) -> None:
         self.features = list(features)
         self.rows = [_compact(rows) for rows in features]
         self.target = target
-        self.axes = tuple(axes)
+        with full_precision(target.device):
+            # sums over the samples in float64: what is rounded here stays wrong for the whole fit
+            operators = zip(self.features, self.rows, strict=True)
+            if axes is None:
+                found = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
+                self.grams = {axis: gram for axis, gram in found.items() if gram is not None}
+            else:
+                self.grams = {axis: _gram(self.features[axis], self.rows[axis]) for axis in axes}
+            self.axes = tuple(self.grams)
+            adjoints = {axis: features[axis].double().T for axis in self.axes}
+            self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
         sizes = [rows.shape for rows in features]
         order = contraction_order([k for _, k in sizes], [n for n, _ in sizes])
         self.sampled = [axis for axis in order if axis not in self.axes]
-        with full_precision(target.device):
-            # sums over the samples in float64: what is rounded here stays wrong for the whole fit
-            self.grams = {axis: _gram(features[axis], self.rows[axis]) for axis in self.axes}
-            adjoints = {axis: features[axis].double().T for axis in self.axes}
-            self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
         self._at: tuple[Tensor, Tensor, Tensor] | None = None
         self._since = 0
         self._scratch: list[Tensor] = []
 
-    @classmethod
-    def if_cheaper(cls, features: Sequence[Tensor], target: Tensor) -> GramErrors | None:
-        """With the axes for which it takes fewer operations than the samples do; ``None`` if there is no such axis."""
-        sizes, widths = zip(*(rows.shape for rows in features), strict=True)
-        grams = [_gram(dense, rows) if isinstance(rows := _compact(dense), Banded) else None for dense in features]
-        entries = [k**2 if gram is None else _entries(gram) for k, gram in zip(widths, grams, strict=True)]
-        axes = gram_axes(sizes, widths, target.shape[0] * target.shape[1], entries)
-        return cls(features, target, axes) if axes else None
-
-    def __call__(self, weight: Tensor, exact: bool | None = False) -> Tensor:
+    def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
         """The squared error of each signal, ``(S,)``; in full precision, whatever is set for the rest of the step.
 
         Args:
             weight: ``(S, C, K_1, ..., K_D)``.
-            exact: Whether to evaluate through the samples; otherwise that is done every 50th time. ``None``: only the
-                gradient is wanted, and the value is NaN.
+            exact: Whether to evaluate through the samples; otherwise that is done every 50th time.
         """
         squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
         return squared
 
-    def evaluate(self, weight: Tensor, exact: bool | None) -> tuple[Tensor, Tensor]:
+    def evaluate(self, weight: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
         """The squared errors, ``(S,)``, and half their gradient, of the shape of ``weight``."""
         with full_precision(weight.device):
-            half, parts = torch.empty_like(weight), _parts(weight)
-            anew = exact is not None and (self._at is None or exact or self._since >= REFRESH)
-            changes = []
-            for part in parts:
-                self._half_gradient(weight[part], part, half[part])
-                if exact is not None and not anew:
-                    changes.append(self._change(weight[part], part, half[part]))
-            if exact is None:
-                squared = half.new_full((len(half),), torch.nan)
-            elif anew:
+            half, changes = torch.empty_like(weight), []
+            anew = self._at is None or exact or self._since >= REFRESH
+            for some in _groups(weight):
+                self._half_gradient(weight[some], some, half[some])
+                if not anew:
+                    changes.append(self._change(weight[some], some, half[some]))
+            if anew:
                 squared = self.through_samples(weight)
                 self._at, self._since = (weight.clone(), half, squared.clone()), 0  # autograd marks what it is given
             else:
@@ -120,33 +109,33 @@ class GramErrors:
     def half_gradient(self, weight: Tensor) -> Tensor:
         """Half the gradient of the sum over signals, of the shape of ``weight``."""
         half = torch.empty_like(weight)
-        for part in _parts(weight):
-            self._half_gradient(weight[part], part, half[part])
+        for some in _groups(weight):
+            self._half_gradient(weight[some], some, half[some])
         return half
 
-    def _half_gradient(self, weight: Tensor, part: slice, out: Tensor) -> None:
+    def _half_gradient(self, weight: Tensor, some: slice, out: Tensor) -> None:
         x = weight
         for axis in self.sampled:
             x = mode_product(x, self.features[axis], 2 + axis)
         for axis in reversed(self.axes):  # the last axis first: one large product into memory that lies in order
             x = mode_product(x, self.grams[axis], 2 + axis)
         if not self.sampled:
-            torch.sub(x, self.projected[part], out=out)
+            torch.sub(x, self.projected[some], out=out)
             return
-        x -= self.projected[part]
+        x -= self.projected[some]
         for axis in reversed(self.sampled):
             x = mode_product(x, self.features[axis].T, 2 + axis)
         out.copy_(x)
 
-    def _change(self, weight: Tensor, part: slice, half: Tensor) -> Tensor:
+    def _change(self, weight: Tensor, some: slice, half: Tensor) -> Tensor:
         """What the errors of some signals are more than at the weights where they were evaluated last, ``(s,)``."""
         assert self._at is not None
         start, slope, _ = self._at
         if not self._scratch:  # memory that is new in every step costs more than the sums in it
             self._scratch = [torch.empty_like(weight) for _ in range(2)]
         one, two = (scratch[: len(weight)] for scratch in self._scratch)
-        torch.sub(weight, start[part], out=one)
-        return _total(one.mul_(torch.add(slope[part], half, out=two)))
+        torch.sub(weight, start[some], out=one)
+        return _total(one.mul_(torch.add(slope[some], half, out=two)))
 
     def through_samples(self, weight: Tensor) -> Tensor:
         """The squared errors as they are defined, ``(S,)``."""
@@ -158,7 +147,7 @@ class _SquaredErrors(torch.autograd.Function):
     """Hands autograd the gradient that was computed with the value."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, weight: Tensor, errors: GramErrors, exact: bool | None) -> Tensor:
+    def forward(ctx: FunctionCtx, weight: Tensor, errors: GramErrors, exact: bool) -> Tensor:
         squared, half = errors.evaluate(weight, exact)
         ctx.save_for_backward(half)
         return squared
@@ -170,49 +159,12 @@ class _SquaredErrors(torch.autograd.Function):
         return half * (2 * gradient).reshape(-1, *[1] * (half.ndim - 1)), None, None
 
 
-def gram_axes(
-    samples: Sequence[int], features: Sequence[int], layers: int, entries: Sequence[int] | None = None
-) -> tuple[int, ...]:
-    """The axes for which the Gram matrix takes fewer multiplications than going to the samples and back.
-
-    Args:
-        samples: ``N_a`` per axis.
-        features: ``K_a`` per axis.
-        layers: How many weight arrays there are: signals times channels.
-        entries: Of each Gram matrix, those that take part in a product; by default all ``K_a^2``.
-    """
-    if entries is None:
-        entries = [count**2 for count in features]
-    every = range(len(samples))
-    choices = [chosen for size in range(len(samples) + 1) for chosen in itertools.combinations(every, size)]
-    # of equally cheap ones the first: the samples
-    return min(choices, key=lambda chosen: _multiplications(samples, features, layers, entries, chosen))
-
-
-def _multiplications(
-    samples: Sequence[int], features: Sequence[int], layers: int, entries: Sequence[int], chosen: Sequence[int]
-) -> int:
-    """Of a fit of 1000 steps and its preparation."""
-    sizes, step = list(features), 0
-    for axis in contraction_order(features, samples):
-        if axis not in chosen:  # there and back
-            step += 2 * math.prod(sizes) * samples[axis]
-            sizes[axis] = samples[axis]
-    step += sum(math.prod(sizes[:axis] + sizes[axis + 1 :]) * entries[axis] for axis in chosen)
-    prepare = sum(samples[axis] * features[axis] ** 2 for axis in chosen)
-    sizes = list(samples)
-    for axis in chosen:
-        prepare += layers * math.prod(sizes) * features[axis]
-        sizes[axis] = features[axis]
-    return STEPS * layers * step + prepare
-
-
-def _parts(weight: Tensor) -> list[slice]:
+def _groups(weight: Tensor) -> list[slice]:
     """Signals that are looked at together: on a CPU as many as stay in its cache."""
     signals = len(weight)
     each = weight.element_size() * math.prod(weight.shape[1:])
     count = max(1, CACHE // max(each, 1)) if weight.device.type == "cpu" else signals
-    return [part for (part,) in tiles([signals], [count])]
+    return [some for (some,) in tiles([signals], [count])]
 
 
 def _compact(features: Tensor) -> Tensor | Banded:
@@ -230,13 +182,19 @@ def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
     return Banded.from_dense(gram, _negligible(features), MAX_DENSITY, BLOCK) or gram
 
 
+def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded | None:
+    """The Gram matrix, if a product with it takes fewer multiplications than going to the samples and back."""
+    samples, count = features.shape
+    gram = _gram(features, rows) if isinstance(rows, Banded) else None
+    entries = count**2 * (gram.density if isinstance(gram, Banded) else 1)
+    if entries >= 2 * samples * count:
+        return None
+    return _gram(features, rows) if gram is None else gram
+
+
 def _negligible(values: Tensor) -> float:
     """A share of the largest entry that is lost in rounding."""
     return torch.finfo(values.dtype).eps / 128
-
-
-def _entries(gram: Tensor | Banded) -> int:
-    return round(gram.shape[0] * gram.shape[1] * (gram.density if isinstance(gram, Banded) else 1))
 
 
 def _project(target: Tensor, adjoints: dict[int, Tensor]) -> Tensor:
