@@ -164,7 +164,7 @@ class Blended(nn.Module):
     @property
     def encoders(self) -> list[Encoder]:
         """One encoder per axis."""
-        return list(self.encoding.encoders)  # type: ignore[arg-type]
+        return list(self.encoding.encoders)
 
     def node_axes(self, dtype: torch.dtype, device: torch.device | None = None) -> list[Tensor]:
         """Coordinates of the nodes, axis a of shape ``(n_a,)``."""

@@ -198,7 +198,7 @@ class CoordinateModule(LightningModule, ABC):
     def describe(self) -> dict[str, Any]:
         """What the module is, as plain values: the part of ``metrics.json`` that the module knows."""
         info, solution = self.require_info(), self.solution or {}
-        encoders = [{"name": e.name, **e.resolved()} for e in self.encoding.encoders if isinstance(e, Encoder)]
+        encoders = [{"name": e.name, **e.resolved()} for e in self.encoding.encoders]
         return {
             "model": type(self).__name__,
             "num_params": self.num_params,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.dataset import to_device
-from pe_lightning.encoders import Encoder, resolve
-from pe_lightning.encodings import Complex
+from pe_lightning.encoders import resolve
+from pe_lightning.encodings import Complex, EncoderList
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.chunks import check_signals_per_batch
@@ -148,7 +148,7 @@ class ComplexLinear(CoordinateModule):
     def on_fit_start(self) -> None:
         """Chooses the encoder's width and solves for the linear layer, if asked to; a resumed fit has both already."""
         super().on_fit_start()
-        encoders = [encoder for encoder in self.encoding.encoders if isinstance(encoder, Encoder)]
+        encoders = list(self.encoding.encoders)
         if self.solution is not None or not (self.warm_start or wants_width(encoders)):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -164,7 +164,7 @@ class ComplexLinear(CoordinateModule):
             fit: The fit, for raw features.
             batch: What it was fitted to.
         """
-        self.encoding.encoders = nn.ModuleList(encoder.to(self.device) for encoder in fit.encoders)
+        self.encoding.encoders = EncoderList(encoder.to(self.device) for encoder in fit.encoders)
         self.calibrate(batch)
         self.solution = {"encoders": [plain_encoder(encoder) for encoder in fit.encoders], **fit.report}
         if not self.warm_start:
@@ -190,7 +190,7 @@ class ComplexLinear(CoordinateModule):
         self.solution = checkpoint.get(SOLUTION_KEY)
         if self.solution is not None:
             made = [resolve(plain) for plain in self.solution["encoders"]]
-            self.encoding.encoders = nn.ModuleList(encoder.to(self.device) for encoder in made)
+            self.encoding.encoders = EncoderList(encoder.to(self.device) for encoder in made)
 
     # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ------------
 

@@ -123,7 +123,7 @@ def choose_points(
     """
     began = time.perf_counter()
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
-    given = per_axis(list(encoder.encoders) if isinstance(encoder, Complex) else encoder, num_axes)  # type: ignore[arg-type]
+    given = per_axis(list(encoder.encoders) if isinstance(encoder, Complex) else encoder, num_axes)
     if width and not any(tunable(entry) for entry in given):
         names = ", ".join(sorted({entry.name for entry in given}))
         raise InputError(f"no width to choose: {names} has no argument that sets one; leave it out, or set width=False")

@@ -152,7 +152,7 @@ def _encoders(encoder: Encoders, num_axes: int, device: torch.device) -> list[En
     if isinstance(encoder, Complex):
         if encoder.num_axes != num_axes:
             raise InputError(f"the encoding has {encoder.num_axes} axes, the points have {num_axes}")
-        encoder = list(encoder.encoders)  # type: ignore[arg-type]
+        encoder = list(encoder.encoders)
     encoders = per_axis(encoder, num_axes)
     for axis, entry in enumerate(encoders):
         if entry.num_axes != 1:
