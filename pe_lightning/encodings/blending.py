@@ -151,9 +151,7 @@ class Blended(nn.Module):
         self.encoding = encoding
         self.nodes: tuple[int, ...] = encoding.num_features if nodes is None else (nodes,) * encoding.num_axes
         if min(self.nodes) < 2:
-            raise InputError(
-                f"blending needs at least two nodes per axis (default: as many as features), got {self.nodes}"
-            )
+            raise InputError(f"blending needs at least two nodes per axis (default: as many as features), got {self.nodes}")
         for axis, (encoder, n) in enumerate(zip(self.encoders, self.nodes, strict=True)):
             _check(encoder, 1 / (n - 1), axis)
 
