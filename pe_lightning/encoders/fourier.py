@@ -60,18 +60,13 @@ class Fourier(Encoder):
             phase = torch.addcmul(phase, coords[..., axis, None], angular[:, axis])
         return phase.sin_().to(x.dtype)
 
-    def empirical_distance(self, delta: Tensor) -> Tensor:
-        r"""The similarity of this encoder's own frequencies, :math:`\frac{2}{K} \sum_j \cos 2\pi f_j \Delta`; exact.
+    def distance(self, delta: Tensor) -> Tensor:
+        r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`.
 
         Shape:
             ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch,)``.
         """
-        features = self.forward(delta)
-        return features[..., : self.num_features // 2].mean(-1)
-
-    def distance(self, delta: Tensor) -> Tensor:
-        r"""The similarity :math:`D(\Delta)`, normalised to one at zero: :meth:`empirical_distance`."""
-        return self.empirical_distance(delta)
+        return self.forward(delta)[..., : self.num_features // 2].mean(-1)
 
 
 class _Octaves(Fourier):
@@ -189,11 +184,7 @@ class RandomFourier(Fourier):
         return self.frequencies.to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The expectation over the draw, :math:`D(\Delta) = \exp(-2\pi^2\sigma^2 |\Delta|^2)`, one at zero.
-
-        Shape:
-            ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch,)``.
-        """
+        r"""The expectation over the draw, :math:`D(\Delta) = \exp(-2\pi^2\sigma^2 |\Delta|^2)`, one at zero."""
         squared = delta.square() if self.num_axes == 1 else delta.square().sum(-1)
         return torch.exp(-2 * (math.pi * self.sigma) ** 2 * squared)
 

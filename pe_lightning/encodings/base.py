@@ -1,16 +1,58 @@
-"""What simple and complex encodings share: checks of coordinates, and the largest row norm of features."""
+"""What simple and complex encodings share: their encoders, checks of coordinates, and the row norm of features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 
-__all__ = ["Encoding", "largest_row_norm"]
+__all__ = ["EncoderList", "Encoding", "largest_row_norm"]
+
+
+class EncoderList(nn.Module):
+    """One encoder per axis or direction.
+
+    An encoder that several axes share is registered once, since ``torch.func.functional_call`` does not restore the
+    parameters of a module that is registered twice. The ``state_dict`` has entries for every axis, shared or not.
+    """
+
+    def __init__(self, encoders: Iterable[Encoder]) -> None:
+        super().__init__()
+        encoders = list(encoders)
+        self.first = [encoders.index(encoder) for encoder in encoders]
+        for axis in dict.fromkeys(self.first):
+            self.add_module(str(axis), encoders[axis])
+        self.register_state_dict_post_hook(_add_shared)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_remove_shared)  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, axis: int) -> Encoder:
+        encoder: Encoder = getattr(self, str(self.first[axis]))
+        return encoder
+
+    def __iter__(self) -> Iterator[Encoder]:
+        return (self[axis] for axis in range(len(self)))
+
+
+def _add_shared(module: EncoderList, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    for axis, first in enumerate(module.first):
+        for key in module[first].state_dict() if axis != first else ():
+            state[f"{prefix}{axis}.{key}"] = state[f"{prefix}{first}.{key}"]
+
+
+def _remove_shared(module: EncoderList, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    for axis, first in enumerate(module.first):
+        for key in module[first].state_dict() if axis != first else ():
+            mine, others = state.get(f"{prefix}{axis}.{key}"), state.get(f"{prefix}{first}.{key}")
+            if mine is not None and others is not None and torch.equal(mine, others):
+                del state[f"{prefix}{axis}.{key}"]  # what differs is left: an unexpected entry, which is an error
 
 
 class Encoding(nn.Module):
@@ -21,7 +63,7 @@ class Encoding(nn.Module):
     """
 
     name: ClassVar[str]
-    encoders: nn.ModuleList
+    encoders: EncoderList
 
     def __init__(self, num_axes: int) -> None:
         super().__init__()

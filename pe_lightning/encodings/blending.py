@@ -135,8 +135,8 @@ class Blended(nn.Module):
 
     Args:
         encoding: The complex encoding, with its scales.
-        nodes: Number of nodes per axis, on ``linspace(0, 1, nodes)``; one for all axes, or one per axis. Default: as many
-            as the axis has features, as in the papers.
+        nodes: Number of nodes on each axis, on ``linspace(0, 1, nodes)``. Default: as many as the axis has features, as in
+            the papers.
 
     Raises:
         InputError: If an encoder has no closed form of ``D``, or its features at neighbouring nodes do not overlap, so
@@ -146,25 +146,19 @@ class Blended(nn.Module):
     and 43-49.
     """
 
-    def __init__(self, encoding: Complex, nodes: int | Sequence[int] | None = None) -> None:
+    def __init__(self, encoding: Complex, nodes: int | None = None) -> None:
         super().__init__()
         self.encoding = encoding
-        counts = list(encoding.num_features) if nodes is None else nodes
-        if isinstance(counts, int):
-            counts = [counts] * encoding.num_axes
-        if len(counts) != encoding.num_axes or min(counts) < 2:
-            raise InputError(
-                f"blending needs at least two nodes on each of the {encoding.num_axes} axes, got nodes={nodes!r}"
-                + ("" if nodes is not None else f" (as many as features: {encoding.num_features})")
-            )
-        self.nodes: tuple[int, ...] = tuple(int(n) for n in counts)
+        self.nodes: tuple[int, ...] = encoding.num_features if nodes is None else (nodes,) * encoding.num_axes
+        if min(self.nodes) < 2:
+            raise InputError(f"blending needs at least two nodes per axis (default: as many as features), got {self.nodes}")
         for axis, (encoder, n) in enumerate(zip(self.encoders, self.nodes, strict=True)):
             _check(encoder, 1 / (n - 1), axis)
 
     @property
     def encoders(self) -> list[Encoder]:
         """One encoder per axis."""
-        return list(self.encoding.encoders)  # type: ignore[arg-type]
+        return list(self.encoding.encoders)
 
     def node_axes(self, dtype: torch.dtype, device: torch.device | None = None) -> list[Tensor]:
         """Coordinates of the nodes, axis a of shape ``(n_a,)``."""

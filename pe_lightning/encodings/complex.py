@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
-from pe_lightning.encodings.base import Encoding, largest_row_norm
+from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products, rowwise_products
 
@@ -47,7 +47,7 @@ class Complex(Encoding):
                     f"complex encoding takes encoders of one axis, {axis_encoder.name!r} has "
                     f"num_axes={axis_encoder.num_axes}; leave num_axes out"
                 )
-        self.encoders = nn.ModuleList(encoders)
+        self.encoders = EncoderList(encoders)
         self.num_features: tuple[int, ...] = tuple(axis_encoder.num_features for axis_encoder in encoders)
         self.normalize = normalize
         self.scales: Tensor

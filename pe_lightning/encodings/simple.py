@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
-from pe_lightning.encodings.base import Encoding, largest_row_norm
+from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 
 __all__ = ["Layout", "Simple"]
@@ -73,7 +73,7 @@ class Simple(Encoding):
                     f"layout {self.layout!r} of {num_axes} axes needs encoders with num_axes={inputs}, "
                     f"{entry.name!r} has num_axes={entry.num_axes}"
                 )
-        self.encoders = nn.ModuleList(encoders)
+        self.encoders = EncoderList(encoders)
         self.num_features: int = sum(entry.num_features for entry in encoders)
         self.normalize = normalize
         self.scale: Tensor

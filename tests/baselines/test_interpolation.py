@@ -11,13 +11,13 @@ import torch
 from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInterpolator
 from torch import Tensor
 
-from pe_lightning.baselines import Interpolation, baselines, interpolate, names
+from pe_lightning.baselines import baselines, interpolate, names
 from pe_lightning.data import GridBatch, PointBatch, RandomSampling, TensorDataModule, grid_axes
 from pe_lightning.errors import InputError
 
-ON_GRIDS = ["nearest", "linear", "bicubic", "spline"]
+Array = np.ndarray[Any, Any]
 GRIDS = [(9,), (8, 11), (6, 7, 8)]
-by_name = pytest.mark.parametrize("name", ON_GRIDS)
+by_name = pytest.mark.parametrize("name", ["nearest", "linear", "bicubic", "spline"])
 by_grid = pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{len(grid)}-D")
 
 
@@ -39,7 +39,7 @@ def keys(s: float) -> float:
     return a * s**3 - 5 * a * s**2 + 8 * a * s - 4 * a if s < 2 else 0.0
 
 
-def convolved(samples: np.ndarray[Any, Any], position: float) -> np.ndarray[Any, Any]:
+def convolved(samples: Array, position: float) -> Array:
     """Cubic convolution along the first axis at a position in samples, border replicated."""
     total = np.zeros_like(samples[0])
     for i in range(-4, len(samples) + 4):
@@ -47,7 +47,7 @@ def convolved(samples: np.ndarray[Any, Any], position: float) -> np.ndarray[Any,
     return total
 
 
-def reference(name: str, known: np.ndarray[Any, Any], training: list[Any], axes: list[Any]) -> np.ndarray[Any, Any]:
+def reference(name: str, known: Array, training: list[Any], axes: list[Any]) -> Array:
     """``(n_1, ..., n_D)`` -> ``(N_1, ..., N_D)``, one axis after the other or by SciPy, border replicated."""
     clamped = [np.clip(x, t[0], t[-1]) for x, t in zip(axes, training, strict=True)]
     if name in ("nearest", "linear"):
@@ -65,23 +65,23 @@ def reference(name: str, known: np.ndarray[Any, Any], training: list[Any], axes:
 
 @by_name
 @by_grid
-@pytest.mark.parametrize("stride", [1, 2, 3])
-def test_against_references(name: str, grid: tuple[int, ...], stride: int) -> None:
-    if name == "nearest" and stride == 2:
-        stride = 3  # halfway between samples nothing is nearest
-    training, axes = batch(grid, stride)
+def test_against_references(name: str, grid: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    # of stride 2 nothing is nearest halfway between samples
+    training, axes = batch(grid, 3 if name == "nearest" else 2)
     result = interpolate(name, training, axes)
     assert result.shape == (2, *grid, 3)
     arrays = [[x.numpy() for x in side] for side in (training.axes, axes)]
     for s, c in product(range(2), range(3)):
         expected = reference(name, training.values[s, ..., c].numpy(), *arrays)
         np.testing.assert_allclose(result[s, ..., c].numpy(), expected, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr("pe_lightning.baselines.base.LIMIT", 1)  # one signal at a time
+    torch.testing.assert_close(interpolate(name, training, axes), result)
 
 
 @by_name
 @by_grid
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_training_samples_are_reproduced(name: str, grid: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_training_samples_and_constants_are_reproduced(name: str, grid: tuple[int, ...], dtype: torch.dtype) -> None:
     training, _ = batch(grid)
     axes = tuple(x.to(dtype) for x in grid_axes(grid))
     known = GridBatch(tuple(x[::2] for x in axes), training.values.to(dtype))
@@ -90,14 +90,8 @@ def test_training_samples_are_reproduced(name: str, grid: tuple[int, ...], dtype
     for a in range(len(grid)):
         result = result.index_select(a + 1, torch.arange(0, grid[a], 2))
     torch.testing.assert_close(result, known.values, rtol=1e-4, atol=1e-4)
-
-
-@by_name
-@by_grid
-def test_constants_stay_constant_up_to_the_border(name: str, grid: tuple[int, ...]) -> None:
-    training, axes = batch(grid)
-    training.values.fill_(0.3)
-    torch.testing.assert_close(interpolate(name, training, axes), torch.full((2, *grid, 3), 0.3, dtype=torch.float64))
+    known.values.fill_(0.3)
+    torch.testing.assert_close(interpolate(name, known, axes), torch.full((2, *grid, 3), 0.3, dtype=dtype))
 
 
 @by_name
@@ -127,28 +121,14 @@ def test_few_samples(name: str, count: int) -> None:
     torch.testing.assert_close(result[:, 0], training.values[:, 0])
 
 
-def test_spline_on_uneven_samples() -> None:
-    t = numbers(12, seed=3).sort().values
+def test_uneven_samples() -> None:
+    t, values = numbers(12, seed=3).sort().values, numbers(1, 12, 1)
     x = torch.linspace(t[0].item(), t[-1].item(), 50, dtype=torch.float64)
-    values = numbers(1, 12, 1)
     result = interpolate("spline", GridBatch((t,), values), [x])
-    np.testing.assert_allclose(
-        result[0, :, 0], CubicSpline(t.numpy(), values[0, :, 0].numpy())(x.numpy()), rtol=1e-7, atol=1e-9
-    )
-
-
-def test_bicubic_refuses_uneven_samples() -> None:
-    training = GridBatch((torch.tensor([0.0, 0.1, 0.5]),), torch.rand(1, 3, 1))
+    expected = CubicSpline(t.numpy(), values[0, :, 0].numpy())(x.numpy())
+    np.testing.assert_allclose(result[0, :, 0], expected, rtol=1e-7, atol=1e-9)
     with pytest.raises(InputError, match="evenly spaced"):
-        interpolate("bicubic", training, [torch.linspace(0, 1, 5)])
-
-
-@by_name
-def test_signals_in_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    training, axes = batch((8, 11))
-    whole = interpolate(name, training, axes)
-    monkeypatch.setattr("pe_lightning.baselines.base.LIMIT", 1)
-    torch.testing.assert_close(interpolate(name, training, axes), whole)
+        interpolate("bicubic", GridBatch((t,), values), [x])
 
 
 # -- scattered points -------------------------------------------------------------------------------------------------
@@ -156,7 +136,7 @@ def test_signals_in_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("num_axes", [1, 2, 3])
-def test_delaunay_against_scipy(shared: bool, num_axes: int) -> None:
+def test_scattered_points_against_scipy(shared: bool, num_axes: int) -> None:
     coords, values = numbers(1 if shared else 2, 60, num_axes), numbers(2, 60, 3, seed=1)
     axes = [torch.linspace(0, 1, n, dtype=torch.float64) for n in (9, 8, 7)[:num_axes]]
     result = interpolate("delaunay", PointBatch(coords, values), axes)
@@ -188,30 +168,17 @@ def test_trained_samples_of_a_grid_are_reproduced(name: str) -> None:
 
 def test_distances_are_in_samples_of_the_grid() -> None:
     # one sample away along the long axis, two along the short one; in coordinates the second is nearer
+    index, coords = torch.tensor([[0 * 100 + 50, 1 * 100 + 52]]), torch.tensor([[[0.0, 0.5], [0.25, 0.52]]])
     axes = grid_axes((4, 100))
-    index = torch.tensor([[0 * 100 + 50, 1 * 100 + 52]])
-    coords = torch.tensor([[[0.0, 0.5], [0.25, 0.52]]])
     training = PointBatch(coords, torch.tensor([[[0.0], [1.0]]]), axes, index)
     assert interpolate("nearest", training, axes)[0, 1, 50, 0] == 0
 
 
-def test_points_on_a_line_are_refused_by_delaunay() -> None:
-    x = torch.linspace(0, 1, 10)
-    training = PointBatch(torch.stack([x, x], 1)[None], torch.rand(1, 10, 1))
-    with pytest.raises(InputError, match="span all axes"):
-        interpolate("delaunay", training, [x, x])
-    assert interpolate("nearest", training, [x, x]).isfinite().all()
-
-
-# -- registry ---------------------------------------------------------------------------------------------------------
-
-
-def test_names() -> None:
-    assert names() == ["bicubic", "delaunay", "linear", "nearest", "spline"]
-    assert all(issubclass(baselines.get(name), Interpolation) for name in names())
+# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 def test_the_wrong_kind_of_samples_is_refused() -> None:
+    assert names() == ["bicubic", "delaunay", "linear", "nearest", "spline"] == list(baselines)
     training, axes = batch((8, 11))
     points = PointBatch(torch.rand(1, 5, 2), torch.rand(1, 5, 1))
     with pytest.raises(InputError, match="delaunay interpolates scattered points"):
@@ -226,3 +193,6 @@ def test_the_wrong_kind_of_samples_is_refused() -> None:
         interpolate("delaunay", PointBatch(torch.rand(1, 9, 4), torch.rand(1, 9, 1)), [torch.rand(2)] * 4)
     with pytest.raises(InputError, match="must ascend"):
         interpolate("linear", GridBatch((torch.tensor([0.5, 0.1]),), torch.rand(1, 2, 1)), [torch.rand(2)])
+    line = torch.linspace(0, 1, 10)
+    with pytest.raises(InputError, match="span all axes"):
+        interpolate("delaunay", PointBatch(torch.stack([line, line], 1)[None], torch.rand(1, 10, 1)), [line, line])

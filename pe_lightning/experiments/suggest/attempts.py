@@ -87,7 +87,7 @@ def _fit(part: Part, candidate: Candidate, device: torch.device) -> Score:
     module = ComplexLinear(described, warm_start=True)
     module.build(part.info)
     module.to(device)
-    given = [encoder for encoder in module.encoding.encoders if isinstance(encoder, Encoder)]
+    given = list(module.encoding.encoders)
     began = time.perf_counter()
     fit = solve_data(part.dataset, Process(), given, "auto", True, device)
     batch = to_device(part.dataset.calibration_batch(), device)
