@@ -13,7 +13,7 @@ import numpy as np
 
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.array_files import StoredArray, close, reading
-from pe_lightning.data.values import boxes
+from pe_lightning.data.values import file_blocks
 from pe_lightning.errors import InputError
 
 __all__ = ["Channels", "FileArrays", "Part", "slabs"]
@@ -80,7 +80,7 @@ class Part:
         """Boxes that make up the array, in an order in which it is fast to read."""
         turn = -1 if self.stored.fortran else 1
         chunks = self.stored.chunks or [1] * len(self.used)
-        for box in boxes(self.used[::turn], chunks[::turn], self.stored.dtype.itemsize, _BYTES):
+        for box in file_blocks(self.used[::turn], chunks[::turn], self.stored.dtype.itemsize, _BYTES):
             yield box[::turn]
 
 

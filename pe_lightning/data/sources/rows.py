@@ -13,7 +13,7 @@ import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 from PIL import Image, UnidentifiedImageError
 
-from pe_lightning.data.draws import draw
+from pe_lightning.data.random_keys import chosen_positions
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.array_files import ARRAY_SUFFIXES, file_kind, reading
 from pe_lightning.data.sources.arrays import Channels, numbered, read_arrays
@@ -213,7 +213,9 @@ class _Lines:
         if beyond:
             raise InputError(f"{given!r} has no {self.name} {beyond[0]}: its {self.name}s are 0 to {size - 1}")
         # rows and columns of every image are drawn for themselves
-        places = draw(self.seed, 2 * position + self.axis, size, self.number).tolist() if self.number else self.places
+        places = (
+            chosen_positions(self.seed, 2 * position + self.axis, size, self.number).tolist() if self.number else self.places
+        )
         return places, np.moveaxis(image, self.axis, 0)[places]
 
 

@@ -9,68 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.dataset import BatchKind
-from pe_lightning.data.sampling import Sampling
-from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
 
-__all__ = ["TensorDataModule", "as_values"]
+__all__ = ["as_values"]
 
 _PEAKS = {torch.uint8: 255, torch.uint16: 65535}
-
-
-class TensorDataModule(SignalDataModule):
-    """Arrays already in memory as signals, with any number of axes.
-
-    Args:
-        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels. Floating point in [0, 1], kept as
-            float32; or uint8 or uint16, divided by 255 or 65535. It is copied.
-        names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th) or ``random`` (a ``fraction``).
-        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
-            every axis; grid of stride 2 only), ``all``, or ``none``.
-        batch: What one step sees: ``full``, ``points`` or ``blocks`` (:class:`SignalDataModule`).
-        batch_size: Points per signal, or trained samples of a block per axis.
-        shuffle: Whether blocks come in random order.
-        steps_per_epoch: Optimiser steps that make one epoch; by default 100, or one pass over points or blocks.
-
-    Raises:
-        InputError: If the array has another layout or dtype, values that are not finite or outside [0, 1], or the
-            names do not fit.
-
-    Example:
-        >>> data = TensorDataModule(torch.rand(1, 64, 64, 3), sampling="random")
-        >>> tuple(data.train_batch().values.shape)
-        (1, 1024, 3)
-    """
-
-    def __init__(
-        self,
-        values: Tensor | np.ndarray[Any, Any],
-        names: list[str] | None = None,
-        sampling: Sampling | str = "grid",
-        protocol: Protocol = "rest",
-        batch: BatchKind = "full",
-        batch_size: int | list[int] | None = None,
-        shuffle: bool = True,
-        steps_per_epoch: int | None = None,
-    ) -> None:
-        super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory=True)
-        self._source = as_values(values)  # checked here, not at load: the mistake is in the line that calls us
-        dtype = str(values.dtype).removeprefix("torch.")
-        self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
-        self._names = _check_names(names, len(self._source))
-
-    def read(self) -> RawSignals:
-        """The array and the names; nothing is decoded."""
-        picture = self._source.ndim == 4 and self._source.shape[-1] <= 4
-        return RawSignals.in_memory(self._source.numpy(), self._names, self._scaling, "image" if picture else "array")
-
-    def describe_source(self) -> dict[str, Any]:
-        """There is no file."""
-        return {"paths": []}
 
 
 def as_values(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
