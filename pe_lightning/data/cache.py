@@ -26,6 +26,7 @@ from pe_lightning.cache_folder import CacheError, CacheFolder
 from pe_lightning.data.options import Storage
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.values import decoded_blocks
 from pe_lightning.errors import InputError
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
@@ -152,7 +153,7 @@ class SignalCache(CacheFolder):
                     values = entry.create_dataset(
                         "values", raw.shape, raw.stored, chunks=_chunks(raw.shape, np.dtype(raw.stored)), fletcher32=True
                     )
-                    for signal, row, block in _checked_blocks(raw):
+                    for signal, row, block in decoded_blocks(raw):
                         values[signal, row : row + len(block)] = block
                         with self.errors(needed):
                             file.check()
@@ -296,39 +297,6 @@ def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
             break
         chunks[axis] = 1
     return tuple(chunks)
-
-
-def _checked_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
-    """The blocks of a set of signals, which together have its shape: signal, first row, values.
-
-    Raises:
-        InputError: If they do not: a file was changed or cut short since it was described.
-    """
-    signals, rows, *rest = raw.shape
-    signal = row = 0
-    for block in raw.blocks():
-        fits = signal < signals and block.shape[1:] == tuple(rest) and row + block.shape[0] <= rows
-        if not fits or block.dtype != np.dtype(raw.stored):
-            where = f"at sample {row} of {raw.names[signal]!r}" if signal < signals else f"after {raw.names[-1]!r}, the last"
-            raise _changed(raw, f"{_by(block.shape)} of dtype {block.dtype} were read {where}")
-        yield signal, row, block
-        row += block.shape[0]
-        if row == rows:
-            signal, row = signal + 1, 0
-    if signal < signals:
-        raise _changed(raw, f"{raw.names[signal]!r} ended after {row} of {rows} samples along its first axis")
-
-
-def _changed(raw: RawSignals, found: str) -> InputError:
-    declared = f"{len(raw.names)} signal(s) of {_by((*raw.grid, raw.channels))} of dtype {raw.stored}"
-    return InputError(
-        f"{declared} were announced, but {found}. A file was changed or cut short while it was read, or is damaged; "
-        "check it and run again"
-    )
-
-
-def _by(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))
 
 
 def _sha256(path: Path) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import SignalDataset, to_device
-from pe_lightning.data.loaders import EvaluationLoader, TrainLoader
+from pe_lightning.data.loaders import GridLoader, TrainLoader
 from pe_lightning.data.options import Batching, Storage, options_of
 from pe_lightning.data.sampling import Sampling, samplings
 from pe_lightning.data.signals import RawSignals
@@ -232,12 +232,12 @@ class SignalDataModule(LightningDataModule):
         dataset, process = self.shard()
         return dataset.train_loader(self.batching, seed, process, device)
 
-    def val_dataloader(self) -> EvaluationLoader:
+    def val_dataloader(self) -> GridLoader[GridBatch]:
         """The whole grid, at once or in blocks."""
         dataset, process = self.shard()
         return dataset.evaluation_loader(process)
 
-    def test_dataloader(self) -> EvaluationLoader:
+    def test_dataloader(self) -> GridLoader[GridBatch]:
         """The whole grid, at once or in blocks."""
         return self.dataset.evaluation_loader(self.process)
 

@@ -15,7 +15,7 @@ from pe_lightning.blocks import Block, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.file_points import FilePointLoader, spread_points
-from pe_lightning.data.loaders import BlockLoader, EvaluationLoader, FullLoader, PointLoader, TrainLoader
+from pe_lightning.data.loaders import BlockLoader, FullLoader, GridLoader, PointLoader, TrainLoader
 from pe_lightning.data.options import POINTS, STEPS_PER_EPOCH, Batching
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, file_blocks
@@ -166,14 +166,14 @@ class SignalDataset:
             read = to_device(self._train_grid, device).block
         return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed if batching.shuffle else None, process)
 
-    def evaluation_loader(self, process: Process) -> EvaluationLoader:
+    def evaluation_loader(self, process: Process) -> GridLoader[GridBatch]:
         """The whole grid: in memory every process takes all of it, from a file each its own blocks."""
         if not isinstance(self.values, FileValues):
-            return EvaluationLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
+            return GridLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
         blocks = self.values.blocks()
         # Lightning wants a batch from every process: one without blocks gets one without samples
         own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
-        return EvaluationLoader(own, self._evaluation_block)
+        return GridLoader(own, self._evaluation_block)
 
     def _evaluation_block(self, block: Block) -> GridBatch:
         assert isinstance(self.values, FileValues)

@@ -121,7 +121,7 @@ class FilePointLoader(TrainLoader):
         return PointBatch(point_coordinates(self.axes, index[None]), values, self.axes, index[None], total)
 
     def _read(self, places: Sequence[int], number: int) -> list[_BlockPoints]:
-        """The points of some blocks, each block in an order of its own: one fits in the processor's cache, not all of them."""
+        """The points of some blocks, each block in an order of its own: one block fits in the processor's cache."""
         buffer = []
         for turn, place in enumerate(places):
             block, own = self.blocks[place], turn % self.process.world_size == self.process.rank

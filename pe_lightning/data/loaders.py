@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,9 @@ from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.distributed import Process
 
-__all__ = ["BlockLoader", "EvaluationLoader", "FullLoader", "PointLoader", "TrainLoader", "permutation"]
+__all__ = ["BlockLoader", "FullLoader", "GridLoader", "PointLoader", "TrainLoader", "permutation"]
+
+B = TypeVar("B")
 
 
 class TrainLoader(ABC):
@@ -164,22 +166,22 @@ class BlockLoader(TrainLoader):
             yield _own_rows(self.read, self.blocks[place], self.process)
 
 
-class EvaluationLoader:
-    """The blocks of the grid that this process evaluates, in order; a single block where the signals are in memory.
+class GridLoader(Generic[B]):
+    """Blocks of the whole grid in order, for evaluation and prediction; one block where that fits in memory.
 
     Args:
-        blocks: The blocks.
-        read: Gives a block, with the masks of scored and of trained samples.
+        blocks: The blocks that this process takes.
+        read: Gives what belongs to a block.
     """
 
-    def __init__(self, blocks: Sequence[Block], read: Callable[[Block], GridBatch]) -> None:
+    def __init__(self, blocks: Sequence[Block], read: Callable[[Block], B]) -> None:
         self.blocks = blocks
         self.read = read
 
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def __iter__(self) -> Iterator[GridBatch]:
+    def __iter__(self) -> Iterator[B]:
         return map(self.read, self.blocks)
 
 

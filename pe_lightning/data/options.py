@@ -75,9 +75,8 @@ class Batching:
         size = self.size or BLOCK.get(num_axes, 16)
         sizes = [size] * num_axes if isinstance(size, int) else size
         if len(sizes) != num_axes:
-            raise InputError(
-                f"batching.size {list(sizes)} is for {len(sizes)} axes, the signals have {num_axes}: give one number or {num_axes}"
-            )
+            given = f"batching.size {list(sizes)} is for {len(sizes)} axes"
+            raise InputError(f"{given}, the signals have {num_axes}: give one number or {num_axes}")
         return tuple(sizes)
 
 

@@ -1,8 +1,8 @@
 """Random samples of a grid: the same on every machine and process, for grids of any size.
 
 Each sample has a 64-bit key that depends on its position, the seed and the signal alone. The samples with the smallest keys
-are chosen. NumPy promises a stable output of its bit generators, but not of ``Generator.choice``. A bit generator can also be
-advanced, so that the keys of a block cost only that block.
+are chosen. NumPy promises a stable output of its bit generators, but not of ``Generator.choice``. A bit generator can be
+advanced too, so that the keys of a block cost only that block.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from pe_lightning.blocks import Block, tiles
-from pe_lightning.data.signals import ArrayLike, RawSignals
+from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
 from pe_lightning.errors import InputError
 
-__all__ = ["FileValues", "file_blocks", "load", "unit_blocks"]
+__all__ = ["FileValues", "decoded_blocks", "file_blocks", "load", "unit_blocks"]
 
 BLOCK_BYTES = 1 << 26
 """How much is read at once when everything is read."""
@@ -85,35 +85,57 @@ def load(raw: RawSignals) -> Tensor:
     """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU.
 
     Raises:
-        InputError: If they cannot be decoded, or decoding gives another number of samples than was announced.
+        InputError: If they cannot be decoded, or are not what was announced.
     """
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
         return torch.from_numpy(opened)  # in memory already
-    values = torch.empty(raw.shape, dtype=torch.float32)
-    rows = values.view(len(raw.names) * raw.grid[0], *raw.shape[2:]).numpy()
-    done = 0
-    for block in unit_blocks(raw):
-        rows[done : done + len(block)] = block
-        done += len(block)
-    return values
+    values = np.empty(raw.shape, dtype=np.float32)
+    for signal, row, block in decoded_blocks(raw):
+        values[signal, row : row + len(block)] = block if raw.unit else raw.scaling.to_unit(block, signal)
+    return torch.from_numpy(values)
 
 
 def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
-    """Decodes all values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1].
+    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1].
 
     Raises:
-        InputError: If they cannot be decoded, or decoding gives another number of samples than was announced.
+        InputError: If they cannot be decoded, or are not what was announced.
     """
-    done, rows, signals = 0, raw.grid[0], len(raw.names)
-    for block in raw.blocks():
-        signal = done // rows
-        done += len(block)
-        if done > signals * rows or (done - 1) // rows != signal:
-            raise InputError(f"{raw.names[min(signal, signals - 1)]}: more than the {rows} samples that it announced")
+    for signal, _, block in decoded_blocks(raw):
         yield np.asarray(block, dtype=np.float32) if raw.unit else raw.scaling.to_unit(block, signal)
-    if done != signals * rows:
-        raise InputError(f"{raw.names[done // rows]}: only {done % rows} of the {rows} samples that it announced")
+
+
+def decoded_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
+    """Decodes all values of signals in order: signal, first row, ``(n, N_2, ..., N_D, C)`` values as they are stored.
+
+    Raises:
+        InputError: If they cannot be decoded, or are not what was announced: a file was changed or cut short meanwhile.
+    """
+    signals, rows, *rest = raw.shape
+    signal = row = 0
+    for block in raw.blocks():
+        fits = signal < signals and block.shape[1:] == tuple(rest) and row + len(block) <= rows
+        if not fits or block.dtype != np.dtype(raw.stored):
+            where = f"at sample {row} of {raw.names[signal]!r}" if signal < signals else f"after {raw.names[-1]!r}, the last"
+            raise _changed(raw, f"{_by(block.shape)} of dtype {block.dtype} were read {where}")
+        yield signal, row, block
+        row += len(block)
+        if row == rows:
+            signal, row = signal + 1, 0
+    if signal < signals:
+        raise _changed(raw, f"{raw.names[signal]!r} ended after {row} of {rows} samples along its first axis")
+
+
+def _changed(raw: RawSignals, found: str) -> InputError:
+    return InputError(
+        f"{len(raw.names)} signal(s) of {_by(raw.shape[1:])} of dtype {raw.stored} were announced, but {found}. A file was "
+        "changed or cut short while it was read, or is damaged; check it and run again"
+    )
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
 
 
 def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = BLOCK_BYTES) -> list[Block]:
