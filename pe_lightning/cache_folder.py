@@ -82,10 +82,7 @@ class CacheFolder:
     """
 
     def __init__(self, folder: str | Path | None = None, limit_bytes: int | None = None) -> None:
-        try:
-            self.path = Path(folder).expanduser().absolute() if folder else _default_folder()
-        except RuntimeError as error:  # no home
-            raise CacheError(f"there is no folder for the cache: {error}; {ELSEWHERE}") from error
+        self.path = Path(folder).expanduser().absolute() if folder else _default_folder()
         self.limit = _default_limit() if limit_bytes is None else limit_bytes
 
     def entry(self, key: str) -> Path:
