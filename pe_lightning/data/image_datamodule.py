@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,13 +9,9 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import BatchKind
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.data.sources.arrays import ARRAY_SUFFIXES, direct, read_arrays
-from pe_lightning.data.sources.decode import MAX_PIXELS, SUFFIXES, check_max_pixels
-from pe_lightning.data.sources.depth import scaling_of
-from pe_lightning.data.sources.images import Alpha, Color, as_size, check_choice, read_images
-from pe_lightning.data.sources.sources import as_list, expand
+from pe_lightning.data.sources.checks import MAX_PIXELS
+from pe_lightning.data.sources.images import Alpha, Color, ImageSource
 from pe_lightning.data.splits import Protocol
-from pe_lightning.errors import InputError
 
 __all__ = ["ImageDataModule"]
 
@@ -79,50 +74,16 @@ class ImageDataModule(SignalDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
-        as_size("center_crop", center_crop)
-        as_size("resize", resize)
-        check_choice("color", color, Color)
-        check_choice("alpha", alpha, Alpha)
-        check_max_pixels(max_pixels)
-        self.paths = paths
-        self.center_crop = center_crop
-        self.resize = resize
-        self.color = color
-        self.alpha = alpha
-        self.max_pixels = max_pixels
-        self.key = key
-        self.value_range = value_range
+        self._source = ImageSource(paths, center_crop, resize, color, alpha, max_pixels, key, value_range)
 
     def read(self) -> RawSignals:
         """Decodes the images, or opens the arrays: ``(S, H, W, C)`` and their names."""
-        if self._are_arrays():
-            if self.center_crop is not None or self.resize is not None:
-                raise InputError("center_crop and resize are for image files; crop the array itself")
-            return read_arrays(self.paths, 2, self.key, self.value_range)
-        if self.key is not None or self.value_range is not None:
-            raise InputError("key and value_range are for array files (.npy, .npz, .h5); leave them out for images")
-        values, names = read_images(self.paths, self.center_crop, self.resize, self.color, self.alpha, self.max_pixels)
-        return RawSignals.in_memory(values, names, scaling_of(self.source_files()), "image")
+        return self._source.read()
 
     def source_files(self) -> list[Path]:
         """The image files, or the compressed arrays; arrays that are read in place are not decoded."""
-        if self._are_arrays():
-            return [] if direct(self.paths) else [source.path for source in expand(self.paths, ARRAY_SUFFIXES, "array")]
-        return [source.path for source in expand(self.paths, SUFFIXES)]
-
-    def _are_arrays(self) -> bool:
-        paths = [self.paths] if isinstance(self.paths, (str, PathLike)) else list(self.paths)
-        suffixes = {Path(fspath(path)).suffix.lower() for path in paths if isinstance(path, (str, PathLike))}
-        return bool(suffixes) and suffixes <= ARRAY_SUFFIXES
+        return self._source.files()
 
     def describe_source(self) -> dict[str, Any]:
         """The arguments, as given."""
-        return {
-            "paths": as_list(self.paths),
-            "center_crop": self.center_crop,
-            "resize": self.resize,
-            "color": self.color,
-            "alpha": self.alpha,
-            "key": self.key,
-            "value_range": self.value_range,
-        }
+        return self._source.describe()

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from pe_lightning.data.sampling import Sampling, samplings
-from pe_lightning.data.sources.array_files import file_kind, find_array, reading
-from pe_lightning.data.sources.decode import SUFFIXES, decode_image
-from pe_lightning.data.sources.sources import Source, expand
+from pe_lightning.data.sources.arrays import find_array
+from pe_lightning.data.sources.paths import ARRAYS, PICTURES, SourceFile, expand, format_of, reading
+from pe_lightning.data.sources.pictures import decode_image
 from pe_lightning.data.splits import PointSplit
 from pe_lightning.errors import InputError
 
@@ -54,7 +54,7 @@ class MaskSampling(Sampling):
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The marked samples, per signal or shared."""
-        sources = expand(self.path, SUFFIXES | {".npy"}, kind="mask")
+        sources = expand(self.path, PICTURES | {"npy"}, "mask")
         if len(sources) not in (1, num_signals):
             raise InputError(
                 f"MaskSampling: {len(sources)} masks for {num_signals} signal(s); give one for all, or one for each"
@@ -69,7 +69,7 @@ class MaskSampling(Sampling):
             )
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 
-    def _marked(self, source: Source, grid: tuple[int, ...]) -> NDArray[np.int64]:
+    def _marked(self, source: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
         """Row-major positions that are trained on, ascending, ``(P,)``."""
         mask = _read_mask(source, len(grid))
         if mask.shape != grid:
@@ -88,15 +88,14 @@ class MaskSampling(Sampling):
         return index
 
 
-def _read_mask(source: Source, num_axes: int) -> Mask:
-    kind = file_kind(source.path)
+def _read_mask(source: SourceFile, num_axes: int) -> Mask:
+    kind = format_of(source.path)
     if kind == "npy":
-        stored = find_array(source, None)
-        values: NDArray[Any] = stored.open()
-        if stored.dtype.kind == "f" and np.isnan(values).any():
+        values: NDArray[Any] = find_array(source).load()
+        if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(f"the mask {source.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
         return np.asarray(values != 0)
-    if kind is not None:
+    if kind in ARRAYS:
         raise InputError(f"the mask {source.given!r} is an {kind} file; a mask is an image or a .npy file")
     if num_axes != 2:
         raise InputError(
@@ -109,7 +108,7 @@ def _read_mask(source: Source, num_axes: int) -> Mask:
         raise InputError(
             f"the mask {source.given!r} is a JPEG, which does not keep zeros as zeros; save it as PNG, as drawn originally"
         )
-    image = decode_image(source.path, source.given)
+    image = decode_image(source)
     if image.shape[-1] in (2, 4):
         return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
     return np.asarray(image.any(axis=-1))

@@ -9,11 +9,10 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import BatchKind
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.data.sources.array_view import Channels
-from pe_lightning.data.sources.decode import MAX_PIXELS, check_max_pixels
-from pe_lightning.data.sources.images import Color, check_choice
-from pe_lightning.data.sources.rows import ROW_SUFFIXES, direct_rows, read_rows
-from pe_lightning.data.sources.sources import as_list, expand
+from pe_lightning.data.sources.arrays import Channels
+from pe_lightning.data.sources.checks import MAX_PIXELS
+from pe_lightning.data.sources.images import Color
+from pe_lightning.data.sources.rows import RowSource
 from pe_lightning.data.splits import Protocol
 
 __all__ = ["RowDataModule"]
@@ -90,37 +89,33 @@ class RowDataModule(SignalDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
-        check_choice("color", color, Color)
-        check_max_pixels(max_pixels)
-        self.paths = paths
-        self._arguments: dict[str, Any] = {
-            "rows": rows,
-            "columns": columns,
-            "num_rows": num_rows,
-            "num_columns": num_columns,
-            "seed": seed,
-            "center_crop": center_crop,
-            "resize": resize,
-            "color": color,
-            "select": select,
-            "key": key,
-            "channels": channels,
-            "value_range": value_range,
-            "seconds": seconds,
-            "length": length,
-        }
-        self.max_pixels = max_pixels
+        self._source = RowSource(
+            paths,
+            rows,
+            columns,
+            num_rows,
+            num_columns,
+            seed,
+            center_crop,
+            resize,
+            color,
+            max_pixels,
+            select,
+            key,
+            channels,
+            value_range,
+            seconds,
+            length,
+        )
 
     def read(self) -> RawSignals:
         """Describes the signals, ``(S, N, C)``, and their names."""
-        return read_rows(self.paths, max_pixels=self.max_pixels, **self._arguments)
+        return self._source.read()
 
     def source_files(self) -> list[Path]:
         """The files; none where arrays are read in place."""
-        if direct_rows(self.paths):
-            return []
-        return [source.path for source in expand(self.paths, ROW_SUFFIXES, "image, array, sound file or table")]
+        return self._source.files()
 
     def describe_source(self) -> dict[str, Any]:
         """The arguments, as given."""
-        return {"paths": as_list(self.paths), **self._arguments}
+        return self._source.describe()

@@ -9,11 +9,9 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import BatchKind
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.data.sources.cube_files import cube_files
-from pe_lightning.data.sources.cubes import Preset, direct, read_cubes
-from pe_lightning.data.sources.decode import MAX_PIXELS, check_max_pixels
-from pe_lightning.data.sources.images import Color, check_choice
-from pe_lightning.data.sources.sources import as_list
+from pe_lightning.data.sources.checks import MAX_PIXELS
+from pe_lightning.data.sources.images import Color
+from pe_lightning.data.sources.video import Preset, VideoSource
 from pe_lightning.data.splits import Protocol
 
 __all__ = ["VideoDataModule"]
@@ -81,32 +79,16 @@ class VideoDataModule(SignalDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
-        check_choice("color", color, Color)
-        check_max_pixels(max_pixels)
-        self.paths = paths
-        self._arguments: dict[str, Any] = {
-            "frames": frames,
-            "center_crop": center_crop,
-            "resize": resize,
-            "fps": fps,
-            "color": color,
-            "preset": preset,
-            "key": key,
-            "value_range": value_range,
-        }
-        self.max_pixels = max_pixels
+        self._source = VideoSource(paths, frames, center_crop, resize, fps, color, preset, key, value_range, max_pixels)
 
     def read(self) -> RawSignals:
         """Describes the signals, ``(S, T, H, W, C)``, and their names."""
-        return read_cubes(self.paths, max_pixels=self.max_pixels, **self._arguments)
+        return self._source.read()
 
     def source_files(self) -> list[Path]:
         """The files; none where arrays are read in place."""
-        chosen = ("frames", "center_crop", "resize", "color", "preset")
-        if direct(self.paths, **{name: self._arguments[name] for name in chosen}):
-            return []
-        return list(cube_files(self.paths))
+        return self._source.files()
 
     def describe_source(self) -> dict[str, Any]:
         """The arguments, as given."""
-        return {"paths": as_list(self.paths), **self._arguments}
+        return self._source.describe()
