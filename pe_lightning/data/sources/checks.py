@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeGuard, TypeVar, get_args
 
 import numpy as np
 
@@ -15,10 +15,10 @@ __all__ = [
     "as_size",
     "check_area",
     "check_choice",
-    "check_length",
-    "check_max_pixels",
+    "check_count",
     "in_common",
     "is_count",
+    "is_list",
     "number_range",
     "one_length",
 ]
@@ -33,6 +33,11 @@ T = TypeVar("T", bound=Hashable)
 def is_count(value: object, least: int = 0) -> bool:
     """Whether a value is an integer of at least ``least``."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_list(value: object, of: Callable[[Any], bool]) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a list or tuple of what ``of`` accepts."""
+    return isinstance(value, (list, tuple)) and all(map(of, value))
 
 
 def check_choice(name: str, value: object, choices: object) -> None:
@@ -50,16 +55,16 @@ def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
     """
     if value is None:
         return None
-    sides = [value, value] if isinstance(value, int) else list(value) if isinstance(value, (list, tuple)) else []
-    if len(sides) != 2 or not all(is_count(side, 2) for side in sides):
+    sides: object = [value, value] if isinstance(value, int) else value
+    if not is_list(sides, lambda side: is_count(side, 2)) or len(sides) != 2:
         raise InputError(f"{name} must be an integer >= 2 or [height, width] of two such integers; got {value!r}")
     return sides[0], sides[1]
 
 
-def check_max_pixels(max_pixels: int | None) -> None:
-    """Raises :class:`InputError` unless ``max_pixels`` is a positive integer or ``None``."""
-    if max_pixels is not None and not is_count(max_pixels, 1):
-        raise InputError(f"max_pixels must be an integer >= 1, or null for no limit; got {max_pixels!r}")
+def check_count(name: str, value: int | None, least: int) -> None:
+    """Raises :class:`InputError` unless ``value`` is an integer of at least ``least``, or ``None``."""
+    if value is not None and not is_count(value, least):
+        raise InputError(f"{name} must be an integer >= {least}; got {value!r}")
 
 
 def check_area(given: str, height: int, width: int, max_pixels: int | None) -> None:
@@ -72,25 +77,19 @@ def check_area(given: str, height: int, width: int, max_pixels: int | None) -> N
         )
 
 
-def number_range(name: str, value: Sequence[float] | None) -> tuple[float, float] | None:
-    """``(low, high)`` of an argument such as ``value_range``.
+def number_range(name: str, value: Sequence[float] | None, least: float = -np.inf) -> tuple[float, float] | None:
+    """``(low, high)`` of an argument such as ``value_range``, both at least ``least``.
 
     Raises:
         InputError: If it is not two finite numbers, the lower one first.
     """
     if value is None:
         return None
-    given = list(value) if isinstance(value, (list, tuple)) else []
-    plain = [number for number in given if isinstance(number, (int, float)) and not isinstance(number, bool)]
-    if len(given) != 2 or len(plain) != 2 or not np.isfinite(plain).all() or plain[0] >= plain[1]:
-        raise InputError(f"{name} must be two finite numbers, the lower one first; got {value!r}")
-    return float(plain[0]), float(plain[1])
-
-
-def check_length(length: int | None) -> None:
-    """Raises :class:`InputError` unless ``length`` is an integer of at least 2, or ``None``."""
-    if length is not None and not is_count(length, 2):
-        raise InputError(f"length is the number of first samples to take, an integer >= 2; got {length!r}")
+    numbers = is_list(value, lambda number: isinstance(number, (int, float)) and not isinstance(number, bool))
+    if not numbers or len(value) != 2 or not np.isfinite(value).all() or not least <= value[0] < value[1]:
+        bound = "" if least == -np.inf else f" of at least {least:g}"
+        raise InputError(f"{name} must be [low, high], two finite numbers{bound}, the lower one first; got {value!r}")
+    return float(value[0]), float(value[1])
 
 
 def one_length(lengths: Sequence[tuple[str, int]], length: int | None, remedy: str = "") -> int:

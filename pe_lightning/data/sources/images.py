@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -11,25 +12,8 @@ import numpy as np
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.sources.checks import (
-    MAX_PIXELS,
-    Size,
-    as_size,
-    check_choice,
-    check_max_pixels,
-    in_common,
-    number_range,
-)
-from pe_lightning.data.sources.paths import (
-    ARRAYS,
-    PICTURES,
-    Paths,
-    SourceFile,
-    as_list,
-    distinct_names,
-    expand,
-    format_of,
-)
+from pe_lightning.data.sources.checks import MAX_PIXELS, Size, as_size, check_choice, check_count, in_common, number_range
+from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, distinct_names, expand, format_of
 from pe_lightning.data.sources.pictures import FloatArray, decode_image, header_of, over_white
 from pe_lightning.errors import InputError
 
@@ -42,6 +26,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pi
 
 
 @sources.register("images")
+@dataclass(eq=False)
 class ImageSource(Source):
     """Image files, or arrays ``(H, W)``, ``(H, W, C)`` or ``(S, H, W, C)``, as signals of two axes.
 
@@ -63,35 +48,26 @@ class ImageSource(Source):
             images differ in size.
     """
 
-    def __init__(
-        self,
-        paths: Paths,
-        center_crop: Size | None = None,
-        resize: Size | None = None,
-        color: Color = "auto",
-        alpha: Alpha = "composite",
-        max_pixels: int | None = MAX_PIXELS,
-        key: str | None = None,
-        value_range: Sequence[float] | None = None,
-    ) -> None:
-        self.paths = as_list(paths)
-        as_size("center_crop", center_crop)
-        as_size("resize", resize)
-        check_choice("color", color, Color)
-        check_choice("alpha", alpha, Alpha)
-        check_max_pixels(max_pixels)
-        number_range("value_range", value_range)
-        self.center_crop = center_crop
-        self.resize = resize
-        self.color = color
-        self.alpha = alpha
-        self.max_pixels = max_pixels
-        self.key = key
-        self.value_range = value_range
+    paths: Paths
+    center_crop: Size | None = None
+    resize: Size | None = None
+    color: Color = "auto"
+    alpha: Alpha = "composite"
+    max_pixels: int | None = MAX_PIXELS
+    key: str | None = None
+    value_range: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        crop, size = as_size("center_crop", self.center_crop), as_size("resize", self.resize)
+        check_choice("color", self.color, Color)
+        check_choice("alpha", self.alpha, Alpha)
+        check_count("max_pixels", self.max_pixels, 1)
+        limits = number_range("value_range", self.value_range)
         self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in self.paths)
-        if self._are_arrays and (center_crop is not None or resize is not None):
+        if self._are_arrays and (crop or size):
             raise InputError("center_crop and resize are for image files; crop the array itself")
-        if not self._are_arrays and (key is not None or value_range is not None):
+        if not self._are_arrays and (self.key is not None or limits):
             raise InputError("key and value_range are for array files (.npy, .npz, .h5); leave them out for images")
 
     def read(self) -> RawSignals:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,9 +20,9 @@ from pe_lightning.data.sources.checks import (
     Size,
     as_size,
     check_choice,
-    check_length,
-    check_max_pixels,
+    check_count,
     is_count,
+    is_list,
     number_range,
     one_length,
 )
@@ -59,6 +59,7 @@ _ARGUMENTS: dict[Kind, tuple[str, ...]] = {
 
 
 @sources.register("rows")
+@dataclass(eq=False)
 class RowSource(Source):
     """Signals of one axis, all of one kind of files: images, arrays, sound or tables, by their content.
 
@@ -88,65 +89,46 @@ class RowSource(Source):
             of files, they are of several kinds, or the signals differ in length.
     """
 
-    def __init__(
-        self,
-        paths: Paths,
-        rows: Sequence[int] | None = None,
-        columns: Sequence[int] | None = None,
-        num_rows: int | None = None,
-        num_columns: int | None = None,
-        seed: int = 0,
-        center_crop: Size | None = None,
-        resize: Size | None = None,
-        color: Color = "auto",
-        max_pixels: int | None = MAX_PIXELS,
-        select: Sequence[str | int] | None = None,
-        key: str | None = None,
-        channels: Channels = "auto",
-        value_range: Sequence[float] | None = None,
-        seconds: Sequence[float] | None = None,
-        length: int | None = None,
-    ) -> None:
-        self.paths = as_list(paths)
-        for name, places, number in (("rows", rows, num_rows), ("columns", columns, num_columns)):
+    paths: Paths
+    rows: Sequence[int] | None = None
+    columns: Sequence[int] | None = None
+    num_rows: int | None = None
+    num_columns: int | None = None
+    seed: int = 0
+    center_crop: Size | None = None
+    resize: Size | None = None
+    color: Color = "auto"
+    max_pixels: int | None = MAX_PIXELS
+    select: Sequence[str | int] | None = None
+    key: str | None = None
+    channels: Channels = "auto"
+    value_range: Sequence[float] | None = None
+    seconds: Sequence[float] | None = None
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        for name in ("rows", "columns"):
+            places, number = getattr(self, name), getattr(self, f"num_{name}")
+            check_count(f"num_{name}", number, 0)
             if places is not None and number is not None:
                 raise InputError(f"{name} and num_{name} exclude each other: give positions, or how many to draw")
-            if number is not None and not is_count(number):
-                raise InputError(f"num_{name} must be an integer >= 0, got {number!r}")
-            listed = list(places) if isinstance(places, (list, tuple)) else []
-            if places is not None and (not listed or not all(map(is_count, listed)) or len(set(listed)) < len(listed)):
+            if places is not None and (not is_list(places, is_count) or not places or len(set(places)) < len(places)):
                 raise InputError(f"{name} must be a list of distinct positions, integers >= 0; got {places!r}")
-        if not is_count(seed):
-            raise InputError(f"seed must be an integer >= 0, got {seed!r}")
-        if (rows, columns) == (None, None) and not any(number is None or number for number in (num_rows, num_columns)):
+        check_count("seed", self.seed, 0)
+        wanted = [getattr(self, name) for name in _LINES if getattr(self, name) is not None]
+        if wanted and not any(wanted):
             raise InputError("no row and no column is asked for; set rows, columns, num_rows or num_columns")
-        if select is not None and (not isinstance(select, (list, tuple)) or not select or not all(map(_is_column, select))):
-            raise InputError(f"select is a list of names or positions of columns; got {select!r}")
-        as_size("center_crop", center_crop)
-        as_size("resize", resize)
-        check_choice("color", color, Color)
-        check_choice("channels", channels, Channels)
-        check_max_pixels(max_pixels)
-        check_length(length)
-        self._limits = number_range("value_range", value_range)
-        self._seconds = number_range("seconds", seconds)
-        if self._seconds is not None and self._seconds[0] < 0:
-            raise InputError(f"seconds must be [start, stop], with 0 <= start < stop; got {seconds!r}")
-        self.rows = rows
-        self.columns = columns
-        self.num_rows = num_rows
-        self.num_columns = num_columns
-        self.seed = seed
-        self.center_crop = center_crop
-        self.resize = resize
-        self.color = color
-        self.max_pixels = max_pixels
-        self.select = select
-        self.key = key
-        self.channels = channels
-        self.value_range = value_range
-        self.seconds = seconds
-        self.length = length
+        if self.select is not None and not (is_list(self.select, _is_column) and self.select):
+            raise InputError(f"select is a list of names or positions of columns; got {self.select!r}")
+        as_size("center_crop", self.center_crop)
+        as_size("resize", self.resize)
+        check_choice("color", self.color, Color)
+        check_choice("channels", self.channels, Channels)
+        check_count("max_pixels", self.max_pixels, 1)
+        check_count("length", self.length, 2)
+        self._limits = number_range("value_range", self.value_range)
+        self._seconds = number_range("seconds", self.seconds, 0)
 
     def read(self) -> RawSignals:
         """Describes the signals, ``(S, N, C)``."""
@@ -155,8 +137,8 @@ class RowSource(Source):
         if len(kinds) > 1:
             listed = ", ".join(f"{kind}: {file.given}" for kind, file in sorted(kinds.items()))
             raise InputError(
-                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind of "
-                "files. Give the files of one kind, by name or in a folder of their own"
+                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind. Give "
+                "the files of one kind, by name or in a folder of their own"
             )
         kind = next(iter(kinds))
         self._check_arguments(kind, files[0])
@@ -178,7 +160,7 @@ class RowSource(Source):
 
     def _check_arguments(self, kind: Kind, file: SourceFile) -> None:
         """Raises :class:`InputError` if an argument has been set that is for another kind of files."""
-        defaults = inspect.signature(RowSource).parameters
+        defaults = RowSource.__dataclass_fields__
         for name in sorted({name for names in _ARGUMENTS.values() for name in names}):
             if name not in _ARGUMENTS[kind] and getattr(self, name) != defaults[name].default:
                 meant = " and ".join(other for other, names in _ARGUMENTS.items() if name in names)
@@ -202,8 +184,8 @@ class RowSource(Source):
                     found.append((file, name, places, np.moveaxis(image, axis, 0)[places]))
         if by_default and not square:
             rank_zero_info(
-                f"Rows and columns of images that are not square differ in length: only {_DEFAULT_NUMBER} random rows of each "
-                "are taken. Set center_crop or resize for columns too."
+                f"Rows and columns of images that are not square differ in length: only {_DEFAULT_NUMBER} random rows of "
+                "each are taken. Set center_crop or resize for columns too."
             )
             found = [entry for entry in found if entry[1] == "rows"]
         samples = one_length(

@@ -122,8 +122,8 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             raise InputError(
-                f"{labels[place]}, line {numbers[bad[0]]}: {cells[place][bad[0]]!r} is no finite number (decimals are written "
-                "with a point); correct it, or leave the row or the column out"
+                f"{labels[place]}, line {numbers[bad[0]]}: {cells[place][bad[0]]!r} is no finite number (decimals are "
+                "written with a point); correct it, or leave the row or the column out"
             )
         alone = not header and len(chosen) == 1
         found.append(Column("" if alone else names[place] or str(place), labels[place], values))
@@ -145,8 +145,8 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
             raise InputError(f"{file.given!r}, line {number}: a quote is not closed; a cell ends on the line it begins on")
         if len(row) != len(rows[0]):
             raise InputError(
-                f"{file.given!r}, line {number}: {len(row)} cell(s), but line {lines[0][0]} has {len(rows[0])} (the delimiter "
-                f"is taken to be {_DELIMITERS[delimiter]}). Every row needs the same number of cells"
+                f"{file.given!r}, line {number}: {len(row)} cell(s), but line {lines[0][0]} has {len(rows[0])} (the "
+                f"delimiter is taken to be {_DELIMITERS[delimiter]}). Every row needs the same number of cells"
             )
     return [number for number, _ in lines], rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -15,9 +15,10 @@ from pe_lightning.data.sources.checks import (
     MAX_PIXELS,
     as_size,
     check_choice,
-    check_max_pixels,
+    check_count,
     in_common,
     is_count,
+    is_list,
     number_range,
 )
 from pe_lightning.data.sources.clips import Clip, check_frames
@@ -49,11 +50,11 @@ Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
 
 _VOLUMES = frozenset({"video", "nifti", *ARRAYS})
 _PAPERS_FRAME, _PAPERS_CUBE = 256, 128
-_HIGHEST_FPS = 10_000
 _SAME_RATE = 0.01  # relative
 
 
 @sources.register("video")
+@dataclass(eq=False)
 class VideoSource(Source):
     """Videos, frame folders or volumes as signals of three axes; they are decoded a few frames at a time.
 
@@ -79,49 +80,37 @@ class VideoSource(Source):
             kind or rate.
     """
 
-    def __init__(
-        self,
-        paths: Paths,
-        frames: Sequence[int | None] | None = None,
-        center_crop: int | Sequence[int] | None = None,
-        resize: int | Sequence[int] | None = None,
-        fps: float | None = None,
-        color: Color = "auto",
-        preset: Preset | None = None,
-        key: str | None = None,
-        value_range: Sequence[float] | None = None,
-        max_pixels: int | None = MAX_PIXELS,
-    ) -> None:
-        self.paths = as_list(paths)
-        check_frames(frames)
-        check_choice("color", color, Color)
-        check_max_pixels(max_pixels)
-        if fps is not None and (isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps <= _HIGHEST_FPS):
-            raise InputError(f"fps must be a number of frames per second above 0 and at most {_HIGHEST_FPS}; got {fps!r}")
-        if preset is not None:
-            check_choice("preset", preset, Preset)
-            if center_crop is not None or resize is not None:
+    paths: Paths
+    frames: Sequence[int | None] | None = None
+    center_crop: int | Sequence[int] | None = None
+    resize: int | Sequence[int] | None = None
+    fps: float | None = None
+    color: Color = "auto"
+    preset: Preset | None = None
+    key: str | None = None
+    value_range: Sequence[float] | None = None
+    max_pixels: int | None = MAX_PIXELS
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        check_frames(self.frames)
+        check_choice("color", self.color, Color)
+        check_count("max_pixels", self.max_pixels, 1)
+        number_range("fps", None if self.fps is None else [0, self.fps])
+        if self.preset is not None:
+            check_choice("preset", self.preset, Preset)
+            if self.center_crop is not None or self.resize is not None:
                 raise InputError(
-                    f"preset {preset} sets resize and center_crop itself; leave them out, or set preset to null"
+                    f"preset {self.preset} sets resize and center_crop itself; leave them out, or set preset to null"
                 )
-        self._size = as_size("resize", resize)
+        self._size = as_size("resize", self.resize)
+        crop: object = self.center_crop
         self._crop: tuple[int | None, int, int] | None = None
-        if isinstance(center_crop, (list, tuple)) and len(center_crop) == 3:
-            if not all(is_count(side, 2) for side in center_crop):
-                raise InputError(f"center_crop [t, h, w] must be three integers >= 2; got {center_crop!r}")
-            self._crop = (center_crop[0], center_crop[1], center_crop[2])
-        elif flat := as_size("center_crop", center_crop):
+        if is_list(crop, lambda side: is_count(side, 2)) and len(crop) == 3:
+            self._crop = (crop[0], crop[1], crop[2])
+        elif flat := as_size("center_crop", self.center_crop):
             self._crop = (None, *flat)
-        self._limits = number_range("value_range", value_range)
-        self.frames = frames
-        self.center_crop = center_crop
-        self.resize = resize
-        self.fps = fps
-        self.color = color
-        self.preset = preset
-        self.key = key
-        self.value_range = value_range
-        self.max_pixels = max_pixels
+        self._limits = number_range("value_range", self.value_range)
 
     def read(self) -> RawSignals:
         """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
@@ -156,7 +145,7 @@ class VideoSource(Source):
     def _files(self) -> list[tuple[SourceFile, Kind]]:
         """What ``paths`` stands for, in the order given."""
         found: list[tuple[SourceFile, Kind]] = []
-        for text in self.paths:
+        for text in as_list(self.paths):
             folder = Path(text).expanduser()
             if SCHEME in text or not folder.is_dir():
                 found += [(file, _kind(file)) for file in expand([text], _VOLUMES, "video or volume", "video")]
@@ -230,8 +219,8 @@ class VideoSource(Source):
             if not channels <= {1, 3}:
                 listed = ", ".join(map(str, sorted(channels)))
                 raise InputError(
-                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: that works for "
-                    "1 (grey) and 3 (RGB). Fit them in runs of their own, with color auto"
+                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 (grey) "
+                    "and 3 (RGB) can. Fit them in runs of their own, with color auto"
                 )
             clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
         if clips[0].media == "video":

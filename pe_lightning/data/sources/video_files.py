@@ -141,8 +141,8 @@ def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
         if not streams or streams[0].codec_context is None:
             kinds = ", ".join(sorted({stream.type for stream in container.streams}))
             raise InputError(
-                f"{file.given!r} holds no video that can be decoded, only {kinds or 'nothing'}; remove it from the paths, or "
-                "convert it to MP4 (H.264)"
+                f"{file.given!r} holds no video that can be decoded, only {kinds or 'nothing'}; remove it from the paths, "
+                "or convert it to MP4 (H.264)"
             )
         streams[0].thread_type = "AUTO"
         yield container, streams[0]
@@ -226,6 +226,6 @@ def _turn_of(frame: Any, file: SourceFile) -> Turn:
     if not (a or d) and b and c:
         return lambda array: array.swapaxes(-3, -2)[..., :: 1 if b > 0 else -1, :: 1 if c > 0 else -1, :]
     raise InputError(
-        f"{file.given!r} asks to be shown turned by {frame.rotation} degrees; only multiples of 90 are read. Convert it with "
-        "the rotation applied"
+        f"{file.given!r} asks to be shown turned by {frame.rotation} degrees; only multiples of 90 are read. Convert it "
+        "with the rotation applied"
     )
