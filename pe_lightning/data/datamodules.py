@@ -10,11 +10,12 @@ from torch import Tensor
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import Sampling
-from pe_lightning.data.sources.array_view import Channels
-from pe_lightning.data.sources.cubes import Preset
-from pe_lightning.data.sources.decode import MAX_PIXELS
-from pe_lightning.data.sources.images import Alpha, Color
-from pe_lightning.data.sources.interim import ImageSource, RowSource, TensorSource, VideoSource
+from pe_lightning.data.sources.arrays import Channels
+from pe_lightning.data.sources.checks import MAX_PIXELS
+from pe_lightning.data.sources.images import Alpha, Color, ImageSource
+from pe_lightning.data.sources.rows import RowSource
+from pe_lightning.data.sources.tensor import TensorSource
+from pe_lightning.data.sources.video import Preset, VideoSource
 from pe_lightning.data.splits import Protocol
 
 __all__ = ["ImageDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule"]

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from pe_lightning.data.random_keys import chosen_positions, largest_chosen_key
-from pe_lightning.data.sources.array_files import file_kind, find_array, reading
-from pe_lightning.data.sources.decode import SUFFIXES, decode_image
-from pe_lightning.data.sources.sources import Source, expand
+from pe_lightning.data.sources.arrays import find_array
+from pe_lightning.data.sources.paths import ARRAYS, PICTURES, SourceFile, expand, format_of, reading
+from pe_lightning.data.sources.pictures import decode_image
 from pe_lightning.data.splits import GridSplit, PointSplit, RandomSplit, Split
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
@@ -215,7 +215,7 @@ class MaskSampling(Sampling):
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The marked samples, per signal or shared."""
-        files = expand(self.path, SUFFIXES | {".npy"}, kind="mask")
+        files = expand(self.path, PICTURES | {"npy"}, "mask")
         if len(files) not in (1, num_signals):
             raise InputError(
                 f"MaskSampling: {len(files)} masks for {num_signals} signal(s); give one for all, or one for each"
@@ -230,7 +230,7 @@ class MaskSampling(Sampling):
             )
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 
-    def _marked(self, file: Source, grid: tuple[int, ...]) -> NDArray[np.int64]:
+    def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
         """Row-major positions that are trained on, ascending, ``(P,)``."""
         mask = _read_mask(file, len(grid))
         if mask.shape != grid:
@@ -249,15 +249,14 @@ class MaskSampling(Sampling):
         return index
 
 
-def _read_mask(file: Source, num_axes: int) -> NDArray[np.bool_]:
-    kind = file_kind(file.path)
+def _read_mask(file: SourceFile, num_axes: int) -> NDArray[np.bool_]:
+    kind = format_of(file.path)
     if kind == "npy":
-        stored = find_array(file, None)
-        values: NDArray[Any] = stored.open()
-        if stored.dtype.kind == "f" and np.isnan(values).any():
+        values: NDArray[Any] = find_array(file).load()
+        if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
         return np.asarray(values != 0)
-    if kind is not None:
+    if kind in ARRAYS:
         raise InputError(f"the mask {file.given!r} is an {kind} file; a mask is an image or a .npy file")
     if num_axes != 2:
         raise InputError(
@@ -270,7 +269,7 @@ def _read_mask(file: Source, num_axes: int) -> NDArray[np.bool_]:
         raise InputError(
             f"the mask {file.given!r} is a JPEG, which does not keep zeros as zeros; save it as PNG, as drawn originally"
         )
-    image = decode_image(file.path, file.given)
+    image = decode_image(file)
     marked = image[..., :-1].any(axis=-1) & (image[..., -1] > 0) if image.shape[-1] in (2, 4) else image.any(axis=-1)
     return np.asarray(marked)
 

@@ -198,8 +198,14 @@ def test_a_count_instead_of_a_share():
     ("name", "arguments", "match"),
     [
         *(("grid", {"stride": s}, "stride must be an integer >= 1") for s in (0, 1.5, True, "2", None, [], [2, 0])),
-        *(("grid", {"stride": 3, "offset": o}, "offset is the first trained sample") for o in (3, -1, 0.5, True, [0, 3], [])),
-        *(("random", {"fraction": f}, r"fraction is the trained share .*\(0, 1\].*0.25") for f in (0, 1.01, float("nan"), "1")),
+        *(
+            ("grid", {"stride": 3, "offset": o}, "offset is the first trained sample")
+            for o in (3, -1, 0.5, True, [0, 3], [])
+        ),
+        *(
+            ("random", {"fraction": f}, r"fraction is the trained share .*\(0, 1\].*0.25")
+            for f in (0, 1.01, float("nan"), "1")
+        ),
         *(("random", {"seed": s}, "seed must be an integer >= 0") for s in (-1, 1.5, None, True)),
         *(("random", {"count": c}, "count must be an integer >= 1") for c in (0, 1.5, True)),
         ("random", {"shared": "yes"}, "shared must be true or false, got 'yes'"),

@@ -40,6 +40,8 @@ class Source(ABC):
 
     metric: ClassVar[str] = "psnr"
     """The registered metric that signals of this kind are scored by."""
+    limits: ClassVar[frozenset[str]] = frozenset({"max_pixels"})
+    """Arguments that refuse input, but never change what is read: :meth:`describe` leaves them out."""
 
     @abstractmethod
     def read(self) -> RawSignals:
@@ -56,7 +58,7 @@ class Source(ABC):
     def describe(self) -> dict[str, Any]:
         """The arguments as plain values, for ``metrics.json`` and the key of the cache."""
         arguments = list(inspect.signature(type(self).__init__).parameters)[1:]
-        return {name: _plain(getattr(self, name)) for name in arguments}
+        return {name: _plain(getattr(self, name)) for name in arguments if name not in self.limits}
 
     def write(self, path: Path, values: AnyArray, info: SignalInfo, index: int) -> Path | None:
         """Writes one reconstruction in a format of the source's own.

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import h5py
 import numpy as np
 import pytest
+from pe_lightning.data.sources.array_view import FileArrays
 
 from pe_lightning.data.sources import array_view
-from pe_lightning.data.sources.array_view import FileArrays
 from pe_lightning.data.sources.arrays import direct, read_arrays
 from pe_lightning.data.values import load
 from pe_lightning.errors import InputError

@@ -5,9 +5,9 @@ import wave
 
 import numpy as np
 import pytest
+from pe_lightning.data.sources.audio import is_wav, read_audio
 from scipy.io import wavfile
 
-from pe_lightning.data.sources.audio import is_wav, read_audio
 from pe_lightning.data.values import load
 from pe_lightning.errors import InputError
 
