@@ -221,9 +221,10 @@ class StoredSignals:
         """
         try:
             plain = dict(self._description)
-            shape = {"names": tuple(plain.pop("names")), "grid": tuple(plain.pop("grid"))}
-            scaling = Scaling.from_dict(plain.pop("scaling"))
-            raw = RawSignals(**plain, **shape, scaling=scaling, blocks=self.blocks, array=self._itself)
+            for name in ("names", "grid"):
+                plain[name] = tuple(plain[name])
+            plain["scaling"] = Scaling.from_dict(plain["scaling"])
+            raw = RawSignals(**plain, blocks=self.blocks, array=self._itself)
         except (KeyError, TypeError, InputError) as error:
             raise self._damaged(error) from error
         return raw

@@ -61,11 +61,11 @@ class OutputGrid(LightningDataModule):
 
     def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
         """The grid, or its blocks: a coordinate vector per axis."""
-        module = self.trainer.lightning_module if self.trainer is not None else None
-        info = getattr(module, "info", None)
-        known = isinstance(info, SignalInfo)
-        shape = self.grid(info) if known else tuple(self.output_shape or ())
-        row = 4 * (info.num_signals * info.channels if known else 1) * math.prod(shape[1:])
+        info = getattr(self.trainer.lightning_module, "info", None) if self.trainer is not None else None
+        shape, values = tuple(self.output_shape or ()), 1
+        if isinstance(info, SignalInfo):
+            shape, values = self.grid(info), info.num_signals * info.channels
+        row = 4 * values * math.prod(shape[1:])
         axes, block = grid_axes(shape), (max(1, BLOCK_BYTES // row), *shape[1:])
         return GridLoader(
             list(tiles(shape, block[: len(shape)])),

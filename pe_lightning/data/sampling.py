@@ -138,7 +138,7 @@ class RandomSampling(Sampling):
     """
 
     def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
-        if not isinstance(fraction, Real) or isinstance(fraction, bool) or not 0 < fraction <= 1:
+        if not _is_number(fraction) or not 0 < fraction <= 1:
             raise InputError(
                 f"RandomSampling: fraction is the trained share of the samples, in (0, 1]; got {fraction!r}. "
                 "For a quarter of them set fraction: 0.25"
@@ -276,6 +276,10 @@ def _read_mask(file: SourceFile, num_axes: int) -> NDArray[np.bool_]:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _by(numbers: Sequence[int]) -> str:

@@ -51,9 +51,11 @@ class FileValues:
         Raises:
             InputError: If a value is NaN or infinite.
         """
-        part = self._opened[(slice(None), *block, slice(None))]
+        index = (slice(None), *block, slice(None))
+        part = self._opened[index]
         if stride is not None:  # after reading: files that are chunked are slow to pick single samples
-            part = part[(slice(None), *(slice(None, None, step) for step in stride))]
+            every = (slice(None), *(slice(None, None, step) for step in stride))
+            part = part[every]
         scaling = self.raw.scaling
         if self.raw.unit or (part.dtype == np.float32 and (scaling.low, scaling.high) == ((0.0,), (1.0,))):
             values = np.asarray(part, dtype=np.float32)

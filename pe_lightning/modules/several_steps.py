@@ -34,8 +34,10 @@ def check_trainer(trainer: Trainer) -> None:
         InputError: For batches that differ, accumulated gradients or scaled losses.
     """
     data = getattr(trainer, "datamodule", None)
-    if isinstance(data, SignalDataModule) and data.batch != "full":
-        raise InputError(f"steps_per_batch > 1 takes steps on the same samples; set --data.batch full (now {data.batch})")
+    if isinstance(data, SignalDataModule) and data.batching.kind != "full":
+        raise InputError(
+            f"steps_per_batch > 1 takes steps on the same samples; set --data.batching.kind full (now {data.batching.kind})"
+        )
     if trainer.accumulate_grad_batches != 1:
         raise InputError("steps_per_batch > 1 takes steps, accumulate_grad_batches saves them: set one of the two to 1")
     if trainer.precision == "16-mixed":
@@ -79,7 +81,9 @@ def take_steps(module: CoordinateModule, batch: Any, wanted: int) -> Tensor:
     """
     trainer = module.trainer
     if not isinstance(trainer.train_dataloader, FullLoader):
-        raise InputError("steps_per_batch > 1 takes steps on the same samples; set --data.batch full, or leave it out")
+        raise InputError(
+            "steps_per_batch > 1 takes steps on the same samples; set --data.batching.kind full, or leave it out"
+        )
     optimizer = module.optimizers()
     assert isinstance(optimizer, LightningOptimizer)
     schedulers = [c.scheduler for c in trainer.lr_scheduler_configs if c.interval == "step" and not c.reduce_on_plateau]
