@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import time
 
-from pe_lightning.data import VideoDataModule
+from pe_lightning.data import Storage, VideoDataModule
 
 CLIP = "samples://bigbuckbunny"
 
@@ -28,7 +28,7 @@ def cache(repeats: int) -> None:
 def seconds(folder: str | None) -> float:
     """Seconds to the first batch; without a cache if there is no folder."""
     began = time.perf_counter()
-    data = VideoDataModule(CLIP, preset="papers", cache="auto" if folder else "off", cache_dir=folder)
+    data = VideoDataModule(CLIP, preset="papers", storage=Storage(cache="auto" if folder else "off", cache_dir=folder))
     data.prepare_data()
     data.setup("fit")
     next(iter(data.train_dataloader()))

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from quiet import make_trainer
 
-from pe_lightning.data import VideoDataModule
+from pe_lightning.data import Batching, Storage, VideoDataModule
 from pe_lightning.modules import ComplexLinear
 
 CHUNK = 64
@@ -87,7 +87,8 @@ def points(path: Path) -> Found:
     """One epoch over every sample of the cube, to a step that does nothing."""
     began = time.perf_counter()
     every = {"name": "grid", "stride": 1}
-    data = VideoDataModule(str(path), in_memory=False, protocol="none", batch="points", batch_size=BATCH, sampling=every)
+    random, in_file = Batching("points", BATCH), Storage(in_memory=False)
+    data = VideoDataModule(str(path), sampling=every, protocol="none", batching=random, storage=in_file)
     data.prepare_data()
     opened = time.perf_counter()
     count = sum(batch.values.shape[1] for batch in data.train_dataloader())
@@ -99,9 +100,9 @@ def points(path: Path) -> Found:
 def fit(path: Path, stride: int) -> Found:
     """The exact fit as a Trainer makes it, the choice of the ridge included."""
     began = time.perf_counter()
-    data = VideoDataModule(
-        str(path), in_memory=False, batch="blocks", protocol="all", sampling={"name": "grid", "stride": stride}
-    )
+    some = {"name": "grid", "stride": stride}
+    in_file = Storage(in_memory=False)
+    data = VideoDataModule(str(path), sampling=some, protocol="all", batching=Batching("blocks"), storage=in_file)
     data.prepare_data()
     model, trainer = ComplexLinear({"name": "gau", "num_features": 64}, warm_start=True), make_trainer(0)
     opened = time.perf_counter()

@@ -12,7 +12,7 @@ import h5py
 import torch
 from torch import Tensor
 
-from pe_lightning.data import TensorDataModule, VideoDataModule
+from pe_lightning.data import Batching, Storage, TensorDataModule, VideoDataModule
 
 SIDE, CHANNELS, BATCH = 128, 3, 65536
 
@@ -21,7 +21,7 @@ def points(repeats: int) -> None:
     """Prints the table; all sides in one process, in turn."""
     values = torch.rand(SIDE**3, CHANNELS, generator=torch.Generator().manual_seed(0))
     cube = values.view(1, *[SIDE] * 3, CHANNELS)
-    everything = {"sampling": {"name": "grid", "stride": 1}, "protocol": "none", "batch": "points", "batch_size": BATCH}
+    everything = {"sampling": {"name": "grid", "stride": 1}, "protocol": "none", "batching": Batching("points", BATCH)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cube.h5"
         with h5py.File(path, "w") as file:
@@ -29,7 +29,9 @@ def points(repeats: int) -> None:
         sides = {
             "values[order], one tensor": lambda: indexed(values),
             "in memory, PointLoader": TensorDataModule(cube, **everything).train_dataloader,
-            "from a file, PointStream": VideoDataModule(str(path), in_memory=False, **everything).train_dataloader,
+            "from a file, FilePointLoader": VideoDataModule(
+                str(path), storage=Storage(in_memory=False), **everything
+            ).train_dataloader,
         }
         turns = [{name: seconds(make()) for name, make in sides.items()} for _ in range(repeats + 1)][
             1:

@@ -34,7 +34,7 @@ from quiet import machine, make_trainer
 from together import seconds
 
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder
-from pe_lightning.data import ImageDataModule, TensorDataModule
+from pe_lightning.data import Batching, ImageDataModule, TensorDataModule
 from pe_lightning.encodings import Complex, Simple
 from pe_lightning.modules import ComplexLinear, SimpleMLP
 
@@ -249,10 +249,10 @@ def main() -> None:
     print(f"{'':<44} {'fit':>8} {'loop':>8} {'loop / fit':>12}   milliseconds per step, medians")
     if "complex" in options.parts:
         turns, several = Turns(loop_complex(data), block), options.steps_per_batch
-        data.steps_per_epoch = max(1, 100 // several)  # validation every 100 steps
+        data.batching = Batching(steps_per_epoch=max(1, 100 // several))  # validation every 100 steps
         run(ComplexLinear("gau", steps_per_batch=several), data, turns, options.steps, "loggers")
         print(turns.row(f"complex, everything on, {several} steps per batch"))
-        data.steps_per_epoch = None
+        data.batching = Batching()
         print(compare_curves(turns, options.plot))
     if "overhead" in options.parts:
         turns, alone = Turns(loop_complex(data), block), bare_module(data)

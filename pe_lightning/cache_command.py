@@ -102,8 +102,6 @@ def _cells(description: dict[str, Any]) -> tuple[str, str, str]:
     try:
         names = list(description["names"])
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        if description["kind"] == "arrays":
-            return f"(samples) {names[0]}{more}", _by(description["shapes"][0]), str(description["dtypes"][0])
         shape = (len(names), *description["grid"], description["channels"])
         return f"{names[0]}{more}", _by(shape), str(description["stored"])
     except (KeyError, IndexError, TypeError):  # damaged, or of another version: replaced when it is asked for

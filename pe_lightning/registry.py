@@ -185,6 +185,30 @@ class Registry(Generic[T]):
                 raise InputError(f"{self.kind} {name!r} needs a value for {key!r}")
         return cls(**kwargs)
 
+    def resolve(self, given: T | str | Mapping[str, Any]) -> T:
+        """The instance that a name or a description stands for; an instance is returned as it is.
+
+        Accepts ``"grid"``, ``{"name": "grid", "stride": 2}`` and ``{"class_path": ..., "init_args": {...}}``.
+
+        Raises:
+            InputError: If it is none of these, or what :meth:`create` raises.
+        """
+        if isinstance(given, self.base):
+            return given
+        if isinstance(given, str):
+            return self.create(given)
+        if isinstance(given, Mapping):
+            arguments = dict(given)
+            name = arguments.pop("name", None) or arguments.pop("class_path", None)
+            arguments.update(arguments.pop("init_args", None) or {})
+            if name is not None:
+                return self.create(name, **arguments)
+        example = self._example()
+        raise InputError(
+            f"a {self.kind} is a name such as {example!r}, a mapping with a 'name' such as {{name: {example}}}, or a "
+            f"{self.base.__name__}; got {given!r}"
+        )
+
     def check_arguments(self, cls: type[T], kwargs: Mapping[str, Any]) -> None:
         """Raises :class:`InputError` if ``cls`` does not take an argument of that name."""
         allowed = self.parameters(cls)

@@ -10,15 +10,15 @@
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.image_datamodule import ImageDataModule
-from pe_lightning.data.mask_sampling import MaskSampling
-from pe_lightning.data.row_datamodule import RowDataModule
-from pe_lightning.data.sampling import GridSampling, RandomSampling, Sampling, samplings
+from pe_lightning.data.datamodules import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.sampling import GridSampling, MaskSampling, RandomSampling, Sampling, samplings
+from pe_lightning.data.signals import RawSignals, Scaling
+from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
-from pe_lightning.data.tensor_datamodule import TensorDataModule
-from pe_lightning.data.video_datamodule import VideoDataModule
 
 __all__ = [
+    "Batching",
     "GridBatch",
     "GridSampling",
     "GridSplit",
@@ -28,14 +28,19 @@ __all__ = [
     "PointSplit",
     "Protocol",
     "RandomSampling",
+    "RawSignals",
     "RowDataModule",
     "Sampling",
+    "Scaling",
     "SignalDataModule",
     "SignalInfo",
+    "Source",
     "Split",
+    "Storage",
     "TensorDataModule",
     "VideoDataModule",
     "grid_axes",
     "point_coordinates",
     "samplings",
+    "sources",
 ]

@@ -24,6 +24,7 @@ class SignalInfo:
         scaling: Range and dtype of the source.
         rate: Samples per second along the first axis, if it is time.
         media: What the signals are.
+        metric: The registered metric that they are scored by.
     """
 
     names: tuple[str, ...]
@@ -53,19 +54,14 @@ class SignalInfo:
             "scaling": self.scaling.to_dict(),
             "rate": self.rate,
             "media": self.media,
+            "metric": self.metric,
         }
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:
         """The inverse of :meth:`to_dict`."""
-        return cls(
-            tuple(plain["names"]),
-            tuple(plain["grid"]),
-            plain["channels"],
-            Scaling.from_dict(plain["scaling"]),
-            plain["rate"],
-            plain["media"],
-        )
+        shape = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
+        return cls(**{**plain, **shape, "scaling": Scaling.from_dict(plain["scaling"])})
 
 
 @dataclass
@@ -77,7 +73,7 @@ class GridBatch:
         values: ``(S, n_1, ..., n_D, C)``.
         mask: Which samples are scored, ``(S or 1, n_1, ..., n_D)`` booleans. ``None``: all of them.
         train_mask: In an evaluation batch, which samples were trained on; same shape as ``mask``.
-        start: If it is a part of a grid, its first sample per axis.
+        start: If it is a block of a grid, its first sample per axis.
         total: In a training batch that several processes share, its samples per signal of all of them together.
     """
 
@@ -88,12 +84,12 @@ class GridBatch:
     start: tuple[int, ...] | None = None
     total: int | None = None
 
-    def part(self, box: Block) -> GridBatch:
-        """A box of it, with values ``(S, n_1, ..., n_D, C)`` that are a view, and its place in the same grid."""
-        index = (slice(None), *box)
+    def block(self, block: Block) -> GridBatch:
+        """A block of it, with values ``(S, n_1, ..., n_D, C)`` that are a view, and its place in the same grid."""
+        index = (slice(None), *block)
         mask, train_mask = (None if mask is None else mask[index] for mask in (self.mask, self.train_mask))
-        axes = tuple(x[along] for x, along in zip(self.axes, box, strict=True))
-        firsts = zip(self.start or (0,) * len(box), box, strict=True)
+        axes = tuple(x[along] for x, along in zip(self.axes, block, strict=True))
+        firsts = zip(self.start or (0,) * len(block), block, strict=True)
         return GridBatch(axes, self.values[index], mask, train_mask, tuple(first + along.start for first, along in firsts))
 
 

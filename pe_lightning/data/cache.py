@@ -1,4 +1,7 @@
-"""The cache of decoded signals and of drawn samples: HDF5 files, keyed by the content of what they were made from."""
+"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of what it was decoded from.
+
+The values carry a checksum per chunk, which HDF5 compares whenever it reads one.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +9,80 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import Timeout
+from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.cache_folder import (
-    LIMIT,
-    CacheError,
-    CacheFolder,
-    Cleared,
-    Entry,
-    read_description,
-    show_bytes,
-)
-from pe_lightning.data.cache_file import (
-    FORMAT,
-    VALUES,
-    Layout,
-    StoredSignals,
-    damage,
-    digest,
-    entry_bytes,
-    paths_in_use,
-    write_entry,
-)
+from pe_lightning import __version__
+from pe_lightning.cache_folder import CacheError, CacheFolder
+from pe_lightning.data.options import Storage
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
+from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.values import decoded_blocks
 from pe_lightning.errors import InputError
 
-__all__ = ["CacheError", "CacheNotice", "Cleared", "Entry", "SignalCache"]
+__all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
+FORMAT = 2
+"""Raised by whatever changes the meaning of an entry; those of another format are not found."""
 PATIENCE = 5.0
-"""Seconds after which waiting for another process is worth a word."""
+"""Seconds after which a notice says that another process is waited for."""
+CHUNK_BYTES = 1 << 20
+READ_BYTES = 1 << 22
+CHUNK_CACHE_BYTES = 1 << 24
 
 
 class CacheNotice(UserWarning):
     """What happened to the cache that costs time but nothing else: an entry is rebuilt, another process is waited for."""
 
 
+class DamagedEntry(CacheError):
+    """The values of an entry could not be read; the entry was removed, so that the next attempt decodes them anew.
+
+    Args:
+        problem: Which entry, and why.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; run again to decode them anew")
+        self.notice = f"{problem}; they are decoded anew"
+
+
+def open_signals(source: Source, storage: Storage) -> RawSignals:
+    """The signals of a source, from the cache if its files and arguments have not changed.
+
+    Raises:
+        InputError: If the source cannot be read, or a cache folder that was named cannot be used. Of the default folder
+            that is a notice only.
+    """
+    files = source.files()
+    if storage.cache == "off" or not files:
+        return source.read()
+    cache = SignalCache(storage.cache_dir)
+    arguments = {name: value for name, value in source.describe().items() if name != "paths"}
+    key = cache.key({**arguments, "source": sources.name_of(type(source)), "pe_lightning": __version__}, files)
+    try:
+        return cache.find(key) or cache.store(key, source)
+    except CacheError as error:
+        if storage.cache_dir is not None:
+            raise
+        rank_zero_info(f"The decoded signals are not kept for the next run: {error}")
+        return source.read()
+
+
 class SignalCache(CacheFolder):
-    """Decoded signals in a folder: written once, verified by their checksum whenever they are found.
+    """Decoded signals in a folder.
 
-    Whatever is damaged, cut short, foreign or of another version is deleted with a :class:`CacheNotice` and made anew.
-    A process that is killed leaves nothing that is taken for an entry. Entries that were used longest ago make room for
-    new ones; never those that this process still reads, nor one that is being written.
-
-    >>> import tempfile
-    >>> cache = SignalCache(tempfile.mkdtemp())
-    >>> key = cache.key({"sampling": "random", "seed": 0}, [])
-    >>> cache.store_arrays(key, lambda: {"index": np.arange(3)})
-    {'index': array([0, 1, 2])}
-    >>> cache.find_arrays(key)
-    {'index': array([0, 1, 2])}
+    An entry is written to a temporary file and renamed, so that a killed process leaves nothing that is taken for one. An
+    entry that cannot be opened is removed with a :class:`CacheNotice`, and decoded anew.
     """
 
     def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
@@ -77,220 +95,223 @@ class SignalCache(CacheFolder):
         Raises:
             InputError: If a file cannot be read.
         """
-        contents = [[path.name, _checksum(path)] for path in map(Path, files)]
+        contents = [[path.name, _sha256(path)] for path in map(Path, files)]
         text = json.dumps({"format": FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def find(self, key: str) -> RawSignals | None:
-        """The signals of a key, to be read from the cache, or ``None``; damaged ones are deleted with a notice."""
-        description = self._verified(key, "signals")
-        return None if description is None else self._signals(key, description)
+        """The signals of a key, to be read from the cache, or ``None``."""
+        try:
+            return StoredSignals(self.entry(key)).describe()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except DamagedEntry as error:
+            warnings.warn(error.notice, CacheNotice, stacklevel=2)
+            return None
 
-    def find_arrays(self, key: str) -> dict[str, AnyArray] | None:
-        """The arrays of a key, loaded, or ``None``; damaged ones are deleted with a notice."""
-        description = self._verified(key, "arrays")
-        with suppress(FileNotFoundError):  # removed meanwhile
-            return None if description is None else self._arrays(key, description)
-        return None
-
-    def store(self, key: str, read: Callable[[], RawSignals]) -> RawSignals:
-        """The signals of a key: those of the cache, else decoded into it slab by slab, never all in memory.
-
-        Args:
-            key: From :meth:`key`.
-            read: Describes the signals; called while the lock of the key is held, if another process has not written
-                them meanwhile. What it raises, and what decoding raises, is passed on.
+    def store(self, key: str, source: Source) -> RawSignals:
+        """The signals of a key: those of the cache, else decoded into it block by block, never all in memory.
 
         Raises:
             CacheError: If the folder cannot be written to, or the limit or the disk is too small.
-            InputError: If the slabs are not together what was described.
+            InputError: If the source cannot be read, or its blocks are not together what it described.
         """
-        with self._lock(key):
-            description = self._verified(key, "signals", locked=True)
-            if description is None:
-                raw = read()
-                if 0 in raw.shape:
-                    raise InputError(f"there is nothing to store: the signals have the shape {raw.shape}")
-                description = {
-                    "kind": "signals",
-                    "names": list(raw.names),
-                    "grid": [int(size) for size in raw.grid],
-                    "channels": int(raw.channels),
-                    "stored": raw.stored,
-                    "scaling": {
-                        "dtype": raw.scaling.dtype,
-                        "low": [float(low) for low in raw.scaling.low],
-                        "high": [float(high) for high in raw.scaling.high],
-                    },
-                    "unit": bool(raw.unit),
-                    "rate": None if raw.rate is None else float(raw.rate),
-                    "media": raw.media,
-                }
-                layout = Layout.chunked(raw.shape, np.dtype(raw.stored))
-                self._write(key, description, {VALUES: layout}, ((VALUES, slab) for slab in _checked_slabs(raw)))
-            return self._signals(key, description)
-
-    def store_arrays(self, key: str, compute: Callable[[], dict[str, AnyArray]]) -> dict[str, AnyArray]:
-        """The arrays of a key: those of the cache, else computed and stored; as :meth:`store` otherwise."""
-        with self._lock(key):
-            description = self._verified(key, "arrays", locked=True)
-            if description is not None:
-                return self._arrays(key, description)
-            arrays = compute()
-            layouts = {str(place): Layout(array.shape, array.dtype) for place, array in enumerate(arrays.values())}
-            description = {
-                "kind": "arrays",
-                "names": list(arrays),
-                "shapes": [list(array.shape) for array in arrays.values()],
-                "dtypes": [array.dtype.name for array in arrays.values()],
-            }
-            self._write(key, description, layouts, zip(layouts, arrays.values(), strict=True))
-            return arrays
-
-    def _write(
-        self,
-        key: str,
-        description: Mapping[str, Any],
-        layouts: Mapping[str, Layout],
-        blocks: Iterable[tuple[str, AnyArray]],
-    ) -> None:
-        with self.guard():
-            self.temporary(key).unlink(missing_ok=True)  # of a killed writer, since the lock is held here
-        self.remove_leftovers()
-        self._make_room(entry_bytes(description, layouts))
-        write_entry(self, key, description, layouts, blocks)
-
-    def _signals(self, key: str, description: Mapping[str, Any]) -> RawSignals:
-        names, grid, channels = tuple(description["names"]), tuple(description["grid"]), description["channels"]
-        stored = StoredSignals(self.entry(key), (len(names), *grid, channels))
-        return RawSignals(
-            names=names,
-            grid=grid,
-            channels=channels,
-            stored=description["stored"],
-            scaling=Scaling.from_dict(description["scaling"]),
-            unit=description["unit"],
-            slabs=stored.slabs,
-            array=stored.array,
-            rate=description["rate"],
-            media=description["media"],
-        )
-
-    def _arrays(self, key: str, description: Mapping[str, Any]) -> dict[str, AnyArray]:
-        with h5py.File(self.entry(key), "r", locking=False) as file:
-            return {name: file[str(place)][()] for place, name in enumerate(description["names"])}
-
-    def _verified(self, key: str, kind: str, locked: bool = False) -> dict[str, Any] | None:
-        """What an entry holds, if it is intact; it is then marked as used. One that is not is removed."""
-        path = self.entry(key)
-        try:
-            problem = damage(path, key)
-            if problem is None:
-                description = read_description(path)
-                if description["kind"] == kind:
-                    with suppress(OSError):  # a cache that may only be read serves as well
-                        os.utime(path)
-                    return description
-                problem = f"holds {description['kind']}, not {kind}"
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror or error})"
-        if not locked:  # another process may be about to replace it: only who holds the lock removes it
-            with self.try_lock(key) as free:
-                return self._verified(key, kind, locked=True) if free else None
-        try:
-            path.unlink()
-            outcome = "it is made anew"
-        except OSError as error:
-            outcome = f"it cannot be deleted ({error.strerror or error})"
-        warnings.warn(f"the cache entry {str(path)!r} {problem}; {outcome}", CacheNotice, stacklevel=4)
-        return None
-
-    @contextmanager
-    def _lock(self, key: str) -> Iterator[None]:
-        """Holds the lock of a key; waits for the process that has it."""
-        with self.guard():
+        with self.errors():
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.lock_path(key))
+            lock = self.lock(key)
             try:
                 lock.acquire(timeout=PATIENCE)
             except Timeout:
                 notice = f"another process is writing the same signals to the cache in {str(self.path)!r}; waiting for it"
-                warnings.warn(notice, CacheNotice, stacklevel=4)
+                warnings.warn(notice, CacheNotice, stacklevel=2)
                 lock.acquire()
         try:
-            yield
+            found = self.find(key)
+            if found is None:
+                raw = source.read()
+                if 0 in raw.shape:
+                    raise InputError(f"there is nothing to store: the signals have the shape {raw.shape}")
+                needed = math.prod(raw.shape) * np.dtype(raw.stored).itemsize
+                self.make_room(needed)
+                self._write(key, raw, needed)
+                with self.errors():
+                    found = StoredSignals(self.entry(key)).describe()
+            return found
         finally:
             lock.release()
 
-    def _make_room(self, needed: int) -> None:
-        """Removes what was used longest ago until ``needed`` more bytes are within the limit.
-
-        Raises:
-            CacheError: Before anything is removed, if the limit or the disk is too small.
-        """
-        keep = paths_in_use()
-        entries = self.entries()
-        kept = sum(entry.bytes for entry in entries if entry.path in keep)
-        if needed + kept > self.limit:
-            beside = f" beside the {show_bytes(kept)} that this process reads" if kept else ""
-            raise CacheError(
-                f"the cache needs {show_bytes(needed)} for this{beside}, and its limit is {show_bytes(self.limit)}; "
-                f"allow more with {LIMIT}={math.ceil((needed + kept) / 1e9 + 0.5)}, or do without: --data.cache off"
-            )
-        excess = needed + sum(entry.bytes for entry in [*entries, *self.parts()]) - self.limit
-        victims: list[Entry] = []
-        for entry in entries:
-            if excess > 0 and entry.path not in keep:
-                victims.append(entry)
-                excess -= entry.bytes
-        with self.guard():
-            free = shutil.disk_usage(self.path).free
-        freed = sum(victim.bytes for victim in victims)
-        if needed > free + freed:
-            raise CacheError(f"the cache in {str(self.path)!r} is too full: {self.room(needed, freed)}")
-        for victim in victims:
-            self.remove(victim)
+    def _write(self, key: str, raw: RawSignals, needed: int) -> None:
+        temporary = self.temporary(key)
+        try:
+            with self.errors(needed):
+                file = _PatientFile(temporary, "w+")
+            with file:
+                # this version of the format has checksums of its metadata
+                with h5py.File(file, "w", libver=("v110", "v110"), rdcc_nbytes=CHUNK_CACHE_BYTES) as entry:
+                    text = np.frombuffer(json.dumps(_description(raw)).encode(), dtype=np.uint8)
+                    entry.create_dataset("description", data=text, chunks=text.shape, fletcher32=True)
+                    values = entry.create_dataset(
+                        "values", raw.shape, raw.stored, chunks=_chunks(raw.shape, np.dtype(raw.stored)), fletcher32=True
+                    )
+                    for signal, row, block in decoded_blocks(raw):
+                        values[signal, row : row + len(block)] = block
+                        with self.errors(needed):
+                            file.check()
+                with self.errors(needed):
+                    file.check()
+                    os.fsync(file.fileno())
+            with self.errors(needed):
+                os.replace(temporary, self.entry(key))
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
 
-def _checksum(path: Path) -> str:
-    try:
-        with FileIO(path) as file:
-            return digest(file)
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+class StoredSignals:
+    """The values of an entry, read by slices. It can be pickled, and is then opened again.
 
-
-def _checked_slabs(raw: RawSignals) -> Iterator[AnyArray]:
-    """The slabs of a set of signals, which together have its shape.
+    Args:
+        path: The entry. It is marked as used.
 
     Raises:
-        InputError: If they do not: a file was changed or cut short since it was described.
+        FileNotFoundError: If there is none.
+        DamagedEntry: If it is not an intact HDF5 file; it is removed. At a read, if a checksum is wrong.
     """
-    signals, rows, *rest = raw.shape
-    signal = row = 0
-    for slab in raw.slabs():
-        fits = signal < signals and slab.shape[1:] == tuple(rest) and row + slab.shape[0] <= rows
-        if not fits or slab.dtype != np.dtype(raw.stored):
-            held = f"{_by(slab.shape)} of dtype {slab.dtype}"
-            where = f"at sample {row} of {raw.names[signal]!r}" if signal < signals else f"after {raw.names[-1]!r}, the last"
-            raise _changed(raw, f"{held} were read {where}")
-        row += slab.shape[0]
-        if row == rows:
-            signal, row = signal + 1, 0
-        yield slab
-    if signal < signals:
-        raise _changed(raw, f"{raw.names[signal]!r} ended after {row} of {rows} samples along its first axis")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._inode = path.stat().st_ino
+        with suppress(OSError):  # a cache that may only be read serves as well
+            os.utime(path)
+        try:
+            self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)
+            self._values = self._file["values"]
+            self._description = json.loads(self._file["description"][()].tobytes())
+        except Exception as error:  # a damaged file makes HDF5 raise anything
+            raise self._damaged(error) from error
+        self.shape: tuple[int, ...] = self._values.shape
+        self.dtype: np.dtype[Any] = self._values.dtype
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredSignals, (self.path,)
+
+    def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
+        """The values of a block."""
+        try:
+            values: AnyArray = self._values[index]
+        except OSError as error:
+            raise self._damaged(error) from error
+        return values
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """The values in order: arrays ``(n, N_2, ..., N_D, C)``, none across two signals."""
+        signals, rows = self.shape[:2]
+        step = max(1, READ_BYTES // (math.prod(self.shape[2:]) * self.dtype.itemsize))
+        together = max(1, step // rows)  # small signals are read many at a time
+        for signal in range(0, signals, together):
+            for row in range(0, rows, step):
+                yield from self[signal : signal + together, row : row + step]
+
+    def describe(self) -> RawSignals:
+        """The signals, with these values.
+
+        Raises:
+            DamagedEntry: If the entry does not describe its values; it is removed.
+        """
+        try:
+            plain = dict(self._description)
+            for name in ("names", "grid"):
+                plain[name] = tuple(plain[name])
+            plain["scaling"] = Scaling.from_dict(plain["scaling"])
+            raw = RawSignals(**plain, blocks=self.blocks, array=self._itself)
+        except (KeyError, TypeError, InputError) as error:
+            raise self._damaged(error) from error
+        return raw
+
+    def _itself(self) -> StoredSignals:
+        return self
+
+    def _damaged(self, error: Exception) -> DamagedEntry:
+        """Removes the entry, unless another process has replaced it meanwhile."""
+        with suppress(OSError):
+            if self.path.stat().st_ino == self._inode:
+                self.path.unlink()
+        reason = str(error).partition(" (")[0].partition("\n")[0]
+        return DamagedEntry(f"the cached signals in {str(self.path)!r} were damaged ({reason}) and have been removed")
 
 
-def _changed(raw: RawSignals, found: str) -> InputError:
-    declared = f"{len(raw.names)} signal(s) of {_by((*raw.grid, raw.channels))} of dtype {raw.stored}"
-    return InputError(
-        f"{declared} were announced, but {found}. A file was changed or cut short while it was read, or is damaged; "
-        "check it and run again"
-    )
+class _PatientFile(FileIO):
+    """A file for HDF5 to write to that keeps the first error for :meth:`check` to raise.
+
+    HDF5 cannot close a file whose disk is full, and crashes the process when it ends. So it does not learn of the error.
+    """
+
+    error: OSError | None = None
+
+    def write(self, content: Any, /) -> int:
+        """Writes all of it, if nothing failed before."""
+        rest = memoryview(content).cast("B")
+        size = len(rest)
+        try:
+            while rest and self.error is None:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = error
+        return size
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Sets the size, which reserves nothing: only writes can fail for good."""
+        with suppress(OSError):
+            return super().truncate(size)
+        return size or 0
+
+    def check(self) -> None:
+        """Raises what went wrong."""
+        if self.error is not None:
+            raise self.error
 
 
-def _by(shape: Iterable[int]) -> str:
-    return "x".join(map(str, shape))
+def _description(raw: RawSignals) -> dict[str, Any]:
+    """All about the signals but their values, as plain numbers."""
+    return {
+        "names": list(raw.names),
+        "grid": [int(size) for size in raw.grid],
+        "channels": int(raw.channels),
+        "stored": raw.stored,
+        "scaling": {
+            "dtype": raw.scaling.dtype,
+            "low": [float(low) for low in raw.scaling.low],
+            "high": [float(high) for high in raw.scaling.high],
+        },
+        "unit": bool(raw.unit),
+        "rate": None if raw.rate is None else float(raw.rate),
+        "media": raw.media,
+    }
+
+
+def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """Chunks of at most 1 MiB that are runs of whole rows: what is read in order is read from the disk in order.
+
+    >>> _chunks((2, 1000, 1000, 3), np.dtype("uint8"))
+    (1, 334, 1000, 3)
+    """
+    chunks = list(shape)
+    for axis, size in enumerate(shape):
+        most = CHUNK_BYTES // (math.prod(shape[axis + 1 :]) * dtype.itemsize)
+        if most >= 1:
+            chunks[axis] = math.ceil(size / math.ceil(size / most))
+            break
+        chunks[axis] = 1
+    return tuple(chunks)
+
+
+def _sha256(path: Path) -> str:
+    result, buffer = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
+    try:
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                result.update(buffer[:count])
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    return result.hexdigest()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
-from typing import Literal, TypeAlias, TypeVar, get_args
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,43 +14,20 @@ from torch import Tensor
 from pe_lightning.blocks import Block, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
-from pe_lightning.data.loaders import BlockLoader, FullLoader, PointLoader, Repeat, TrainLoader
-from pe_lightning.data.point_stream import PointStream, sample_points
+from pe_lightning.data.file_points import FilePointLoader, spread_points
+from pe_lightning.data.loaders import BlockLoader, FullLoader, GridLoader, PointLoader, TrainLoader
+from pe_lightning.data.options import POINTS, STEPS_PER_EPOCH, Batching
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
-from pe_lightning.data.streams import EvaluationStream, read_block, training_blocks
-from pe_lightning.data.values import FileValues
+from pe_lightning.data.values import FileValues, file_blocks
 from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
 
-__all__ = ["BatchKind", "SignalDataset", "check_batches"]
+__all__ = ["SignalDataset", "to_device"]
 
-BatchKind: TypeAlias = Literal["full", "points", "blocks"]
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
-POINTS = 65536
-"""Points per signal in a batch of ``points`` whose size is not given."""
-BLOCK = {1: 65536, 2: 256, 3: 64}
-"""Trained samples per axis of a block whose size is not given."""
-STEPS_PER_EPOCH = 100
-"""Optimiser steps that make one epoch where each sees all samples."""
 CHOICE_WINDOW = {1: 16384, 2: 1024, 3: 160}
-"""Trained samples per axis of the central part of a file from which sigma and the ridge are chosen."""
-
-
-def check_batches(batch: str, batch_size: int | Sequence[int] | None, steps_per_epoch: int | None) -> None:
-    """Raises :class:`InputError` if the settings contradict each other."""
-    if batch not in get_args(BatchKind):
-        raise InputError(f"batch must be one of {', '.join(get_args(BatchKind))}; got {batch!r}")
-    if steps_per_epoch is not None and not _is_count(steps_per_epoch):
-        raise InputError(f"steps_per_epoch must be an integer >= 1, got {steps_per_epoch!r}")
-    if batch_size is None:
-        return
-    if batch == "full":
-        raise InputError("a full batch has no batch_size; set batch: points or blocks, or leave it out")
-    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
-    if not sizes or not all(_is_count(size) for size in sizes) or (batch == "points" and len(sizes) > 1):
-        allowed = "an integer >= 1" if batch == "points" else "an integer >= 1, or one per axis"
-        raise InputError(f"batch_size of batch: {batch} must be {allowed}; got {batch_size!r}")
+"""Trained samples per axis of the central block of a file from which width and ridge are chosen."""
 
 
 class SignalDataset:
@@ -66,7 +45,7 @@ class SignalDataset:
         self.protocol: Protocol = protocol
         self.axes = grid_axes(split.grid)
 
-    def of(self, own: slice) -> SignalDataset:
+    def of(self, signals: slice) -> SignalDataset:
         """The same for some of the signals.
 
         Raises:
@@ -74,8 +53,18 @@ class SignalDataset:
         """
         split = self.split
         if isinstance(split, PointSplit) and len(split.index) > 1:
-            split = PointSplit(split.grid, split.index[own])
-        return SignalDataset(self.in_memory()[own], split, self.protocol)
+            split = PointSplit(split.grid, split.index[signals])
+        return SignalDataset(self.in_memory()[signals], split, self.protocol)
+
+    def in_memory(self) -> Tensor:
+        """The values.
+
+        Raises:
+            InputError: If they stay in their file.
+        """
+        if isinstance(self.values, FileValues):
+            raise InputError("the signals stay in their file and are not loaded; set in_memory: true to load them")
+        return self.values
 
     # -- whole batches, of signals in memory ----------------------------------------------------------------------------
 
@@ -95,51 +84,65 @@ class SignalDataset:
         """The whole grid, with the masks of scored and of trained samples."""
         return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.protocol), self.split.train_mask())
 
-    def in_memory(self) -> Tensor:
-        """The values.
-
-        Raises:
-            InputError: If they stay in their file.
-        """
-        if isinstance(self.values, FileValues):
-            raise InputError("the signals stay in their file and are not loaded; set in_memory: true to load them")
-        return self.values
-
     # -- for the solvers and the scales of a module ---------------------------------------------------------------------
 
     def calibration_batch(self) -> GridBatch | PointBatch:
         """All trained samples, or points spread over the file: enough for means and the scales of features."""
         if isinstance(self.values, FileValues):
-            return sample_points(self.values, self.split, POINTS)
+            return spread_points(self.values, self.split, POINTS)
         return self.train_batch
 
     def choice_batch(self) -> GridBatch:
-        """The trained grid, or its central part where it stays in a file.
+        """The trained grid, or its central block where it stays in a file.
 
         Raises:
             InputError: If the trained samples are no grid.
         """
-        split = self._grid()
+        sizes = self._grid_split().sizes
         if not isinstance(self.values, FileValues):
-            return self._train_grid()
-        wide = CHOICE_WINDOW.get(len(split.grid), 16)
-        sizes = [len(index) for index in split.index]
-        first = [max(0, (n - wide) // 2) for n in sizes]
-        return read_block(self.values, split, tuple(slice(a, min(a + wide, n)) for a, n in zip(first, sizes, strict=True)))
+            return self._train_grid
+        wide = CHOICE_WINDOW.get(len(sizes), 16)
+        firsts = [max(0, (n - wide) // 2) for n in sizes]
+        return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
 
     def train_blocks(self, process: Process) -> Iterator[GridBatch]:
-        """This process's part of the trained grid, in blocks with their first sample.
+        """This process's share of the trained grid, in blocks with their first sample.
 
         Raises:
             InputError: If the trained samples are no grid.
         """
-        split = self._grid()
-        if isinstance(self.values, FileValues):
-            yield from training_blocks(self.values, split, process)
+        split, values = self._grid_split(), self.values
+        if not isinstance(values, FileValues):
+            yield self.train_block(process.rows(whole(split.sizes)))
             return
-        yield self._train_grid().part(process.rows(whole([len(index) for index in split.index])))
+        chunks = [max(1, chunk // step) for chunk, step in zip(values.chunks, split.stride, strict=True)]
+        per_sample = 4 * values.shape[0] * values.shape[-1] * math.prod(split.stride)
+        blocks = file_blocks(split.sizes, chunks, per_sample)
+        yield from map(self.train_block, blocks[process.share(len(blocks))])
 
-    def _grid(self) -> GridSplit:
+    def train_block(self, block: Block) -> GridBatch:
+        """A block of the trained grid, of positions in it and not in the whole grid.
+
+        Raises:
+            InputError: If the trained samples are no grid.
+        """
+        split, values = self._grid_split(), self.values
+        if not isinstance(values, FileValues):
+            return self._train_grid.block(block)
+        index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
+        axes = tuple(x[i] for x, i in zip(self.axes, index, strict=True))
+        if any(len(i) == 0 for i in index):
+            read = torch.zeros(values.shape[0], *(len(i) for i in index), values.shape[-1])
+        else:
+            read = values.read(tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index), split.stride)
+        return GridBatch(axes, read, start=tuple(part.start for part in block))
+
+    @property
+    def _train_grid(self) -> GridBatch:
+        assert isinstance(self.train_batch, GridBatch)
+        return self.train_batch
+
+    def _grid_split(self) -> GridSplit:
         if not isinstance(self.split, GridSplit):
             raise InputError(
                 "signals that stay in their file are solved for on a training grid; set sampling: grid, or train on "
@@ -147,54 +150,40 @@ class SignalDataset:
             )
         return self.split
 
-    def _train_grid(self) -> GridBatch:
-        assert isinstance(self.train_batch, GridBatch)
-        return self.train_batch
-
     # -- loaders --------------------------------------------------------------------------------------------------------
 
-    def train_loader(
-        self,
-        batch: BatchKind,
-        batch_size: int | Sequence[int] | None,
-        shuffle: bool,
-        steps_per_epoch: int | None,
-        seed: int,
-        process: Process,
-        device: torch.device,
-    ) -> TrainLoader:
+    def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
         """The training batches; those of signals in memory are made on ``device``."""
-        values = self.values
-        if batch == "points":
-            count = batch_size if isinstance(batch_size, int) else POINTS
+        values, steps = self.values, batching.steps_per_epoch
+        if batching.kind == "points":
             if isinstance(values, FileValues):
-                return PointStream(values, self.split, count, steps_per_epoch, seed, process)
-            return PointLoader(to_device(self.train_batch, device), count, steps_per_epoch, seed, process)
-        if batch == "blocks":
-            split = self._grid()
-            read: Callable[[Block], GridBatch] = (
-                partial(read_block, values, split)
-                if isinstance(values, FileValues)
-                else to_device(self._train_grid(), device).part
-            )
-            sizes = [len(index) for index in split.index]
-            return BlockLoader(sizes, self._block(batch_size), read, steps_per_epoch, seed if shuffle else None, process)
-        return FullLoader(to_device(self.train_batch, device), steps_per_epoch or STEPS_PER_EPOCH, process)
+                return FilePointLoader(values, self.split, batching.num_points, steps, seed, process)
+            return PointLoader(to_device(self.train_batch, device), batching.num_points, steps, seed, process)
+        if batching.kind == "full":
+            return FullLoader(to_device(self.train_batch, device), steps or STEPS_PER_EPOCH, process)
+        sizes, read = self._grid_split().sizes, self.train_block
+        if not isinstance(values, FileValues):
+            read = to_device(self._train_grid, device).block
+        return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed if batching.shuffle else None, process)
 
-    def evaluation_loader(self, process: Process) -> Repeat[GridBatch] | EvaluationStream:
-        """The whole grid: in memory every process takes it all, from a file each its own pieces."""
-        if isinstance(self.values, FileValues):
-            return EvaluationStream(self.values, self.split, self.protocol, process)
-        return Repeat(self.evaluation_batch)
+    def evaluation_loader(self, process: Process) -> GridLoader[GridBatch]:
+        """The whole grid: in memory every process takes all of it, from a file each its own blocks."""
+        if not isinstance(self.values, FileValues):
+            return GridLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
+        blocks = self.values.blocks()
+        # Lightning wants a batch from every process: one without blocks gets one without samples
+        own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
+        return GridLoader(own, self._evaluation_block)
 
-    def _block(self, size: int | Sequence[int] | None) -> tuple[int, ...]:
-        axes = len(self.axes)
-        sizes = [size] * axes if isinstance(size, int) else list(size or [BLOCK.get(axes, 16)] * axes)
-        if len(sizes) != axes:
-            raise InputError(
-                f"batch_size {sizes} is for {len(sizes)} axes, the signals have {axes}: give one number or {axes}"
-            )
-        return tuple(sizes)
+    def _evaluation_block(self, block: Block) -> GridBatch:
+        assert isinstance(self.values, FileValues)
+        return GridBatch(
+            tuple(x[part] for x, part in zip(self.axes, block, strict=True)),
+            self.values.read(block),
+            self.split.test_mask_of(self.protocol, block),
+            self.split.train_mask_of(block),
+            tuple(part.start for part in block),
+        )
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
@@ -207,8 +196,4 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
             return value.to(device)
         return tuple(move(entry) for entry in value) if isinstance(value, tuple) else value
 
-    return type(batch)(**{key: move(value) for key, value in vars(batch).items()})  # type: ignore[arg-type]
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return type(batch)(**{field.name: move(getattr(batch, field.name)) for field in fields(batch)})  # type: ignore[arg-type]

@@ -1,13 +1,12 @@
-"""Batches of signals that are held in memory: all training samples at once, random points, or blocks of the grid.
+"""Loaders: all training samples at once, random points, or blocks of the grid; and the whole grid for evaluation.
 
-A loader goes through passes over the training samples, each in an order of its own that depends on the seed and the number
-of the pass alone, and an epoch is a stretch of them. Under several processes every one draws the same batches and takes its
-own share: together they see what one process would see, each sample once.
+A loader goes through passes over the training samples, and an epoch is a stretch of them. The order within a pass depends
+on the seed and the number of the pass alone. Under several processes every one finds the same batches and takes its own
+share: together they see what one process would see, each sample once.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -22,34 +21,13 @@ from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.distributed import Process
 
-__all__ = [
-    "BlockLoader",
-    "FullLoader",
-    "PointLoader",
-    "Repeat",
-    "TrainLoader",
-    "permutation",
-]
+__all__ = ["BlockLoader", "FullLoader", "GridLoader", "PointLoader", "TrainLoader", "permutation"]
 
 B = TypeVar("B")
 
 
-class Repeat(Generic[B]):
-    """The same batch, ``times`` times an epoch, for evaluation."""
-
-    def __init__(self, batch: B, times: int = 1) -> None:
-        self.batch = batch
-        self.times = times
-
-    def __iter__(self) -> Iterator[B]:
-        return itertools.repeat(self.batch, self.times)
-
-    def __len__(self) -> int:
-        return self.times
-
-
 class TrainLoader(ABC):
-    """Passes over the training samples, an epoch at a time; where it stands is saved with a checkpoint.
+    """Passes over the training samples, an epoch at a time; its position is saved with a checkpoint.
 
     Args:
         batches: Batches in one pass.
@@ -84,12 +62,12 @@ class TrainLoader(ABC):
         return {"position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.position = state["position"]
 
 
 class FullLoader(TrainLoader):
-    """All training samples, every step: this process's rows of a sub-grid, or its stretch of the points.
+    """All training samples, every step: this process's rows of a sub-grid, or its share of the points.
 
     Args:
         batch: The training samples.
@@ -103,9 +81,12 @@ class FullLoader(TrainLoader):
         if process.world_size == 1:
             self.batch = batch
         elif isinstance(batch, GridBatch):
-            self.batch = _rows(batch.part, whole([len(x) for x in batch.axes]), process)
+            self.batch = _own_rows(batch.block, whole([len(x) for x in batch.axes]), process)
         else:
-            self.batch = _points(batch, process.share(batch.values.shape[1]), batch.values.shape[1])
+            count = batch.values.shape[1]
+            own = process.share(count)
+            index = None if batch.index is None else batch.index[:, own]
+            self.batch = replace(batch, coords=batch.coords[:, own], values=batch.values[:, own], index=index, total=count)
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
         """The batch; always the same object, so that what depends on it alone need be computed once."""
@@ -113,7 +94,7 @@ class FullLoader(TrainLoader):
 
 
 class PointLoader(TrainLoader):
-    """Random training samples, each once in a pass.
+    """Random training samples of signals in memory, each once in a pass.
 
     Args:
         batch: The training samples, on the device where the batches are wanted.
@@ -131,12 +112,10 @@ class PointLoader(TrainLoader):
         seed: int = 0,
         process: Process | None = None,
     ) -> None:
-        self.whole_grid = isinstance(batch, GridBatch)
-        if isinstance(batch, GridBatch):
-            # no coordinates and no index: a point's place among the values is its position in the grid
-            batch = PointBatch(batch.values.new_empty(1, 0, len(batch.axes)), batch.values.flatten(1, -2), batch.axes)
-        self.points = batch
-        self.count = batch.values.shape[1]
+        self.index = None if isinstance(batch, GridBatch) else batch.index  # of a grid: the place among the values
+        self.axes = batch.axes
+        self.values = batch.values.flatten(1, -2)
+        self.count = self.values.shape[1]
         self.size = min(size, self.count)
         self.seed = seed
         self.process = process or Process()
@@ -144,16 +123,13 @@ class PointLoader(TrainLoader):
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
         """The points in a new order, ``size`` at a time."""
-        order = permutation(self.count, self.seed, number).to(self.points.values.device)
+        assert self.axes is not None
+        order = permutation(self.count, self.seed, number).to(self.values.device)
         for chosen in torch.split(order, self.size)[first:]:
-            part = chosen[self.process.share(len(chosen))]
-            if not self.whole_grid:
-                yield _points(self.points, part, len(chosen))
-                continue
-            axes, index = self.points.axes, part[None]
-            assert axes is not None
-            values = self.points.values.index_select(1, part)
-            yield PointBatch(point_coordinates(axes, index), values, axes, index, len(chosen))
+            own = chosen[self.process.share(len(chosen))]
+            index = own[None] if self.index is None else self.index.index_select(1, own)
+            values = self.values.index_select(1, own)
+            yield PointBatch(point_coordinates(self.axes, index), values, self.axes, index, len(chosen))
 
 
 class BlockLoader(TrainLoader):
@@ -162,8 +138,7 @@ class BlockLoader(TrainLoader):
     Args:
         grid: Training samples per axis, ``(n_1, ..., n_D)``.
         size: Samples of a block per axis; those at the end of an axis may be smaller.
-        read: Gives a block: a part of a batch in memory (:meth:`~pe_lightning.data.batches.GridBatch.part`), or of a file
-            (:func:`~pe_lightning.data.streams.read_block`).
+        read: Gives a block, from memory or from a file.
         steps_per_epoch: Batches in one epoch; by default one pass.
         seed: Of the order; ``None`` is in row-major order.
         process: This process: it takes its rows of each block.
@@ -188,7 +163,26 @@ class BlockLoader(TrainLoader):
         """The blocks, in a new order."""
         order = range(len(self.blocks)) if self.seed is None else permutation(len(self.blocks), self.seed, number).tolist()
         for place in order[first:]:
-            yield _rows(self.read, self.blocks[place], self.process)
+            yield _own_rows(self.read, self.blocks[place], self.process)
+
+
+class GridLoader(Generic[B]):
+    """Blocks of the whole grid in order, for evaluation and prediction; one block where that fits in memory.
+
+    Args:
+        blocks: The blocks that this process takes.
+        read: Gives what belongs to a block.
+    """
+
+    def __init__(self, blocks: Sequence[Block], read: Callable[[Block], B]) -> None:
+        self.blocks = blocks
+        self.read = read
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[B]:
+        return map(self.read, self.blocks)
 
 
 def permutation(count: int, seed: int, number: int) -> Tensor:
@@ -198,19 +192,7 @@ def permutation(count: int, seed: int, number: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
 
 
-def _rows(read: Callable[[Block], GridBatch], box: Block, process: Process) -> GridBatch:
-    """This process's rows of a box of the training grid."""
-    total = math.prod(shape_of(box)) if process.world_size > 1 else None
-    return replace(read(process.rows(box)), total=total)
-
-
-def _points(batch: PointBatch, chosen: slice | Tensor, total: int) -> PointBatch:
-    """Some of the points of a batch."""
-
-    def pick(tensor: Tensor) -> Tensor:
-        return tensor[:, chosen] if isinstance(chosen, slice) else tensor.index_select(1, chosen)
-
-    index = None if batch.index is None else pick(batch.index)
-    on_grid = batch.axes is not None and index is not None
-    coords = point_coordinates(batch.axes, index) if on_grid else pick(batch.coords)  # type: ignore[arg-type]
-    return PointBatch(coords, pick(batch.values), batch.axes, index, total)
+def _own_rows(read: Callable[[Block], GridBatch], block: Block, process: Process) -> GridBatch:
+    """This process's rows of a block of the training grid."""
+    total = math.prod(shape_of(block)) if process.world_size > 1 else None
+    return replace(read(process.rows(block)), total=total)

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
+from pe_lightning.blocks import tiles
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.data.loaders import GridLoader
 from pe_lightning.errors import InputError
 
 __all__ = ["OutputGrid"]
 
-SLAB_BYTES = 1 << 28
+BLOCK_BYTES = 1 << 28
 """How much is predicted at once."""
-
-
-class Slabs:
-    """Grids, one after another; a plain list would be taken for several loaders."""
-
-    def __init__(self, grids: Sequence[tuple[Tensor, ...]]) -> None:
-        self.grids = grids
-
-    def __len__(self) -> int:
-        return len(self.grids)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        return iter(self.grids)
 
 
 class OutputGrid(LightningDataModule):
     """The coordinates of a grid for ``predict``: sample j of M lies at j/M, as in the data the model was fitted to.
 
-    A large grid comes in slabs along its first axis, in order.
+    A large grid comes in blocks of whole rows, in order.
 
     Args:
         output_shape: Number of samples per axis; ``None`` is the size that the model was fitted at.
@@ -72,12 +59,15 @@ class OutputGrid(LightningDataModule):
             )
         return shape
 
-    def predict_dataloader(self) -> Slabs:
-        """The grid, or its slabs: a coordinate vector per axis."""
-        module = self.trainer.lightning_module if self.trainer is not None else None
-        info = getattr(module, "info", None)
-        if not isinstance(info, SignalInfo):
-            return Slabs([grid_axes(tuple(self.output_shape or ()))])
-        first, *others = grid_axes(self.grid(info))
-        row = 4 * info.num_signals * info.channels * math.prod(len(x) for x in others)
-        return Slabs([(rows, *others) for rows in torch.split(first, max(1, SLAB_BYTES // row))])
+    def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
+        """The grid, or its blocks: a coordinate vector per axis."""
+        info = getattr(self.trainer.lightning_module, "info", None) if self.trainer is not None else None
+        shape, values = tuple(self.output_shape or ()), 1
+        if isinstance(info, SignalInfo):
+            shape, values = self.grid(info), info.num_signals * info.channels
+        row = 4 * values * math.prod(shape[1:])
+        axes, block = grid_axes(shape), (max(1, BLOCK_BYTES // row), *shape[1:])
+        return GridLoader(
+            list(tiles(shape, block[: len(shape)])),
+            lambda part: tuple(x[along] for x, along in zip(axes, part, strict=True)),
+        )

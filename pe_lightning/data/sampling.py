@@ -1,23 +1,28 @@
-"""Which samples of a signal are trained on: samplings, by name, and the splits that they make."""
+"""Which samples of a signal are trained on: samplings by name, each of which makes a split."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from pe_lightning.data.draws import draw, threshold
-from pe_lightning.data.splits import DrawnSplit, GridSplit, PointSplit, Split
+from pe_lightning.data.random_keys import chosen_positions, largest_chosen_key
+from pe_lightning.data.sources.arrays import find_array
+from pe_lightning.data.sources.paths import ARRAYS, PICTURES, SourceFile, expand, format_of, reading
+from pe_lightning.data.sources.pictures import decode_image
+from pe_lightning.data.splits import GridSplit, PointSplit, RandomSplit, Split
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["GridSampling", "RandomSampling", "Sampling", "SamplingLike", "resolve", "samplings"]
+__all__ = ["GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
 
 
 class Sampling(ABC):
@@ -35,7 +40,7 @@ class Sampling(ABC):
         """
 
     def stream(self, grid: Sequence[int], num_signals: int) -> Split:
-        """As :meth:`split`, for signals that stay in their file: nothing of the size of the grid should be held."""
+        """As :meth:`split`, for signals that stay in their file: the result should hold nothing of the size of the grid."""
         return self.split(grid, num_signals)
 
     @property
@@ -44,7 +49,7 @@ class Sampling(ABC):
         return samplings.name_of(type(self))
 
     def spec(self) -> dict[str, Any]:
-        """A plain description with every value in force, which :func:`resolve` turns back into an equal sampling."""
+        """A plain description with every value in force, which ``samplings.resolve`` turns back into an equal sampling."""
         return {"name": self.name, **{key: getattr(self, key) for key in inspect.signature(type(self)).parameters}}
 
     def __repr__(self) -> str:
@@ -57,9 +62,6 @@ class Sampling(ABC):
     def __hash__(self) -> int:
         return hash(repr(self))
 
-
-SamplingLike: TypeAlias = "Sampling | str | Mapping[str, Any]"
-"""A sampling, a registered name, or ``{"name": ..., **arguments}``."""
 
 samplings: Registry[Sampling] = Registry("sampling", Sampling)  # type: ignore[type-abstract]
 
@@ -82,35 +84,22 @@ class GridSampling(Sampling):
         strides = stride if isinstance(stride, (list, tuple)) else [stride]
         if not strides or any(not _is_whole(s) or s < 1 for s in strides):
             raise InputError(f"GridSampling: stride must be an integer >= 1, or a list of one per axis; got {stride!r}")
-        # plain numbers, whatever kind was given: they go into metrics.json
-        self.stride = [int(s) for s in strides] if isinstance(stride, (list, tuple)) else int(stride)
         offsets = offset if isinstance(offset, (list, tuple)) else [offset]
-        pairs = (
-            [(o, s) for o in offsets for s in strides]
-            if 1 in (len(offsets), len(strides))
-            else zip(offsets, strides, strict=False)
-        )
-        if not offsets or any(not _is_whole(o) or not 0 <= o < s for o, s in pairs):
+        # one number stands for all axes; lists of different lengths are refused where the number of axes is known
+        count = max(len(offsets), len(strides))
+        of_axes = zip(offsets * (count // max(len(offsets), 1)), strides * (count // len(strides)), strict=False)
+        if not offsets or any(not _is_whole(o) or not 0 <= o < s for o, s in of_axes):
             raise InputError(
                 f"GridSampling: offset is the first trained sample, an integer from 0 to stride - 1, or a list of one per "
                 f"axis; got {offset!r} with stride {stride!r}"
             )
+        # plain numbers, whatever kind was given: they go into metrics.json
+        self.stride = [int(s) for s in strides] if isinstance(stride, (list, tuple)) else int(stride)
         self.offset = [int(o) for o in offsets] if isinstance(offset, (list, tuple)) else int(offset)
 
     def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
         """The sub-grid that all signals share."""
-        strides = self.stride if isinstance(self.stride, list) else [self.stride] * len(grid)
-        if len(strides) != len(grid):
-            raise InputError(
-                f"GridSampling: stride {self.stride} is for {len(strides)} axes, but the signals have {len(grid)} "
-                f"({_by(grid)} samples); give one number or {len(grid)}"
-            )
-        offsets = self.offset if isinstance(self.offset, list) else [self.offset] * len(grid)
-        if len(offsets) != len(grid):
-            raise InputError(
-                f"GridSampling: offset {self.offset} is for {len(offsets)} axes, but the signals have {len(grid)} "
-                f"({_by(grid)} samples); give one number or {len(grid)}"
-            )
+        strides, offsets = self._per_axis("stride", self.stride, grid), self._per_axis("offset", self.offset, grid)
         if any(first + stride >= size for first, stride, size in zip(offsets, strides, grid, strict=True)):
             raise InputError(
                 f"GridSampling: stride {_by(strides)} leaves fewer than 2 trained samples on an axis of the signals, "
@@ -120,18 +109,28 @@ class GridSampling(Sampling):
         index = tuple(torch.arange(*along) for along in zip(offsets, grid, strides, strict=True))
         return GridSplit(tuple(grid), index, tuple(strides))
 
+    @staticmethod
+    def _per_axis(name: str, given: int | list[int], grid: Sequence[int]) -> list[int]:
+        numbers = given if isinstance(given, list) else [given] * len(grid)
+        if len(numbers) != len(grid):
+            raise InputError(
+                f"GridSampling: {name} {given} is for {len(numbers)} axes, but the signals have {len(grid)} "
+                f"({_by(grid)} samples); give one number or {len(grid)}"
+            )
+        return numbers
+
 
 @samplings.register("random")
 class RandomSampling(Sampling):
-    """A random share of the samples, drawn without replacement: for each signal its own, as in the papers.
+    """A random share of the samples, without replacement: for each signal its own, as in the papers.
 
-    The draw depends on the seed, the signal's position and the grid alone: the same on every process, machine and
+    The choice depends on the seed, the signal's position and the grid alone: the same on every process, machine and
     version of NumPy, whatever the global random state. A smaller fraction is a subset of a larger one.
 
     Args:
         fraction: Share of the samples that is trained on, in (0, 1]; rounded to whole samples, at least one.
         count: How many samples are trained on, instead of a share.
-        seed: Of the draw, a non-negative integer.
+        seed: Of the choice, a non-negative integer.
         shared: Whether all signals are trained on the same samples.
 
     Raises:
@@ -156,13 +155,14 @@ class RandomSampling(Sampling):
         self.count = None if count is None else int(count)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
-        """The drawn points, per signal or shared."""
+        """The chosen points, per signal or shared."""
         size, count = self._sizes(grid)
-        draws = [draw(self.seed, signal, size, count) for signal in range(1 if self.shared else num_signals)]
-        return PointSplit(tuple(grid), torch.from_numpy(np.stack(draws)))
+        signals = range(1 if self.shared else num_signals)
+        index = np.stack([chosen_positions(self.seed, signal, size, count) for signal in signals])
+        return PointSplit(tuple(grid), torch.from_numpy(index))
 
-    def stream(self, grid: Sequence[int], num_signals: int) -> DrawnSplit:
-        """The same points, found anew wherever they are asked for instead of being listed.
+    def stream(self, grid: Sequence[int], num_signals: int) -> RandomSplit:
+        """The same points, not listed.
 
         Raises:
             InputError: If several signals have points of their own.
@@ -173,9 +173,10 @@ class RandomSampling(Sampling):
                 "sampling: {name: random, shared: true}, or give one signal"
             )
         size, count = self._sizes(grid)
-        return DrawnSplit(tuple(grid), self.seed, count, threshold(self.seed, 0, size, count))
+        return RandomSplit(tuple(grid), self.seed, count, largest_chosen_key(self.seed, 0, size, count))
 
     def _sizes(self, grid: Sequence[int]) -> tuple[int, int]:
+        """The samples of a signal, and how many of them are trained on."""
         size = math.prod(grid)
         if self.count is None:
             return size, min(max(round(self.fraction * size), 1), size)
@@ -184,28 +185,93 @@ class RandomSampling(Sampling):
         return size, self.count
 
 
-def resolve(sampling: SamplingLike) -> Sampling:
-    """The sampling that a name or a description stands for; a sampling is returned as it is.
+@samplings.register("mask")
+class MaskSampling(Sampling):
+    """The samples that are not zero in a mask file, of the shape of the signals' grid.
 
-    Accepts ``"grid"``, ``{"name": "grid", "stride": 2}`` and ``{"class_path": ..., "init_args": {...}}``.
+    Args:
+        path: An image (for signals of 2 axes; a pixel is marked if a colour channel is not zero and it is not
+            transparent) or a ``.npy`` file of booleans or numbers. One file for all signals; or a list of one per signal,
+            in their order, which all mark equally many samples.
+        invert: Whether the samples that are zero are trained on instead.
 
     Raises:
-        InputError: If the name or an argument is unknown, or a value is refused.
+        InputError: If no path is given; at :meth:`split`, if a file is missing or damaged, its shape is not that of the
+            grid, it marks nothing, or the masks of several signals mark different numbers of samples.
     """
-    if isinstance(sampling, Sampling):
-        return sampling
-    if isinstance(sampling, str):
-        return samplings.create(sampling)
-    if isinstance(sampling, Mapping):
-        arguments = dict(sampling)
-        name = arguments.pop("name", None) or arguments.pop("class_path", None)
-        arguments.update(arguments.pop("init_args", None) or {})
-        if name is not None:
-            return samplings.create(name, **arguments)
-    raise InputError(
-        f"a sampling is a name such as 'grid', a mapping with a 'name' such as {{name: grid, stride: 2}}, or a "
-        f"Sampling; got {sampling!r}"
-    )
+
+    def __init__(self, path: str | list[str] = "", invert: bool = False) -> None:
+        given = [path] if isinstance(path, (str, PathLike)) else list(path) if isinstance(path, (list, tuple)) else []
+        if not given or not all(isinstance(one, (str, PathLike)) and fspath(one) for one in given):
+            raise InputError(
+                f"MaskSampling: path is the mask file, or a list of one per signal; got {path!r}. Set "
+                "sampling: {name: mask, path: FILE}"
+            )
+        if not isinstance(invert, bool):
+            raise InputError(f"MaskSampling: invert must be true or false, got {invert!r}")
+        plain = [fspath(one) for one in given]
+        self.path: str | list[str] = plain[0] if isinstance(path, (str, PathLike)) else plain
+        self.invert = invert
+
+    def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        """The marked samples, per signal or shared."""
+        files = expand(self.path, PICTURES | {"npy"}, "mask")
+        if len(files) not in (1, num_signals):
+            raise InputError(
+                f"MaskSampling: {len(files)} masks for {num_signals} signal(s); give one for all, or one for each"
+            )
+        indices = [self._marked(file, tuple(grid)) for file in files]
+        counts = [len(index) for index in indices]
+        if len(set(counts)) > 1:
+            listed = ", ".join(f"{file.given}: {count}" for file, count in list(zip(files, counts, strict=True))[:8])
+            raise InputError(
+                f"MaskSampling: the masks mark different numbers of samples ({listed}{', ...' if len(counts) > 8 else ''}), "
+                "but signals that are fitted together are trained on equally many. Fit these signals in runs of their own"
+            )
+        return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
+
+    def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
+        """Row-major positions that are trained on, ascending, ``(P,)``."""
+        mask = _read_mask(file, len(grid))
+        if mask.shape != grid:
+            turned = ": it is transposed" if mask.shape == grid[::-1] else ""
+            raise InputError(
+                f"the mask {file.given!r} has {_by(mask.shape)} samples, but the signals have {_by(grid)}{turned}. A mask "
+                "has the shape of the signals after crop and resize"
+            )
+        index = np.flatnonzero(~mask if self.invert else mask).astype(np.int64, copy=False)
+        if not len(index):
+            wrong = "marks every sample, and invert is on" if self.invert else "marks no sample: all of it is zero"
+            raise InputError(
+                f"the mask {file.given!r} {wrong}, so nothing would be trained on; set invert: "
+                f"{str(not self.invert).lower()}, or give another mask"
+            )
+        return index
+
+
+def _read_mask(file: SourceFile, num_axes: int) -> NDArray[np.bool_]:
+    kind = format_of(file.path)
+    if kind == "npy":
+        values: NDArray[Any] = find_array(file).load()
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
+        return np.asarray(values != 0)
+    if kind in ARRAYS:
+        raise InputError(f"the mask {file.given!r} is an {kind} file; a mask is an image or a .npy file")
+    if num_axes != 2:
+        raise InputError(
+            f"the mask {file.given!r} is taken for an image, but the signals have {num_axes} axes; save it as a .npy file "
+            "of their shape: numpy.save(path, mask)"
+        )
+    with reading(file.given), file.path.open("rb") as opened:
+        lossy = opened.read(2) == b"\xff\xd8"
+    if lossy:
+        raise InputError(
+            f"the mask {file.given!r} is a JPEG, which does not keep zeros as zeros; save it as PNG, as drawn originally"
+        )
+    image = decode_image(file)
+    marked = image[..., :-1].any(axis=-1) & (image[..., -1] > 0) if image.shape[-1] in (2, 4) else image.any(axis=-1)
+    return np.asarray(marked)
 
 
 def _is_whole(value: object) -> bool:

@@ -1,10 +1,10 @@
-"""What is trained on and what is held out: the result of a sampling, and the protocols that score it."""
+"""Which samples are trained on and which are held out: the result of a sampling, and the protocols that score it."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from pe_lightning.blocks import Block, shape_of, whole
-from pe_lightning.data.draws import drawn_in
+from pe_lightning.data.random_keys import chosen_in
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["DrawnSplit", "GridSplit", "PointSplit", "Protocol", "Split", "check_protocol"]
+__all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split", "check_protocol"]
 
 Protocol: TypeAlias = Literal["rest", "odd", "all", "none"]
 """Which samples are scored. The same predictor differs by more than 1 dB between protocols.
@@ -26,9 +26,8 @@ Protocol: TypeAlias = Literal["rest", "odd", "all", "none"]
 - ``none``: nothing.
 """
 
-
-ROWS_AT_ONCE = 1 << 22
-"""Samples whose membership in a large random draw is found at once."""
+SAMPLES_AT_ONCE = 1 << 22
+"""Samples of a large random split that are looked at together."""
 
 
 def check_protocol(protocol: str) -> None:
@@ -59,25 +58,26 @@ class Split(ABC):
         """The integers that define the split, for fingerprints."""
 
     @abstractmethod
-    def train_mask_of(self, box: Block) -> Tensor:
-        """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
 
     def train_mask(self) -> Tensor:
         """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
         return self.train_mask_of(whole(self.grid))
 
-    def test_mask_of(self, protocol: Protocol, box: Block) -> Tensor:
-        """Which samples of a part of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans.
+    def test_mask_of(self, protocol: Protocol, block: Block) -> Tensor:
+        """Which samples of a block of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans.
 
         Raises:
             InputError: If the protocol is unknown or does not suit the split.
         """
         check_protocol(protocol)
         if protocol == "rest":
-            return ~self.train_mask_of(box)
+            return ~self.train_mask_of(block)
         if protocol == "odd":
-            return self._odd_mask_of(box)
-        return torch.full((1, *shape_of(box)), protocol == "all")
+            self._check_odd()
+            return _outer_and([torch.arange(part.start, part.stop) % 2 == 1 for part in block])
+        return torch.full((1, *shape_of(block)), protocol == "all")
 
     def test_mask(self, protocol: Protocol) -> Tensor:
         """Which samples are scored: ``(S or 1, N_1, ..., N_D)`` booleans.
@@ -87,7 +87,25 @@ class Split(ABC):
         """
         return self.test_mask_of(protocol, whole(self.grid))
 
-    def _odd_mask_of(self, box: Block) -> Tensor:
+    def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Row-major positions of the trained samples of a block, within the block and in the grid: ``(P,)`` ascending.
+
+        Raises:
+            InputError: If signals have samples of their own.
+        """
+        mask = self.train_mask_of(block)
+        if len(mask) > 1:
+            raise InputError(
+                "signals that stay in their file are trained on the same points; set sampling: {name: random, shared: true}"
+            )
+        inside = mask.flatten().nonzero().flatten()
+        return inside, _row_major([torch.arange(part.start, part.stop) for part in block], self.grid)[inside]
+
+    def count_in(self, block: Block) -> int:
+        """Number of trained samples in a block of the grid."""
+        return len(self.train_positions(block)[0])
+
+    def _check_odd(self) -> None:
         raise InputError("protocol 'odd' needs sampling: {name: grid, stride: 2}; set that, or protocol: rest")
 
 
@@ -105,9 +123,14 @@ class GridSplit(Split):
     stride: tuple[int, ...]
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of trained samples per axis, ``(n_1, ..., n_D)``."""
+        return tuple(len(index) for index in self.index)
+
+    @property
     def num_train(self) -> int:
         """Number of trained samples of each signal."""
-        return math.prod(len(index) for index in self.index)
+        return math.prod(self.sizes)
 
     @property
     def train_indices(self) -> tuple[Tensor, ...]:
@@ -120,30 +143,36 @@ class GridSplit(Split):
             values = values.index_select(axis + 1, index)
         return values.contiguous()
 
-    def train_mask_of(self, box: Block) -> Tensor:
-        """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
-        axes = zip(shape_of(box), self.positions_in(box), strict=True)
-        return _outer([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Which samples of a block of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
+        axes = zip(shape_of(block), self.positions_in(block), strict=True)
+        return _outer_and([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
 
-    def positions_in(self, box: Block) -> tuple[Tensor, ...]:
-        """Trained positions within a part of the grid, per axis, counted from its first sample."""
-        inside = [_between(index, part.start, part.stop) for part, index in zip(box, self.index, strict=True)]
-        return tuple(index - part.start for part, index in zip(box, inside, strict=True))
+    def positions_in(self, block: Block) -> tuple[Tensor, ...]:
+        """Trained positions within a block of the grid, per axis, counted from its first sample."""
+        inside = [_between(index, part.start, part.stop) for part, index in zip(block, self.index, strict=True)]
+        return tuple(index - part.start for part, index in zip(block, inside, strict=True))
 
-    def _odd_mask_of(self, box: Block) -> Tensor:
-        self._require_odd()
-        return _outer([torch.arange(part.start, part.stop) % 2 == 1 for part in box])
+    def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Row-major positions of the trained samples of a block, within the block and in the grid: ``(P,)`` ascending."""
+        inside = self.positions_in(block)
+        in_grid = [along + part.start for along, part in zip(inside, block, strict=True)]
+        return _row_major(inside, shape_of(block)), _row_major(in_grid, self.grid)
 
-    def _require_odd(self) -> None:
-        if set(self.stride) == {2} and any(int(index[0]) for index in self.index):
-            raise InputError(
-                "protocol 'odd' scores the odd samples, but the offset trains on them; set offset: 0, or protocol: rest"
-            )
+    def count_in(self, block: Block) -> int:
+        """Number of trained samples in a block of the grid."""
+        return math.prod(len(along) for along in self.positions_in(block))
+
+    def _check_odd(self) -> None:
         if set(self.stride) != {2}:
             stride = self.stride[0] if len(set(self.stride)) == 1 else list(self.stride)
             raise InputError(
                 f"protocol 'odd' scores the samples midway between those of a grid of stride 2, but the stride is "
                 f"{stride}; set sampling: {{name: grid, stride: 2}}, or protocol: rest"
+            )
+        if any(int(index[0]) for index in self.index):
+            raise InputError(
+                "protocol 'odd' scores the odd samples, but the offset trains on them; set offset: 0, or protocol: rest"
             )
 
 
@@ -174,25 +203,25 @@ class PointSplit(Split):
         index = self.index.expand(len(flat), -1)[..., None].expand(-1, -1, flat.shape[-1])
         return flat.gather(1, index)
 
-    def train_mask_of(self, box: Block) -> Tensor:
-        """Which samples of a part of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
-        height, row = shape_of(box)[0], math.prod(self.grid[1:])
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+        height, row = shape_of(block)[0], math.prod(self.grid[1:])
         rows = torch.zeros(len(self.index), height * row, dtype=torch.bool)
         for own, index in zip(rows, self.index, strict=True):
-            own[_between(index, box[0].start * row, box[0].stop * row) - box[0].start * row] = True
-        inside = (slice(None), slice(None), *box[1:])
+            own[_between(index, block[0].start * row, block[0].stop * row) - block[0].start * row] = True
+        inside = (slice(None), slice(None), *block[1:])
         return rows.view(len(rows), height, *self.grid[1:])[inside].contiguous()
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnSplit(Split):
-    """Random samples that all signals share, of a grid too large to list them: drawn anew where they are asked for.
+class RandomSplit(Split):
+    """Random samples that all signals share, of a grid too large to list them: they are found again in every block.
 
     Args:
         grid: Number of samples per axis, ``(N_1, ..., N_D)``.
-        seed: Of the draw.
+        seed: Of the choice.
         count: Number of trained samples.
-        limit: The largest key that is drawn (:func:`pe_lightning.data.draws.threshold`).
+        limit: The largest key that is chosen (:func:`pe_lightning.data.random_keys.largest_chosen_key`).
     """
 
     seed: int
@@ -206,15 +235,15 @@ class DrawnSplit(Split):
 
     @property
     def train_indices(self) -> Iterator[Tensor]:
-        """The row-major positions, some rows at a time."""
-        rows = max(1, ROWS_AT_ONCE * self.grid[0] // math.prod(self.grid))
+        """The row-major positions, in parts of some rows."""
+        rows = max(1, SAMPLES_AT_ONCE * self.grid[0] // math.prod(self.grid))
         for first in range(0, self.grid[0], rows):
-            box = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
-            yield self.train_mask_of(box).flatten().nonzero()[None, :, 0] + first * math.prod(self.grid[1:])
+            block = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
+            yield self.train_positions(block)[1][None]
 
-    def train_mask_of(self, box: Block) -> Tensor:
-        """Which samples of a part of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
-        return torch.from_numpy(drawn_in(self.seed, 0, self.limit, self.grid, box))[None]
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Which samples of a block of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
+        return torch.from_numpy(chosen_in(self.seed, 0, self.limit, self.grid, block))[None]
 
 
 def _between(index: Tensor, start: int, stop: int) -> Tensor:
@@ -223,9 +252,17 @@ def _between(index: Tensor, start: int, stop: int) -> Tensor:
     return index[first:last]
 
 
-def _outer(masks: list[Tensor]) -> Tensor:
+def _outer_and(masks: Sequence[Tensor]) -> Tensor:
     """``(1, n_1, ..., n_D)``: true where the masks of all axes are."""
     mask = torch.ones(1, *(1 for _ in masks), dtype=torch.bool)
     for axis, along in enumerate(masks):
         mask = mask & along.reshape(-1, *(1 for _ in masks[axis + 1 :]))
     return mask
+
+
+def _row_major(positions: Sequence[Tensor], grid: Sequence[int]) -> Tensor:
+    """Row-major positions in a grid of a sub-grid, given the positions along each axis: ``(P,)``."""
+    result = torch.zeros(1, dtype=torch.int64)
+    for along, n in zip(positions, grid, strict=True):
+        result = (result[:, None] * n + along).flatten()
+    return result

@@ -1,4 +1,4 @@
-"""Values of signals in [0, 1], read a box at a time: from memory, or from a file larger than memory."""
+"""Values of signals in [0, 1]: loaded into memory, or read block by block from a file larger than memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from pe_lightning.blocks import Block, tiles
-from pe_lightning.data.signals import ArrayLike, RawSignals
+from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
 from pe_lightning.errors import InputError
 
-__all__ = ["FileValues", "boxes", "load", "unit_slabs"]
+__all__ = ["FileValues", "decoded_blocks", "file_blocks", "load", "unit_blocks"]
 
-SLAB_BYTES = 1 << 26
+BLOCK_BYTES = 1 << 26
 """How much is read at once when everything is read."""
 
 
 class FileValues:
-    """Signals that stay in their file and are read by boxes.
+    """Signals that stay in their file and are read by blocks.
 
     Args:
         raw: The signals; they must have an ``array``.
@@ -35,7 +35,7 @@ class FileValues:
         self._array: ArrayLike | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """The open file stays behind."""
+        """Without the open file."""
         return {**self.__dict__, "_array": None}
 
     @property
@@ -45,13 +45,13 @@ class FileValues:
             self._array = self.raw.array()
         return self._array
 
-    def read(self, box: Block, stride: Sequence[int] | None = None) -> Tensor:
-        """``(S, n_1, ..., n_D, C)`` float32 in [0, 1] of a box of the grid, or of every ``stride``-th sample of it per axis.
+    def read(self, block: Block, stride: Sequence[int] | None = None) -> Tensor:
+        """``(S, n_1, ..., n_D, C)`` float32 in [0, 1]: a block of the grid, or every ``stride``-th sample of it per axis.
 
         Raises:
             InputError: If a value is NaN or infinite.
         """
-        index = (slice(None), *box, slice(None))
+        index = (slice(None), *block, slice(None))
         part = self._opened[index]
         if stride is not None:  # after reading: files that are chunked are slow to pick single samples
             every = (slice(None), *(slice(None, None, step) for step in stride))
@@ -65,62 +65,88 @@ class FileValues:
             values = np.stack([scaling.to_unit(signal, place) for place, signal in enumerate(part)])
         # the sum costs a quarter of looking at each value, and is not finite if one of them is not
         if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
-            where = [axis.start for axis in box]
-            raise InputError(f"there are values that are not finite in the part that starts at sample {where}")
+            where = [axis.start for axis in block]
+            raise InputError(f"there are values that are not finite in the block that starts at sample {where}")
         if not values.flags.writeable:  # memory-mapped: a tensor may be written to
             values = values.copy()
         return torch.from_numpy(np.ascontiguousarray(values))
 
+    def blocks(self, limit: int = BLOCK_BYTES) -> list[Block]:
+        """Blocks of at most ``limit`` bytes that cover the grid and follow the chunks of the file."""
+        signals, *grid, channels = self.shape
+        return file_blocks(grid, self.chunks, 4 * signals * channels, limit)
+
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Samples per axis of the pieces in which the file is stored, ``(D,)``; those of one row where it has none."""
+        """Samples per axis of the chunks of the file, ``(D,)``; those of one row where it has none."""
         stored = getattr(self._opened, "chunks", None)
-        grid = self.raw.grid
-        return tuple(stored[1:-1]) if stored else (1, *grid[1:])
+        return tuple(stored[1:-1]) if stored else (1, *self.raw.grid[1:])
 
 
 def load(raw: RawSignals) -> Tensor:
     """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU.
 
     Raises:
-        InputError: If they cannot be decoded, or decoding gives another number of samples than was announced.
+        InputError: If they cannot be decoded, or are not what was announced.
     """
-    whole = raw.array() if raw.array is not None and raw.unit else None
-    if isinstance(whole, np.ndarray) and whole.dtype == np.float32 and not isinstance(whole, np.memmap):
-        return torch.from_numpy(whole)  # in memory already
-    values = torch.empty(raw.shape, dtype=torch.float32)
-    flat = values.view(len(raw.names) * raw.grid[0], *raw.shape[2:]).numpy()
-    done = 0
-    for slab in unit_slabs(raw):
-        flat[done : done + len(slab)] = slab
-        done += len(slab)
-    return values
+    opened = raw.array() if raw.array is not None and raw.unit else None
+    if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
+        return torch.from_numpy(opened)  # in memory already
+    values = np.empty(raw.shape, dtype=np.float32)
+    for signal, row, block in decoded_blocks(raw):
+        values[signal, row : row + len(block)] = block if raw.unit else raw.scaling.to_unit(block, signal)
+    return torch.from_numpy(values)
 
 
-def unit_slabs(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
-    """Decodes all values of signals from the start: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1] that follow one another.
+def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
+    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1].
 
     Raises:
-        InputError: If they cannot be decoded, or decoding gives another number of samples than was announced.
+        InputError: If they cannot be decoded, or are not what was announced.
     """
-    done, rows, signals = 0, raw.grid[0], len(raw.names)
-    for slab in raw.slabs():
-        signal = done // rows
-        done += len(slab)
-        if done > signals * rows or (done - 1) // rows != signal:
-            raise InputError(f"{raw.names[min(signal, signals - 1)]}: more than the {rows} samples that it announced")
-        yield np.asarray(slab, dtype=np.float32) if raw.unit else raw.scaling.to_unit(slab, signal)
-    if done != signals * rows:
-        raise InputError(f"{raw.names[done // rows]}: only {done % rows} of the {rows} samples that it announced")
+    for signal, _, block in decoded_blocks(raw):
+        yield np.asarray(block, dtype=np.float32) if raw.unit else raw.scaling.to_unit(block, signal)
 
 
-def boxes(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = SLAB_BYTES) -> list[Block]:
-    """Cuts a grid into boxes of at most ``limit`` bytes that follow the chunks of its file, in row-major order.
+def decoded_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
+    """Decodes all values of signals in order: signal, first row, ``(n, N_2, ..., N_D, C)`` values as they are stored.
 
-    A box is a whole number of chunks thick along each axis and grows along the last axis first; a single chunk is never
+    Raises:
+        InputError: If they cannot be decoded, or are not what was announced: a file was changed or cut short meanwhile.
+    """
+    signals, rows, *rest = raw.shape
+    signal = row = 0
+    for block in raw.blocks():
+        fits = signal < signals and block.shape[1:] == tuple(rest) and row + len(block) <= rows
+        if not fits or block.dtype != np.dtype(raw.stored):
+            where = f"at sample {row} of {raw.names[signal]!r}" if signal < signals else f"after {raw.names[-1]!r}, the last"
+            raise _changed(raw, f"{_by(block.shape)} of dtype {block.dtype} were read {where}")
+        yield signal, row, block
+        row += len(block)
+        if row == rows:
+            signal, row = signal + 1, 0
+    if signal < signals:
+        raise _changed(raw, f"{raw.names[signal]!r} ended after {row} of {rows} samples along its first axis")
+
+
+def _changed(raw: RawSignals, found: str) -> InputError:
+    return InputError(
+        f"{len(raw.names)} signal(s) of {_by(raw.shape[1:])} of dtype {raw.stored} were announced, but {found}. A file was "
+        "changed or cut short while it was read, or is damaged; check it and run again"
+    )
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = BLOCK_BYTES) -> list[Block]:
+    """Cuts a grid into blocks of at most ``limit`` bytes that follow the chunks of its file, in row-major order.
+
+    A block is a whole number of chunks thick along each axis and grows along the last axis first; a single chunk is never
     cut, however large.
 
-    >>> boxes((4, 6), (1, 6), 4, 50)
+    >>> file_blocks((4, 6), (1, 6), 4, 50)
     [(slice(0, 2, None), slice(0, 6, None)), (slice(2, 4, None), slice(0, 6, None))]
     """
     sizes = [min(chunk, n) for chunk, n in zip(chunks, grid, strict=True)]

@@ -1,66 +1,64 @@
 """Samplings, splits and protocols: exact values, properties, and what is refused."""
 
 import json
-import time
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
-from pe_lightning.data.coordinates import grid_axes, point_coordinates, row_major, unravelled
-from pe_lightning.data.sampling import GridSampling, RandomSampling, Sampling, resolve, samplings
-from pe_lightning.data.splits import GridSplit, PointSplit
+from pe_lightning.data import GridSampling, ImageDataModule, MaskSampling, RandomSampling, TensorDataModule, samplings
+from pe_lightning.data.coordinates import grid_axes, point_coordinates
+from pe_lightning.data.random_keys import KEYS_AT_ONCE, chosen_positions, largest_chosen_key
 from pe_lightning.errors import InputError
 
 grids = st.lists(st.integers(2, 9), min_size=1, max_size=3).map(tuple)
-quick = settings(deadline=None, max_examples=60)
+quick = settings(deadline=None, max_examples=50)
 
 
 @st.composite
 def grid_cases(draw):
     grid = draw(grids)
-    return grid, [draw(st.integers(1, size - 1)) for size in grid]
+    stride = [draw(st.integers(1, size - 1)) for size in grid]
+    offset = [draw(st.integers(0, min(s - 1, size - s - 1))) for s, size in zip(stride, grid, strict=True)]
+    return grid, stride, offset
+
+
+@st.composite
+def blocks_of(draw, grid):
+    ends = [sorted((draw(st.integers(0, n)), draw(st.integers(0, n)))) for n in grid]
+    return tuple(slice(a, b) for a, b in ends)
 
 
 # -- coordinates ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [2, 3, 7, 100, 512, 1000, 4099])
+@pytest.mark.parametrize("size", [2, 3, 100, 4099])
 def test_coordinates_are_those_of_the_papers_and_never_reach_one(size):
     (axis,) = grid_axes([size])
-    expected = (np.arange(size, dtype=np.float64) / size).astype(np.float32)
-    np.testing.assert_array_equal(axis.numpy(), expected)
+    np.testing.assert_array_equal(axis.numpy(), (np.arange(size, dtype=np.float64) / size).astype(np.float32))
     np.testing.assert_allclose(axis.numpy(), np.linspace(0, 1, size + 1)[:-1], atol=1e-7)
-    assert axis.dtype == torch.float32
     assert axis.max() < 1
-
-
-def test_point_coordinates_follow_row_major_positions():
-    axes = grid_axes((2, 4))
-    coords = point_coordinates(axes, torch.tensor([[0, 3], [5, 7]]))
-    assert coords.tolist() == [[[0, 0], [0, 0.75]], [[0.5, 0.25], [0.5, 0.75]]]
     assert grid_axes((2,), torch.float64)[0].dtype == torch.float64
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0,)])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-def test_row_major_positions_and_those_along_the_axes(shape, dtype):
+def test_point_coordinates_follow_row_major_positions(shape, dtype):
     grid = (3, 5, 4)
     index = torch.randint(60, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
-    along = list(unravelled(index, grid))
-    assert all(a.equal(b) and a.dtype == dtype for a, b in zip(along, torch.unravel_index(index, grid), strict=True))
-    assert row_major(along, grid).equal(index)
-    assert point_coordinates(grid_axes(grid), index).shape == (*shape, 3)
+    positions = torch.unravel_index(index, grid)
+    columns = [axis[along.long()] for axis, along in zip(grid_axes(grid), positions, strict=True)]
+    assert point_coordinates(grid_axes(grid), index).equal(torch.stack(columns, -1))
 
 
-# -- grid -----------------------------------------------------------------------------------------------------
+# -- splits ---------------------------------------------------------------------------------------------------
 
 
 def test_grid_of_stride_two_by_hand():
     split = GridSampling(2).split((5, 4), 3)
-    assert isinstance(split, GridSplit)
     assert [index.tolist() for index in split.index] == [[0, 2, 4], [0, 2]]
     assert split.num_train == 6
     assert split.train_mask().int().tolist() == [[[1, 0, 1, 0], [0] * 4, [1, 0, 1, 0], [0] * 4, [1, 0, 1, 0]]]
@@ -70,132 +68,108 @@ def test_grid_of_stride_two_by_hand():
     assert split.test_mask("none").shape == split.test_mask("all").shape == (1, 5, 4)
 
 
-@quick
-@given(grid_cases())
-def test_grid_train_and_rest_are_disjoint_and_everything(case):
-    grid, stride = case
-    split = GridSampling(stride).split(grid, 2)
+def check_split(split, grid, data):
+    """Trained and held-out samples are disjoint and together everything, in the whole grid and in any block of it."""
     train, rest = split.train_mask(), split.test_mask("rest")
-    assert train.shape == rest.shape == (1, *grid)
-    assert not (train & rest).any()
-    assert (train | rest).all()
-    assert train.sum() == split.num_train == np.prod([-(-n // s) for n, s in zip(grid, stride, strict=True)])
-    expected = np.zeros(grid, bool)
-    expected[tuple(slice(None, None, s) for s in stride)] = True
-    np.testing.assert_array_equal(train[0].numpy(), expected)
+    assert train.shape == rest.shape
+    assert train.shape[1:] == grid
+    assert (train ^ rest).all()
+    assert (train.flatten(1).sum(1) == split.num_train).all()
+    block = data.draw(blocks_of(grid))
+    assert split.train_mask_of(block).equal(train[(slice(None), *block)])
+    assert split.test_mask_of("rest", block).equal(rest[(slice(None), *block)])
+    if len(train) == 1:
+        inside, index = split.train_positions(block)
+        assert inside.equal(train[0][block].flatten().nonzero()[:, 0])
+        assert split.count_in(block) == len(inside)
+        marked = torch.zeros(train[0].numel(), dtype=torch.bool)
+        marked[index] = True
+        assert marked.view(grid)[block].equal(train[0][block])
+        assert marked.sum() == len(inside)
+    return train
 
 
 @quick
-@given(st.lists(st.integers(3, 9), min_size=1, max_size=3).map(tuple))
-def test_odd_is_within_rest(grid):
+@given(grid_cases(), st.integers(1, 3), st.data())
+def test_a_grid_trains_on_every_strideth_sample(case, channels, data):
+    grid, stride, offset = case
+    split = GridSampling(stride, offset).split(grid, 2)
+    train = check_split(split, grid, data)
+    expected = np.zeros(grid, bool)
+    expected[tuple(slice(a, None, s) for a, s in zip(offset, stride, strict=True))] = True
+    np.testing.assert_array_equal(train[0].numpy(), expected)
+    values = torch.rand(2, *grid, channels)
+    assert split.take(values).is_contiguous()
+    assert split.take(values).flatten(1, -2).equal(values[:, train[0]])
+
+
+@quick
+@given(grids, st.floats(0.001, 1), st.integers(0, 2**40), st.integers(1, 4), st.booleans(), st.data())
+def test_random_samples(grid, fraction, seed, signals, shared, data):
+    sampling = RandomSampling(fraction, seed, shared)
+    split, count = sampling.split(grid, signals), max(round(fraction * int(np.prod(grid))), 1)
+    assert split.index.shape == (1 if shared else signals, count)
+    assert (split.index.diff(dim=1) > 0).all(), "sorted, and without repetition"
+    train = check_split(split, grid, data)
+    values = torch.rand(signals, *grid, 2)
+    for signal, taken in enumerate(split.take(values)):
+        assert taken.equal(values[signal][train[0 if shared else signal]])
+    if shared or signals == 1:
+        unlisted = sampling.stream(grid, signals)
+        assert check_split(unlisted, grid, data).equal(train)
+        assert torch.cat(list(unlisted.train_indices), 1).equal(split.index)
+
+
+@quick
+@given(st.lists(st.integers(3, 9), min_size=1, max_size=3).map(tuple), st.data())
+def test_odd_is_within_rest(grid, data):
     split = GridSampling(2).split(grid, 1)
     odd, rest = split.test_mask("odd"), split.test_mask("rest")
     assert (odd & rest).equal(odd)
     assert odd.sum() == np.prod([n // 2 for n in grid])
-
-
-@quick
-@given(grid_cases(), st.integers(1, 3))
-def test_grid_takes_what_its_mask_marks(case, channels):
-    grid, stride = case
-    values = torch.rand(2, *grid, channels)
-    split = GridSampling(stride).split(grid, 2)
-    taken = split.take(values)
-    assert taken.is_contiguous()
-    assert taken.flatten(1, -2).equal(values[:, split.train_mask()[0]])
-
-
-@pytest.mark.parametrize("stride", [1, 3, [2, 3]])
-def test_odd_needs_a_stride_of_two(stride):
-    with pytest.raises(InputError, match=r"protocol 'odd'.* stride is .*set sampling: \{name: grid, stride: 2\}"):
-        GridSampling(stride).split((9, 9), 1).test_mask("odd")
-    with pytest.raises(InputError, match=r"protocol 'odd' needs sampling: \{name: grid, stride: 2\}"):
-        RandomSampling().split((9, 9), 1).test_mask("odd")
-    assert GridSampling([2, 2]).split((9, 9), 1).test_mask("odd").any()
-
-
-@pytest.mark.parametrize("stride", [0, -1, 1.5, True, "2", None, [], [2, 0], [2, True]])
-def test_strides_that_are_none(stride):
-    with pytest.raises(InputError, match="stride must be an integer >= 1"):
-        GridSampling(stride)
+    block = data.draw(blocks_of(grid))
+    assert split.test_mask_of("odd", block).equal(odd[(slice(None), *block)])
 
 
 @pytest.mark.parametrize(
-    ("stride", "parts"),
+    ("sampling", "protocol", "match"),
     [
-        (5, ["stride 5x5", "5x9 samples", "at most [4, 8]"]),
-        ([2, 9], ["stride 2x9", "5x9 samples"]),
-        ([2, 2, 2], ["for 3 axes", "have 2 (5x9 samples)", "one number or 2"]),
+        (GridSampling(3), "odd", r"stride is 3; set sampling: \{name: grid, stride: 2\}"),
+        (GridSampling([2, 3]), "odd", r"stride is \[2, 3\]"),
+        (GridSampling(2, 1), "odd", "the offset trains on them"),
+        (RandomSampling(), "odd", r"protocol 'odd' needs sampling: \{name: grid, stride: 2\}"),
+        (GridSampling(), "rst", "unknown protocol 'rst'; did you mean 'rest'.* Protocols: rest, odd, all, none"),
     ],
 )
-def test_strides_that_do_not_suit_the_grid(stride, parts):
-    with pytest.raises(InputError) as error:
-        GridSampling(stride).split((5, 9), 1)
-    for part in parts:
-        assert part in str(error.value)
+def test_protocols_that_do_not_suit(sampling, protocol, match):
+    with pytest.raises(InputError, match=match):
+        sampling.split((9, 9), 1).test_mask(protocol)
 
 
-# -- random ---------------------------------------------------------------------------------------------------
+# -- random choices -------------------------------------------------------------------------------------------
 
 
-@quick
-@given(grids, st.floats(0.001, 1), st.integers(0, 2**40), st.integers(1, 4), st.booleans())
-def test_random_train_and_rest_are_disjoint_and_everything(grid, fraction, seed, signals, shared):
-    split = RandomSampling(fraction, seed, shared).split(grid, signals)
-    size = int(np.prod(grid))
-    count = max(round(fraction * size), 1)
-    assert isinstance(split, PointSplit)
-    assert split.index.shape == (1 if shared else signals, count)
-    assert split.index.dtype == torch.int64
-    assert (split.index.diff(dim=1) > 0).all()  # sorted, and without repetition
-    assert split.index.min() >= 0
-    assert split.index.max() < size
-    train, rest = split.train_mask(), split.test_mask("rest")
-    assert train.shape == rest.shape == (1 if shared else signals, *grid)
-    assert not (train & rest).any()
-    assert (train | rest).all()
-    assert (train.flatten(1).sum(1) == count).all()
-    values = torch.rand(signals, *grid, 2)
-    taken = split.take(values)
-    for signal in range(signals):
-        mask = train[0 if shared else signal]
-        assert taken[signal].equal(values[signal][mask])
-
-
-def test_random_draws_are_the_same_for_ever():
-    # written down once: other machines, processes and versions of NumPy must draw the same
+def test_random_choices_are_the_same_for_ever():
+    # written down once: other machines, processes and versions of NumPy must choose the same
     split = RandomSampling(0.25, seed=3).split((4, 8), 2)
     assert split.index.tolist() == [[0, 1, 4, 7, 9, 20, 28, 31], [0, 14, 15, 18, 19, 24, 28, 31]]
     assert RandomSampling(0.25, seed=3, shared=True).split((4, 8), 2).index.tolist() == [[0, 1, 4, 7, 9, 20, 28, 31]]
+    assert chosen_positions(7, 2, 20, 5).tolist() == [6, 8, 10, 11, 14]
 
 
-def test_random_draws_do_not_touch_or_read_global_state():
+def test_random_choices_depend_on_seed_and_signal_alone():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    first = RandomSampling(seed=5).split((16, 16), 3).index
-    assert torch.get_rng_state().equal(before)
-    torch.manual_seed(1)
-    assert RandomSampling(seed=5).split((16, 16), 3).index.equal(first)
-
-
-def test_random_draws_differ_between_signals_and_seeds():
     own = RandomSampling(seed=0).split((16, 16), 3).index
+    assert torch.get_rng_state().equal(before)
     assert not own[0].equal(own[1])
-    assert not own[1].equal(own[2])
-    other = RandomSampling(seed=1).split((16, 16), 3).index
-    assert not any(a.equal(b) for a in own for b in other)
-
-
-def test_a_signal_keeps_its_points_when_others_join():
-    assert RandomSampling().split((16, 16), 5).index[:2].equal(RandomSampling().split((16, 16), 2).index)
-
-
-def test_a_smaller_fraction_is_a_subset():
+    assert not any(a.equal(b) for a in own for b in RandomSampling(seed=1).split((16, 16), 3).index)
+    assert RandomSampling().split((16, 16), 5).index[:3].equal(own), "a signal keeps its points when others join"
     small, large = (RandomSampling(fraction).split((32, 32), 1).train_mask() for fraction in (0.1, 0.3))
-    assert (small & large).equal(small)
+    assert (small & large).equal(small), "a smaller fraction is a subset"
 
 
-def test_random_draws_are_uniform():
+def test_random_choices_are_uniform():
     counts = sum(RandomSampling(0.25, seed).split((8, 8), 1).train_mask()[0].int() for seed in range(400))
     # 64 binomial counts of 400 trials at 1/4: mean 100, standard deviation 8.7
     assert counts.float().mean() == 100
@@ -203,24 +177,63 @@ def test_random_draws_are_uniform():
     assert counts.max() < 140
 
 
-def test_masks_of_sixteen_photographs_are_fast():
-    start = time.perf_counter()
-    RandomSampling().split((512, 512), 16).test_mask("rest")
-    assert time.perf_counter() - start < 2  # 0.1 s on an idle machine
+@pytest.mark.parametrize("count", [1, 2_000_000, KEYS_AT_ONCE + 2, KEYS_AT_ONCE + 3])
+def test_the_largest_chosen_key_of_many_is_found_near_where_it_is_expected(count):
+    size = KEYS_AT_ONCE + 3  # the extremes are the hardest
+    keys = np.random.PCG64(np.random.SeedSequence((5, 1))).random_raw(size)
+    assert largest_chosen_key(5, 1, size, count) == np.partition(keys, count - 1)[count - 1]
 
 
-@pytest.mark.parametrize("fraction", [0, -0.1, 1.01, 25, float("nan"), float("inf"), "0.5", True, None])
-def test_fractions_that_are_none(fraction):
-    with pytest.raises(InputError, match=r"fraction is the trained share of the samples, in \(0, 1\].*fraction: 0.25"):
-        RandomSampling(fraction)
+def test_a_count_instead_of_a_share():
+    assert RandomSampling(count=15).split((5, 6), 1).index.equal(RandomSampling(0.5).split((5, 6), 1).index)
+    assert RandomSampling(count=7, shared=True).stream((5, 6), 2).num_train == 7
+    with pytest.raises(InputError, match="more than the 30 samples"):
+        RandomSampling(count=31).split((5, 6), 1)
 
 
-def test_other_arguments_of_random():
-    for seed in (-1, 1.5, None, True):
-        with pytest.raises(InputError, match="seed must be an integer >= 0"):
-            RandomSampling(seed=seed)
-    with pytest.raises(InputError, match="shared must be true or false, got 'yes'"):
-        RandomSampling(shared="yes")
+# -- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "match"),
+    [
+        *(("grid", {"stride": s}, "stride must be an integer >= 1") for s in (0, 1.5, True, "2", None, [], [2, 0])),
+        *(
+            ("grid", {"stride": 3, "offset": o}, "offset is the first trained sample")
+            for o in (3, -1, 0.5, True, [0, 3], [])
+        ),
+        *(
+            ("random", {"fraction": f}, r"fraction is the trained share .*\(0, 1\].*0.25")
+            for f in (0, 1.01, float("nan"), "1")
+        ),
+        *(("random", {"seed": s}, "seed must be an integer >= 0") for s in (-1, 1.5, None, True)),
+        *(("random", {"count": c}, "count must be an integer >= 1") for c in (0, 1.5, True)),
+        ("random", {"shared": "yes"}, "shared must be true or false, got 'yes'"),
+        ("mask", {}, "path is the mask file, or a list of one per signal; got ''"),
+        ("mask", {"path": ["a.png", ""]}, r"got \['a.png', ''\]"),
+        ("mask", {"path": "a.png", "invert": 1}, "invert must be true or false, got 1"),
+    ],
+)
+def test_arguments_that_are_refused(name, arguments, match):
+    with pytest.raises(InputError, match=match):
+        samplings.create(name, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "parts"),
+    [
+        (GridSampling(5), ["stride 5x5", "5x9 samples", "at most [4, 8]"]),
+        (GridSampling([2, 9]), ["stride 2x9", "5x9 samples"]),
+        (GridSampling([2, 2, 2]), ["for 3 axes", "have 2 (5x9 samples)", "one number or 2"]),
+        (GridSampling(3, [0, 1, 2]), ["offset [0, 1, 2] is for 3 axes"]),
+        (GridSampling(4, 3), ["fewer than 2 trained samples"]),
+    ],
+)
+def test_strides_that_do_not_suit_the_grid(sampling, parts):
+    with pytest.raises(InputError) as error:
+        sampling.split((5, 9), 1)
+    for part in parts:
+        assert part in str(error.value)
 
 
 # -- by name --------------------------------------------------------------------------------------------------
@@ -230,18 +243,16 @@ def test_other_arguments_of_random():
     ("given_as", "expected"),
     [
         ("grid", GridSampling(2)),
-        ("random", RandomSampling(0.25, 0, False)),
-        ("GridSampling", GridSampling(2)),
+        ("RandomSampling", RandomSampling(0.25, 0, False)),
         ("pe_lightning.data.sampling.RandomSampling", RandomSampling()),
         ({"name": "grid", "stride": [2, 3]}, GridSampling([2, 3])),
-        ({"name": "random", "fraction": 0.5, "shared": True}, RandomSampling(0.5, shared=True)),
         ({"class_path": "RandomSampling", "init_args": {"seed": 4}}, RandomSampling(seed=4)),
         (GridSampling(5), GridSampling(5)),
     ],
 )
-def test_resolve(given_as, expected):
-    assert resolve(given_as) == expected
-    assert hash(resolve(given_as)) == hash(expected)
+def test_by_name(given_as, expected):
+    assert samplings.resolve(given_as) == expected
+    assert hash(samplings.resolve(given_as)) == hash(expected)
 
 
 @pytest.mark.parametrize(
@@ -249,79 +260,121 @@ def test_resolve(given_as, expected):
     [
         ("gird", "unknown sampling 'gird'; did you mean 'grid'"),
         ({"name": "grid", "strid": 3}, "no argument 'strid'; did you mean 'stride'"),
-        ({"stride": 3}, "a mapping with a 'name' such as {name: grid, stride: 2}"),
+        ({"stride": 3}, "a mapping with a 'name' such as {name: grid}"),
         (3, "got 3"),
     ],
 )
-def test_resolve_refuses(given_as, match):
+def test_names_that_are_refused(given_as, match):
     with pytest.raises(InputError) as error:
-        resolve(given_as)
+        samplings.resolve(given_as)
     assert match in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "sampling", [GridSampling(3), GridSampling([2, 3]), RandomSampling(1, 7, True), GridSampling(np.int64(2))]
-)
-def test_spec_is_plain_complete_and_can_be_resolved(sampling):
-    spec = json.loads(json.dumps(sampling.spec()))
-    assert resolve(spec) == sampling
-    assert set(spec) == {"name", *samplings.parameters(type(sampling))}
-
-
-def test_spec_examples():
-    assert GridSampling().spec() == {"name": "grid", "stride": 2, "offset": 0}
+def test_a_specification_is_plain_and_complete(tmp_path):
+    mask = MaskSampling(["a.png", tmp_path / "b.png"], invert=True)
+    assert mask.spec() == {"name": "mask", "path": ["a.png", str(tmp_path / "b.png")], "invert": True}
     assert RandomSampling().spec() == {"name": "random", "fraction": 0.25, "seed": 0, "shared": False, "count": None}
+    for sampling in (GridSampling([2, 3]), RandomSampling(1, 7, True), GridSampling(np.int64(2)), mask):
+        spec = json.loads(json.dumps(sampling.spec()))
+        assert samplings.resolve(spec) == sampling
+        assert set(spec) == {"name", *samplings.parameters(type(sampling))}
     assert repr(GridSampling([2, 3])) == "GridSampling(stride=[2, 3], offset=0)"
     assert GridSampling() != "grid"
 
 
-@pytest.mark.parametrize("name", samplings.names())
-def test_every_sampling_is_typed_and_documented(name):
-    cls = samplings.get(name)
-    assert issubclass(cls, Sampling)
-    for argument, parameter in samplings.parameters(cls).items():
-        assert parameter.annotation is not parameter.empty
-        assert parameter.default is not parameter.empty
-        assert f"{argument}: " in cls.__doc__
+# -- masks ----------------------------------------------------------------------------------------------------
 
 
-def test_unknown_protocol():
-    with pytest.raises(InputError, match=r"unknown protocol 'rst'; did you mean 'rest'.* Protocols: rest, odd, all, none"):
-        GridSampling().split((4, 4), 1).test_mask("rst")
+def save(path, mask):
+    if path.suffix == ".npy":
+        np.save(path, mask, allow_pickle=True)
+    else:
+        Image.fromarray(mask).save(path)
+    return str(path)
 
 
-@pytest.mark.parametrize(("offset", "first"), [(1, [1, 1]), ([0, 2], [0, 2]), (0, [0, 0])])
-def test_an_offset_moves_the_grid(offset, first):
-    split = GridSampling(3, offset).split((10, 9), 2)
-    assert [index.tolist() for index in split.index] == [list(range(a, n, 3)) for a, n in zip(first, (10, 9), strict=True)]
-    assert split.train_mask().sum() == split.num_train
-    box = (slice(2, 8), slice(1, 9))
-    assert split.train_mask_of(box).equal(split.train_mask()[:, 2:8, 1:9])
-    values = torch.rand(2, 10, 9, 1)
-    assert split.take(values).equal(values[:, first[0] :: 3, first[1] :: 3])
+def trained(path, grid=(5, 7), **arguments):
+    return MaskSampling(path, **arguments).split(grid, 1).train_mask()[0].numpy()
 
 
-@pytest.mark.parametrize("offset", [3, -1, 0.5, True, [0, 3], []])
-def test_offsets_that_are_refused(offset):
-    with pytest.raises(InputError, match="offset is the first trained sample"):
-        GridSampling(3, offset)
+@pytest.mark.parametrize("grid", [(35,), (5, 7), (3, 4, 5)])
+@pytest.mark.parametrize("dtype", [bool, np.uint8, ">f8"])
+def test_mask_arrays_of_any_number_of_axes(tmp_path, grid, dtype):
+    mask = np.random.default_rng(0).random(grid) < 0.3
+    path = save(tmp_path / "m ü.npy", (mask * 3).astype(dtype))
+    np.testing.assert_array_equal(trained(path, grid), mask)
+    np.testing.assert_array_equal(trained(path, grid, invert=True), ~mask)
+    save(tmp_path / "m ü.npy", np.asfortranarray(mask))
+    np.testing.assert_array_equal(trained(path, grid), mask)
 
 
-def test_an_offset_that_does_not_suit():
-    with pytest.raises(InputError, match=r"offset .* is for 3 axes"):
-        GridSampling(3, [0, 1, 2]).split((9, 9), 1)
-    with pytest.raises(InputError, match="fewer than 2 trained samples"):
-        GridSampling(5, 4).split((9, 12), 1)
-    with pytest.raises(InputError, match="the offset trains on them"):
-        GridSampling(2, 1).split((9, 9), 1).test_mask("odd")
+def test_mask_images(tmp_path):
+    mask = np.random.default_rng(0).random((5, 7)) < 0.3
+    red, drawn = np.zeros((5, 7, 3), np.uint8), np.full((5, 7, 4), 255, np.uint8)
+    red[mask, 0] = 9
+    drawn[..., 3] = mask * 255
+    images = {"a.png": mask.astype(np.uint8), "b.bmp": mask * np.uint8(255), "c.png": red, "d.png": drawn, "e.png": mask}
+    for name, image in images.items():
+        np.testing.assert_array_equal(trained(save(tmp_path / name, image)), mask, err_msg=name)
 
 
-def test_a_count_instead_of_a_share():
-    assert RandomSampling(count=7).split((5, 6), 2).index.shape == (2, 7)
-    assert RandomSampling(count=15).split((5, 6), 1).index.equal(RandomSampling(0.5).split((5, 6), 1).index)
-    assert RandomSampling(count=7, shared=True).stream((5, 6), 2).num_train == 7
-    with pytest.raises(InputError, match="more than the 30 samples"):
-        RandomSampling(count=31).split((5, 6), 1)
-    for count in (0, -1, 1.5, True):
-        with pytest.raises(InputError, match="count must be an integer >= 1"):
-            RandomSampling(count=count)
+def test_one_mask_per_signal(tmp_path):
+    masks = np.zeros((3, 35), bool)
+    for mask in masks:
+        mask[np.random.default_rng(1).choice(35, 8, replace=False)] = True
+    paths = [save(tmp_path / f"{n}.npy", mask.reshape(5, 7)) for n, mask in enumerate(masks)]
+    for given_as in (paths, str(tmp_path)):
+        split = MaskSampling(given_as).split((5, 7), 3)
+        np.testing.assert_array_equal(split.train_mask().numpy(), masks.reshape(3, 5, 7))
+    assert MaskSampling(paths[:1]).split((5, 7), 3).index.shape == (1, 8)
+    with pytest.raises(InputError, match=r"3 masks for 2 signal\(s\); give one for all, or one for each"):
+        MaskSampling(paths).split((5, 7), 2)
+    save(tmp_path / "1.npy", np.ones((5, 7), bool))
+    with pytest.raises(InputError, match=r"different numbers of samples .*0.npy: 8.*1.npy: 35.*runs of their own"):
+        MaskSampling(paths).split((5, 7), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "parts"),
+    [
+        ("a.npy", np.zeros((5, 7), bool), ["marks no sample: all of it is zero", "set invert: true"]),
+        ("a.npy", np.ones((7, 5), bool), ["has 7x5 samples, but the signals have 5x7: it is transposed"]),
+        ("a.npy", np.ones((5, 8), bool), ["has 5x8 samples, but the signals have 5x7. A mask has the shape"]),
+        ("a.npy", np.full((5, 7), np.nan), ["holds NaN"]),
+        ("a.npy", np.array([[None]]), ["Python objects"]),
+        ("a.png", np.zeros((5, 7), np.uint8), ["marks no sample"]),
+        ("a.jpg", np.ones((5, 7), np.uint8), ["JPEG", "save it as PNG"]),
+    ],
+)
+def test_bad_masks(tmp_path, name, mask, parts):
+    with pytest.raises(InputError) as error:
+        trained(save(tmp_path / name, mask))
+    for part in [name, *parts]:
+        assert part in str(error.value)
+
+
+def test_masks_of_other_kinds_of_signals_and_files(tmp_path):
+    picture = save(tmp_path / "a.png", np.ones((5, 7), np.uint8))
+    with pytest.raises(InputError, match=r"taken for an image, but the signals have 3 axes; save it as a \.npy"):
+        trained(picture, (3, 4, 5))
+    with pytest.raises(InputError, match=r"marks every sample, and invert is on.*set invert: false"):
+        trained(picture, invert=True)
+    np.savez(tmp_path / "a.npz", np.ones((5, 7)))
+    with pytest.raises(InputError, match="is an npz file; a mask is an image or a"):
+        trained(str(tmp_path / "a.npz"))
+    with pytest.raises(InputError, match="no such file"):
+        trained(str(tmp_path / "none.png"))
+
+
+def test_masks_hold_samples_out_and_count_in_the_fingerprint(tmp_path):
+    values, fingerprints = torch.rand(2, 5, 7, 1), set()
+    for row in range(3):
+        mask = np.zeros((5, 7), bool)
+        mask[row] = True
+        data = TensorDataModule(values, sampling=MaskSampling(save(tmp_path / "a.npy", mask)))
+        torch.testing.assert_close(data.train_batch().values, values[:, row])
+        fingerprints.add(data.fingerprint)
+    assert len(fingerprints) == 3
+    mask = np.random.default_rng(0).random((512, 512)) < 0.3
+    data = ImageDataModule("samples://astronaut", sampling=MaskSampling(save(tmp_path / "m.png", mask)))
+    np.testing.assert_array_equal(data.evaluation_batch().mask[0].numpy(), ~mask)

@@ -1,5 +1,15 @@
-"""From files to signals: images, videos, volumes, arrays, tables and sound, described first and decoded when asked for.
+"""Sources: what reads files, or values in memory, as signals.
 
-``arrays``, ``tables``, ``audio``, ``rows``, ``images`` and ``cubes`` are the entries; each returns a
-:class:`~pe_lightning.data.signals.RawSignals`, ``images`` the decoded values. The other modules are what they share.
+A :class:`~pe_lightning.data.sources.base.Source` holds what a user sets, and describes the signals as a
+:class:`~pe_lightning.data.signals.RawSignals`. ``images``, ``rows``, ``video`` and ``tensor`` are registered here; other
+packages add theirs in the entry-point group ``pe_lightning.sources``.
 """
+
+from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.images import ImageSource
+from pe_lightning.data.sources.paths import kind_of
+from pe_lightning.data.sources.rows import RowSource
+from pe_lightning.data.sources.tensor import TensorSource
+from pe_lightning.data.sources.video import VideoSource
+
+__all__ = ["ImageSource", "RowSource", "Source", "TensorSource", "VideoSource", "kind_of", "sources"]

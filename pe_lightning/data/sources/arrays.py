@@ -2,29 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.sources.array_files import ARRAY_SUFFIXES, file_kind, find_array
-from pe_lightning.data.sources.array_view import Channels, FileArrays, Part, slabs
-from pe_lightning.data.sources.images import check_choice
-from pe_lightning.data.sources.lengths import check_length, one_length
-from pe_lightning.data.sources.sources import Source, distinct_names, expand
-from pe_lightning.errors import InputError
+from pe_lightning.blocks import Block
+from pe_lightning.data.signals import AnyArray, RawSignals
+from pe_lightning.data.sources.checks import in_common, number_range, one_length
+from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
+from pe_lightning.data.sources.ranges import join_scalings, value_scaling
+from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["ARRAY_SUFFIXES", "Channels", "direct", "numbered", "read_arrays", "value_limits"]
+__all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
 
-Paths: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
+Channels: TypeAlias = Literal["auto", "last", "none"]
+"""What the last axis of an array of D + 1 axes is, see :func:`read_arrays`."""
+
+_BYTES = 1 << 25  # what is read at once
+_MOST_CHANNELS = 4  # of an axis that channels: auto takes for channels
+_LISTED = 20  # arrays that a message lists
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """An array in a file, as its header describes it, and which of its axes is what.
+
+    Args:
+        file: The file.
+        format: Its format.
+        key: The name of the array in the file; empty in a ``.npy`` file.
+        shape: ``(S, N_1, ..., N_D, C)`` if its axes are named, of which the file may lack the first and the last.
+        dtype: In the byte order of this machine; booleans, integers or floating point of at most 64 bits.
+        chunks: What the file stores together, in its own axes; ``None`` if it stores the array as a whole.
+        counted: Whether the first axis in the file counts signals.
+        with_channels: Whether the last axis in the file is channels.
+    """
+
+    file: SourceFile
+    format: Format
+    key: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...] | None
+    counted: bool = True
+    with_channels: bool = True
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"{self.key!r} in {self.file.given!r}" if self.key else repr(self.file.given)
+
+    @property
+    def stems(self) -> list[str]:
+        """The stem of the name of each signal."""
+        stem, count = self.file.stem, self.shape[0]
+        return [stem] if count == 1 else [f"{stem}-{number}" for number in range(count)]
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Something to read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file.
+
+        Raises:
+            InputError: If it cannot be read.
+        """
+        with _opened(self.file, self.format) as container:
+            yield container if self.format == "npy" else container[self.key]
+
+    def load(self) -> AnyArray:
+        """The whole array, in its own axes."""
+        with self.open() as array:
+            return np.array(array, dtype=self.dtype)
+
+    def read(self, array: Any, index: Block) -> AnyArray:
+        """A contiguous copy of a block ``(s, n_1, ..., n_D, c)`` of the opened array."""
+        # negative and open ends are resolved here, because the file may be longer than what is used of it
+        index = tuple(slice(*part.indices(size)) for part, size in zip(index, self.shape, strict=True))
+        inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
+        values: AnyArray = np.array(array[inner], dtype=self.dtype)
+        values = values if self.counted else values[None][index[0]]
+        return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
+
+    def frames(self, array: Any, signal: int, numbers: range) -> Iterator[AnyArray]:
+        """Some samples along the first axis of the grid of one signal, in blocks of whole chunks, ``(n, N_2, ..., C)``."""
+        rows = max(1, _BYTES // (self.dtype.itemsize * math.prod(self.shape[2:])))
+        chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
+        rows = max(rows - rows % chunk, chunk)
+        for first in range(0, len(numbers), rows):
+            part = numbers[first : first + rows]
+            index = (slice(signal, signal + 1), slice(part.start, part.stop, part.step))
+            yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
+
+
+@contextmanager
+def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
+    """A memory map, an ``.npz`` archive or an HDF5 file."""
+    with reading(file.given):
+        if format == "npy":
+            yield np.load(file.path, mmap_mode="r", allow_pickle=False)
+        elif format == "npz":
+            with np.load(file.path, allow_pickle=False) as archive:
+                yield archive
+        else:
+            import h5py  # late: whoever reads .npy files does not wait for it
+
+            with h5py.File(file.path, "r", locking=False) as h5:
+                yield h5
+
+
+class FileArrays:
+    """The arrays of files as one, ``(S, N_1, ..., N_D, C)``, read by slices. No file stays open between two reads.
+
+    Args:
+        files: What the files hold.
+    """
+
+    def __init__(self, files: Sequence[ArrayFile]) -> None:
+        self.files = tuple(files)
+        first = self.files[0]
+        self.shape = (sum(file.shape[0] for file in files), *first.shape[1:])
+        self.dtype = first.dtype
+        self.chunks: tuple[int, ...] | None = None
+        if first.chunks is not None:
+            inner = first.chunks[first.counted : len(first.chunks) - first.with_channels]
+            self.chunks = (1, *map(min, inner, first.shape[1:-1]), first.shape[-1])
+
+    def __getitem__(self, index: Block) -> AnyArray:
+        """A contiguous copy of a block, in the byte order of this machine.
+
+        Raises:
+            InputError: If the file is damaged there.
+        """
+        index = (*index, *[slice(None)] * (len(self.shape) - len(index)))
+        wanted = range(*index[0].indices(self.shape[0]))
+        found, first = [], 0
+        for file in self.files:
+            here = [signal - first for signal in wanted if first <= signal < first + file.shape[0]]
+            first += file.shape[0]
+            if here:
+                with file.open() as array:
+                    found.append(file.read(array, (slice(here[0], here[-1] + 1, wanted.step), *index[1:])))
+        if not found:
+            inner = (len(range(*part.indices(size))) for part, size in zip(index[1:], self.shape[1:], strict=True))
+            return np.empty((0, *inner), self.dtype)
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def read_arrays(
-    paths: Paths,
+    files: Sequence[SourceFile],
     num_axes: int,
     key: str | None = None,
     value_range: Sequence[float] | None = None,
@@ -33,176 +162,139 @@ def read_arrays(
 ) -> RawSignals:
     """Describes array files as signals of D = ``num_axes`` axes; nothing is loaded.
 
-    Floating-point files, and all of a given ``value_range``, are read once in pieces to find what they hold.
+    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold.
 
     Args:
-        paths: One or more files, or folders of them: one signal, or one set of signals, each. All have one shape and one
-            dtype. ``.npy`` and HDF5 files are read by slices, ``.npz`` files are decoded.
+        files: One signal, or one set of signals, each. All have one shape and one dtype. ``.npy`` and HDF5 files are read
+            by slices, ``.npz`` files are decoded.
         num_axes: D, 1 to 3.
         key: Which array of an ``.npz`` file, or dataset of an HDF5 file such as ``volumes/ct``; not needed where there is
             only one.
-        value_range: ``[low, high]``, the numbers that become 0 and 1. By default the full range of the dtype for booleans
-            and for integers of 8 and 16 bits. Floating point within [0, 1] is left as it is; otherwise the least and the
-            greatest number of each file, with a notice. Wider integers need it.
+        value_range: ``[low, high]``, the numbers that become 0 and 1, see :func:`value_scaling`.
         channels: What the last axis of an array of D + 1 axes is. ``last``: channels. ``none``: a grid axis like the
             others; the first axis counts signals. ``auto``: channels if there are at most 4, so that an array
             ``(1000, 3)`` read with D = 1 is one signal of 3 channels, and ``(3, 1000)`` is 3 signals. An array of D axes
             is one signal of one channel; D + 2 axes are signals, grid and channels.
-        length: Keep only the first n samples of the first axis.
+        length: Take only the first n samples of the first axis.
 
     Raises:
-        InputError: If a file is missing, damaged or no array of real numbers, a number is not finite or outside
-            ``value_range``, or the files do not fit together.
+        InputError: If a file is damaged or no array of real numbers, a number is not finite or outside ``value_range``,
+            or the files do not fit together.
     """
-    if num_axes not in (1, 2, 3):
-        raise InputError(f"num_axes is the number of axes of a signal, 1, 2 or 3; got {num_axes!r}")
-    check_choice("channels", channels, Channels)
-    check_length(length)
-    limits = value_limits(value_range)
-    sources = expand(paths, ARRAY_SUFFIXES, kind="array file")
-    parts = [Part.of(find_array(source, key), num_axes, channels) for source in sources]
-    for part in parts:
-        if min(part.grid) < 2:
-            raise InputError(
-                f"{part.stored.label} has shape {part.stored.shape}, taken as {part.signals} signal(s) of "
-                f"{'x'.join(map(str, part.grid))} samples and {part.channels} channel(s); a signal needs at least 2 samples "
-                "on each axis. If the axes mean something else, set channels: last or none"
-            )
-    _check_alike(parts, "dtypes", lambda part: part.stored.dtype.name)
-    compared = slice(0 if num_axes > 1 and length is None else 1, None)  # length, or its message, is for the first axis
-    _check_alike(
-        parts, "shapes of a signal (samples per axis, then channels)", lambda part: (*part.grid[compared], part.channels)
-    )
-    kept = one_length([(part.stored.given, part.grid[0]) for part in parts], length)
-    parts = [part.first(kept) for part in parts]
-    dtype = parts[0].stored.dtype
-    labels = [[str(n) for n in range(part.signals)] if part.signals > 1 else [""] for part in parts]
-    return RawSignals(
-        names=numbered(list(zip(sources, labels, strict=True))),
-        grid=parts[0].grid,
-        channels=parts[0].channels,
-        stored=dtype.name,
-        scaling=_scaling(parts, limits),
-        unit=False,
-        slabs=partial(slabs, parts),
-        array=partial(FileArrays, parts) if all(part.stored.kind != "npz" for part in parts) else None,
-    )
-
-
-def direct(paths: Paths) -> bool:
-    """Whether all are ``.npy`` or HDF5 files, by their content: read by slices, with no decoding.
-
-    Raises:
-        InputError: If a path is missing.
-    """
-    return all(file_kind(source.path) in ("npy", "h5") for source in expand(paths, ARRAY_SUFFIXES, kind="array file"))
-
-
-def value_limits(value_range: Sequence[float] | None) -> tuple[float, float] | None:
-    """``(low, high)`` of a ``value_range`` argument.
-
-    Raises:
-        InputError: If it is not two finite numbers, the lower one first.
-    """
-    if value_range is None:
-        return None
-    given = list(value_range) if isinstance(value_range, (list, tuple)) else []
-    plain = [number for number in given if isinstance(number, (int, float)) and not isinstance(number, bool)]
-    if len(given) != 2 or len(plain) != 2 or not np.isfinite(plain).all() or plain[0] >= plain[1]:
-        raise InputError(f"value_range must be [low, high], two finite numbers, the lower one first; got {value_range!r}")
-    return float(plain[0]), float(plain[1])
-
-
-def numbered(sources: Sequence[tuple[Source, Sequence[str]]]) -> tuple[str, ...]:
-    """Distinct names of the signals of each file: ``stem-LABEL``, or the stem where the label is empty.
-
-    >>> from pathlib import Path
-    >>> numbered([(Source(Path("a.npy"), "a.npy"), ["0", "1"]), (Source(Path("b.npy"), "b.npy"), [""])])
-    ('a-0', 'a-1', 'b')
-    """
-    # a suffix of its own: what follows the last dot of a label must not be taken for one
-    files = [
-        source.path.with_name(f"{source.path.stem}-{label}.x" if label else f"{source.path.stem}.x")
-        for source, labels in sources
-        for label in labels
+    limits = number_range("value_range", value_range)
+    arrays = [find_array(file, key, num_axes, channels) for file in files]
+    remedy = "Save them alike, or fit them in runs of their own"
+    dtype = in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
+    compared = slice(1 if num_axes > 1 and length is None else 2, None)  # the first axis is compared as a length
+    shapes = [(array.file.given, array.shape[compared]) for array in arrays]
+    in_common("shapes of a signal (samples per axis, then channels)", shapes, remedy)
+    samples = one_length([(array.file.given, array.shape[1]) for array in arrays], length)
+    arrays = [replace(array, shape=(array.shape[0], samples, *array.shape[2:])) for array in arrays]
+    scalings = [
+        (array.label, value_scaling(array.label, array.dtype, partial(_blocks, [array]), limits)) for array in arrays
     ]
-    return distinct_names([Source(file, str(file)) for file in files])
+    return RawSignals(
+        names=distinct_names([(array.file, stem) for array in arrays for stem in array.stems]),
+        grid=arrays[0].shape[1:-1],
+        channels=arrays[0].shape[-1],
+        stored=dtype,
+        scaling=join_scalings(scalings, [array.shape[0] for array in arrays], limits is None),
+        unit=False,
+        blocks=partial(_blocks, arrays),
+        array=partial(FileArrays, arrays) if in_place(files) else None,
+    )
 
 
-def _check_alike(parts: Sequence[Part], what: str, of: Callable[[Part], Any]) -> None:
-    groups: dict[Any, list[str]] = {}
-    for part in parts:
-        groups.setdefault(of(part), []).append(part.stored.given)
-    if len(groups) > 1:
-        listed = "; ".join(
-            f"{value}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-            for value, names in list(groups.items())[:8]
-        )
-        raise InputError(
-            f"the {len(parts)} files have {len(groups)} different {what}, but signals that are fitted together share one. "
-            f"{listed}{'; and more' if len(groups) > 8 else ''}. Save them alike, or fit them in runs of their own"
-        )
+def _blocks(arrays: Sequence[ArrayFile]) -> Iterator[AnyArray]:
+    for file in arrays:
+        with file.open() as array:
+            for signal in range(file.shape[0]):
+                yield from file.frames(array, signal, range(file.shape[1]))
 
 
-def _scaling(parts: Sequence[Part], limits: tuple[float, float] | None) -> Scaling:
-    dtype = parts[0].stored.dtype
-    if limits is None and dtype.kind == "b":
-        return Scaling(dtype.name)
-    if limits is None and dtype.kind in "iu" and dtype.itemsize <= 2:
-        return Scaling.of_integers(dtype)
-    ranges: list[tuple[float, float]] = []
-    rescaled: list[str] = []
-    for place, part in enumerate(parts):
-        least, greatest = _extent(FileArrays(parts, most_open=1), place)
-        held = f"{part.stored.label} holds values from {least} to {greatest}"
-        if limits is not None and (least < limits[0] or greatest > limits[1]):
+def in_place(files: Sequence[SourceFile]) -> bool:
+    """Whether all are ``.npy`` or HDF5 files, by their content: read by slices, with no decoding."""
+    return all(format_of(file.path) in ("npy", "hdf5") for file in files)
+
+
+def find_array(
+    file: SourceFile, key: str | None = None, num_axes: int | None = None, channels: Channels = "auto"
+) -> ArrayFile:
+    """Describes one array of a file without loading it.
+
+    Args:
+        file: The file.
+        key: Which array; not needed where there is only one.
+        num_axes: How many axes its signals have, see :func:`read_arrays`; ``None`` if it holds no signals.
+        channels: What its last axis is.
+
+    Raises:
+        InputError: If the file is damaged or of another format, holds no such array or several and there is no key, or
+            the array holds anything but real numbers, or has a number of axes that is not allowed.
+    """
+    format = format_of(file.path)
+    if format not in ARRAYS or format is None:
+        raise InputError(f"{file.given!r} is not an array file; those are {', '.join(suffixes_of(ARRAYS))}")
+    if format == "npy" and key is not None:
+        raise InputError(f"{file.given!r} holds one array without a name: leave key out (it is for .npz and HDF5 files)")
+    with _opened(file, format) as container:
+        name = "" if format == "npy" else _choose(file, key, container)
+        array = container[name] if name else container
+        dtype, chunks = array.dtype, getattr(array, "chunks", None)
+        if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
+            chunks = (*array.shape[:-1], 1)
+        found = ArrayFile(file, format, name, tuple(array.shape or ()), dtype, chunks)
+        if dtype.kind not in "biuf":
             raise InputError(
-                f"{held}, outside of value_range {list(limits)}; set value_range: [{min(least, limits[0])}, "
-                f"{max(greatest, limits[1])}], or a wider one"
+                f"{found.label} holds {dtype} values; a signal holds booleans, integers or floating point. Save complex "
+                "numbers as two channels: numpy.stack([a.real, a.imag], -1)"
             )
-        if limits is None and dtype.kind in "iu":
-            raise InputError(
-                f"{held} as {dtype}, whose own range is so wide that next to nothing would be left of them; set "
-                f"value_range: [{least}, {greatest}], or what the least and the greatest possible value are"
-            )
-        own = limits or (0.0, 1.0)
-        if limits is None and (least < 0 or greatest > 1):
-            if least == greatest:
-                raise InputError(f"{part.stored.label} holds the value {least} alone; set value_range: [low, high]")
-            own = (float(least), float(greatest))
-            rescaled.append(held)
-        ranges += [own] * part.signals
-    if rescaled:
-        rank_zero_info(
-            f"{rescaled[0]}{f', and {len(rescaled) - 1} more files leave [0, 1]' if len(rescaled) > 1 else ''}: the least "
-            "and the greatest value of a file become 0 and 1, and PSNR takes 1 as the peak. Set value_range: [low, high] "
-            "for another range."
-        )
-    alike = ranges[:1] if len(set(ranges)) == 1 else ranges
-    return Scaling(dtype.name, tuple(low for low, _ in alike), tuple(high for _, high in alike))
+        # extended precision, which nothing here computes in, becomes float64
+        native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
+    found = replace(found, dtype=native)
+    return found if num_axes is None else _named(found, num_axes, channels)
 
 
-def _extent(array: FileArrays, place: int) -> tuple[Any, Any]:
-    """The least and the greatest value of one file, as Python numbers, found piece by piece."""
-    part = array.parts[place]
-    found: list[tuple[Any, Any]] = []
-    wrong = 0
-    first: tuple[int, ...] | None = None
-    for box in part.boxes():
-        values = array.box(place, box)
-        with np.errstate(invalid="ignore"):
-            low, high = values.min().item(), values.max().item()
-        if not np.isfinite([low, high]).all():  # both are NaN if any value is
-            bad = ~np.isfinite(values)
-            wrong += int(np.count_nonzero(bad))
-            where = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            position = tuple(axis.start + int(offset) for axis, offset in zip(box, where, strict=True))
-            first = min(first or position, position)
-            continue
-        found.append((low, high))
-    if wrong:
+def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
+    """With its axes named."""
+    shape, extra = array.shape, len(array.shape) - num_axes
+    if extra not in {"auto": (0, 1, 2), "last": (1, 2), "none": (0, 1)}[channels]:
+        grid = ", ".join(f"N{axis + 1}" for axis in range(num_axes))
+        layouts = {"none": f"({grid}) or (signals, {grid})", "last": f"({grid}, channels) or (signals, {grid}, channels)"}
+        listed = layouts.get(channels) or " or ".join(layouts.values())
         raise InputError(
-            f"{part.stored.label} holds {wrong} value(s) that are not finite (NaN or infinite), the first at {first} of its "
-            f"shape {part.stored.shape}. Repair them first, for example with numpy.nan_to_num"
+            f"{array.label} has shape {shape}, but signals of {num_axes} axes with channels: {channels} are {listed}. Save "
+            "it in one of these shapes (numpy.squeeze removes axes of length 1), or fit it as signals of another number of "
+            "axes"
         )
-    return min(low for low, _ in found), max(high for _, high in found)
+    last = channels == "last" or (channels == "auto" and shape[-1] <= _MOST_CHANNELS)
+    counted, with_channels = extra == 2 or (extra == 1 and not last), extra == 2 or (extra == 1 and last)
+    shape = (*(() if counted else (1,)), *shape, *(() if with_channels else (1,)))
+    if min(shape[1:-1]) < 2 or 0 in shape:
+        raise InputError(
+            f"{array.label} has shape {array.shape}, taken as {shape[0]} signal(s) of {'x'.join(map(str, shape[1:-1]))} "
+            f"samples and {shape[-1]} channel(s); a signal needs at least 2 samples on each axis. If the axes mean "
+            "something else, set channels: last or none"
+        )
+    return replace(array, shape=shape, counted=counted, with_channels=with_channels)
+
+
+def _choose(file: SourceFile, key: str | None, container: Any) -> str:
+    names: list[str] = []
+    if hasattr(container, "visititems"):  # HDF5
+        container.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
+        key = key and key.strip("/")
+        if key and key not in names and hasattr(container.get(key), "dtype"):
+            return key  # behind a link, which the listing does not follow
+    else:
+        names = list(container.files)
+    if not names:
+        raise InputError(f"{file.given!r} holds no array")
+    if key in names or (key is None and len(names) == 1):
+        return key or names[0]
+    if key is None:
+        wanted = f"{file.given!r} holds {len(names)} arrays; choose one by key, such as key: {names[0]}."
+    else:
+        wanted = f"there is no array {key!r} in {file.given!r}{did_you_mean(key, names) or '.'}"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    raise InputError(f"{wanted} It holds: {', '.join(names[:_LISTED])}{more}")

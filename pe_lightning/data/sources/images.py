@@ -1,38 +1,38 @@
-"""A set of image files to one array: the same channels and the same size for all."""
+"""Photographs, drawings and scans as 2-D signals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pe_lightning.data.sources.decode import MAX_PIXELS, SUFFIXES, FloatArray, check_max_pixels, decode_image
-from pe_lightning.data.sources.sources import Source, distinct_names, expand
+from pe_lightning.data.signals import RawSignals, Scaling
+from pe_lightning.data.sources.arrays import in_place, read_arrays
+from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.checks import MAX_PIXELS, Size, as_size, check_choice, check_count, in_common, number_range
+from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, distinct_names, expand, format_of
+from pe_lightning.data.sources.pictures import FloatArray, decode_image, header_of, over_white
 from pe_lightning.errors import InputError
 
-__all__ = ["Alpha", "Color", "Size", "as_size", "check_choice", "read_images"]
+__all__ = ["Alpha", "Color", "ImageSource", "read_picture", "same_channels"]
 
 Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Alpha: TypeAlias = Literal["composite", "keep"]
-Size: TypeAlias = "int | Sequence[int]"
 
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow and JPEG
 
 
-def read_images(
-    paths: str | Sequence[str],
-    center_crop: Size | None = None,
-    resize: Size | None = None,
-    color: Color = "auto",
-    alpha: Alpha = "composite",
-    max_pixels: int | None = MAX_PIXELS,
-) -> tuple[FloatArray, tuple[str, ...]]:
-    """Reads image files, folders and ``samples://NAME`` as one array of values in [0, 1].
+@sources.register("images")
+@dataclass(eq=False)
+class ImageSource(Source):
+    """Image files, or arrays ``(H, W)``, ``(H, W, C)`` or ``(S, H, W, C)``, as signals of two axes.
 
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
-        center_crop: ``n`` or ``[height, width]`` of the central part to keep.
+        center_crop: ``n`` or ``[height, width]`` of the central part to take.
         resize: ``n`` (``n`` x ``n``) or ``[height, width]`` to resample to, after the crop: cubic, smoothed first where
             it shrinks, clipped to the range of the image, each channel for itself. It does not keep the aspect ratio.
         color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
@@ -40,75 +40,89 @@ def read_images(
         alpha: ``"composite"``: transparent images are laid over white. ``"keep"``: if any image has transparency, every
             image gets an opacity channel, the last one.
         max_pixels: Refuse a file whose header claims more, before it is decoded; ``None`` for no limit.
-
-    Returns:
-        ``(S, H, W, C)`` and the names of the ``S`` images.
-
-    Raises:
-        InputError: If a path is missing or not a readable image, or the images differ in size.
-    """
-    crop, size = as_size("center_crop", center_crop), as_size("resize", resize)
-    check_choice("color", color, Color)
-    check_choice("alpha", alpha, Alpha)
-    check_max_pixels(max_pixels)
-    sources = expand(paths, SUFFIXES)
-    images: list[FloatArray] = []
-    for source in sources:
-        image = decode_image(source.path, source.given, max_pixels)
-        if alpha == "composite" and image.shape[-1] in (2, 4):
-            image = _over_white(image)
-        if crop is not None:
-            image = _center_crop(image, crop, source.given)
-        if size is not None:
-            image = _resize(image, size)
-        images.append(image)
-    _check_sizes(images, sources)
-    return np.stack(_same_channels(images, color)), distinct_names(sources)
-
-
-def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
-    """``(height, width)`` from ``n`` or ``[height, width]``.
+        key: Of array files: the dataset of an ``.h5`` or the array of an ``.npz``, where there are several.
+        value_range: Of array files: ``[low, high]`` that become 0 and 1.
 
     Raises:
-        InputError: If it is neither, or less than 2.
+        InputError: If an argument is malformed; at :meth:`read`, if a path is missing or not a readable image, or the
+            images differ in size.
     """
-    if value is None:
-        return None
-    sides = [value, value] if isinstance(value, int) else list(value) if isinstance(value, (list, tuple)) else []
-    if len(sides) != 2 or any(isinstance(side, bool) or not isinstance(side, int) or side < 2 for side in sides):
-        raise InputError(f"{name} must be an integer >= 2 or [height, width] of two such integers; got {value!r}")
-    return sides[0], sides[1]
 
+    paths: Paths
+    center_crop: Size | None = None
+    resize: Size | None = None
+    color: Color = "auto"
+    alpha: Alpha = "composite"
+    max_pixels: int | None = MAX_PIXELS
+    key: str | None = None
+    value_range: Sequence[float] | None = None
 
-def check_choice(name: str, value: object, choices: object) -> None:
-    """Raises :class:`InputError` unless ``value`` is one of the strings of the ``Literal`` type ``choices``."""
-    allowed = get_args(choices)
-    if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        crop, size = as_size("center_crop", self.center_crop), as_size("resize", self.resize)
+        check_choice("color", self.color, Color)
+        check_choice("alpha", self.alpha, Alpha)
+        check_count("max_pixels", self.max_pixels, 1)
+        limits = number_range("value_range", self.value_range)
+        self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in self.paths)
+        if self._are_arrays and (crop or size):
+            raise InputError("center_crop and resize are for image files; crop the array itself")
+        if not self._are_arrays and (self.key is not None or limits):
+            raise InputError("key and value_range are for array files (.npy, .npz, .h5); leave them out for images")
 
-
-def _over_white(image: FloatArray) -> FloatArray:
-    values, opacity = image[..., :-1], image[..., -1:]
-    # in this form an opaque pixel keeps its value to the last bit
-    laid: FloatArray = np.minimum(values * opacity + (1 - opacity), 1)
-    return laid
-
-
-def _center_crop(image: FloatArray, crop: tuple[int, int], name: str) -> FloatArray:
-    height, width = image.shape[:2]
-    if crop[0] > height or crop[1] > width:
-        raise InputError(
-            f"center_crop {crop[0]}x{crop[1]} is larger than {name!r}, which is {height}x{width} (height x width); set "
-            f"center_crop to at most [{min(crop[0], height)}, {min(crop[1], width)}], or leave the image out"
+    def read(self) -> RawSignals:
+        """Decodes the images, or opens the arrays: ``(S, H, W, C)``."""
+        files = self._files()
+        if self._are_arrays:
+            return read_arrays(files, 2, self.key, self.value_range)
+        images = [read_picture(file, self.center_crop, self.resize, self.alpha == "keep", self.max_pixels) for file in files]
+        sizes = [(file.given, image.shape[:2]) for file, image in zip(files, images, strict=True)]
+        common = [min(image.shape[axis] for image in images) for axis in (0, 1)]
+        in_common(
+            "sizes (height x width)",
+            sizes,
+            f"Set center_crop (the largest that all of them have is {common}) or resize",
+            "{0[0]}x{0[1]}".format,
         )
-    top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
-    part: FloatArray = image[top : top + crop[0], left : left + crop[1]].copy()  # so that the whole image is freed
-    return part
+        dtypes = {header_of(file).dtype for file in files}
+        dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
+        return RawSignals.in_memory(
+            np.stack(same_channels(images, self.color)),
+            distinct_names([(file, file.stem) for file in files]),
+            Scaling(dtype) if dtype == "float32" else Scaling.of_integers(dtype),
+            "image",
+        )
+
+    def files(self) -> list[Path]:
+        """The image files, or the compressed arrays; arrays that are read in place are not decoded."""
+        files = self._files()
+        return [] if self._are_arrays and in_place(files) else [file.path for file in files]
+
+    def _files(self) -> list[SourceFile]:
+        return expand(self.paths, ARRAYS, "array") if self._are_arrays else expand(self.paths, PICTURES, "image")
 
 
-def _resize(image: FloatArray, size: tuple[int, int]) -> FloatArray:
-    if image.shape[:2] == size:
-        return image
+def read_picture(
+    file: SourceFile, center_crop: Size | None, resize: Size | None, keep_alpha: bool, max_pixels: int | None
+) -> FloatArray:
+    """One picture, cropped and resized, ``(H, W, C)``."""
+    image = decode_image(file, max_pixels)
+    if not keep_alpha:
+        image = over_white(image)
+    crop, size = as_size("center_crop", center_crop), as_size("resize", resize)
+    if crop is not None:
+        height, width = image.shape[:2]
+        if crop[0] > height or crop[1] > width:
+            raise InputError(
+                f"center_crop {crop[0]}x{crop[1]} is larger than {file.given!r}, which is {height}x{width} (height x width);"
+                f" set center_crop to at most [{min(crop[0], height)}, {min(crop[1], width)}], or leave the image out"
+            )
+        top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
+        image = image[top : top + crop[0], left : left + crop[1]].copy()  # so that the whole image is freed
+    return image if size is None or image.shape[:2] == size else _resized(image, size)
+
+
+def _resized(image: FloatArray, size: tuple[int, int]) -> FloatArray:
     from skimage import transform  # late: it brings in SciPy, which takes longer than reading an image
 
     resample: Any = transform.resize  # scikit-image is not typed
@@ -119,25 +133,8 @@ def _resize(image: FloatArray, size: tuple[int, int]) -> FloatArray:
     return resampled
 
 
-def _check_sizes(images: Sequence[FloatArray], sources: Sequence[Source]) -> None:
-    sizes: dict[tuple[int, ...], list[str]] = {}
-    for image, source in zip(images, sources, strict=True):
-        sizes.setdefault(image.shape[:2], []).append(source.given)
-    if len(sizes) == 1:
-        return
-    listed = "; ".join(
-        f"{height}x{width}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-        for (height, width), names in list(sizes.items())[:8]
-    )
-    more = f"; and {len(sizes) - 8} more sizes" if len(sizes) > 8 else ""
-    common = [min(size[axis] for size in sizes) for axis in (0, 1)]
-    raise InputError(
-        f"the {len(images)} images have {len(sizes)} different sizes (height x width), but signals are fitted together "
-        f"and share one grid. {listed}{more}. Set center_crop (the largest that all of them have is {common}) or resize"
-    )
-
-
-def _same_channels(images: Sequence[FloatArray], color: Color) -> list[FloatArray]:
+def same_channels(images: Sequence[FloatArray], color: Color) -> list[FloatArray]:
+    """Images in the same channels: grey or RGB, and an opacity channel if one of them has it."""
     any_rgb = any(image.shape[-1] in (3, 4) for image in images)
     any_alpha = any(image.shape[-1] in (2, 4) for image in images)
     to_rgb = color == "rgb" or (color == "auto" and any_rgb)

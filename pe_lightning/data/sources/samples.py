@@ -1,6 +1,6 @@
 """``samples://NAME``: signals for a first run, which needs no file and no download.
 
-The pictures ship inside scikit-image; the video is in the ``datasets`` folder of this repository.
+The pictures ship inside scikit-image; the video and the volume are in the ``datasets`` folder of this repository.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image, UnidentifiedImageError
 
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["SCHEME", "image_samples", "sample_path", "video_sample_path", "video_samples"]
+__all__ = ["SCHEME", "image_samples", "sample_path", "video_samples"]
 
 SCHEME = "samples://"
 _VIDEOS = {"bigbuckbunny": "bigbuckbunny.mp4", "phantom3d": "phantom.tif"}
@@ -32,44 +33,27 @@ def image_samples() -> dict[str, Path]:
     return {path.stem: path for path in files if _is_single_frame(path)}
 
 
-def sample_path(uri: str) -> Path:
-    """The picture behind ``samples://NAME``.
-
-    Raises:
-        InputError: If there is no such sample; the message holds the nearest names and all of them.
-    """
-    name = uri.removeprefix(SCHEME)
-    known = image_samples()
-    if name in _VIDEOS:
-        raise InputError(
-            f"{SCHEME}{name} is a video or volume: use VideoDataModule, or choose a picture: {', '.join(known)}"
-        )
-    if name not in known:
-        near = did_you_mean(name, known)
-        raise InputError(f"unknown sample {SCHEME}{name}{near or '.'} Samples: {', '.join(known)}")
-    return known[name]
-
-
 def video_samples() -> dict[str, Path]:
     """The samples that are videos or volumes: name -> file, missing if the package was installed without its repository."""
     repository = Path(__file__).resolve().parents[3]
     return {name: repository / "datasets" / file for name, file in _VIDEOS.items()}
 
 
-def video_sample_path(uri: str) -> Path:
-    """The video or volume behind ``samples://NAME``.
+def sample_path(uri: str, kind: Literal["image", "video"] = "image") -> Path:
+    """The picture, or the video or volume, behind ``samples://NAME``.
 
     Raises:
-        InputError: If there is no such sample, or it was not installed.
+        InputError: If there is no such sample, or it was not installed. The message holds the names.
     """
     name = uri.removeprefix(SCHEME)
-    known = video_samples()
+    known, others = image_samples(), video_samples()
+    use = "is a video or volume: use VideoDataModule"
+    if kind == "video":
+        known, others, use = others, known, "is a picture: use ImageDataModule"
+    if name in others:
+        raise InputError(f"{SCHEME}{name} {use}, or choose one of: {', '.join(known)}")
     if name not in known:
-        if name in image_samples():
-            raise InputError(f"{SCHEME}{name} is a picture: use ImageDataModule, or choose: {', '.join(known)}")
-        raise InputError(
-            f"unknown sample {SCHEME}{name}{did_you_mean(name, known) or '.'} Videos and volumes: {', '.join(known)}"
-        )
+        raise InputError(f"unknown sample {SCHEME}{name}{did_you_mean(name, known) or '.'} Samples: {', '.join(known)}")
     if not known[name].is_file():
         raise InputError(
             f"{SCHEME}{name} is part of the repository of pe-lightning, but not of the installed package: there is no "

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from os import PathLike
-from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
-from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.sources.array_files import reading
-from pe_lightning.data.sources.arrays import numbered, value_limits
-from pe_lightning.data.sources.lengths import one_length
-from pe_lightning.data.sources.sources import expand
+from pe_lightning.data.signals import RawSignals
+from pe_lightning.data.sources.checks import one_length
+from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
+from pe_lightning.data.sources.ranges import join_scalings, value_scaling
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["TABLE_SUFFIXES", "Column", "read_table", "read_tables"]
+__all__ = ["Column", "read_table", "read_tables"]
 
-TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
-"""What counts as a table inside a folder."""
-
-Columns: TypeAlias = "str | int | Sequence[str | int]"
-
-_DELIMITERS = ("\t", ";", ",", " ")  # in this order, where several fit equally well: commas may be decimal
+_DELIMITERS = {"\t": "a tab", ";": "a semicolon", ",": "a comma", " ": "spaces"}
+"""In this order, where several fit equally well: commas may be decimal."""
 _SAMPLE = 50  # lines that the delimiter is found from
-_NO_NUMBER = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})
 
 
 @dataclass(frozen=True)
@@ -40,72 +30,59 @@ class Column:
     """A column of numbers.
 
     Args:
-        name: Its header; ``None`` where the table has none.
-        index: Its position, from 0.
+        name: Its header, or its position, from 0; empty if the table has no header and no other column is taken.
+        label: What messages call it.
         values: ``(N,)``, finite.
     """
 
-    name: str | None
-    index: int
+    name: str
+    label: str
     values: NDArray[np.float64]
 
 
 def read_tables(
-    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
-    columns: Columns | None = None,
-    value_range: Sequence[float] | None = None,
+    files: Sequence[SourceFile],
+    columns: Sequence[str | int] | None = None,
+    limits: tuple[float, float] | None = None,
     length: int | None = None,
 ) -> RawSignals:
     """Reads text tables: each column is a signal, float64, whose least and greatest number become 0 and 1.
 
     Args:
-        paths: One or more files, or folders of them.
+        files: The files.
         columns: Names or positions (from 0) of the columns to take from each file; by default all that hold numbers.
-        value_range: ``[low, high]``, the numbers that become 0 and 1, of all columns.
-        length: Keep only the first n rows.
+        limits: The numbers that become 0 and 1, of all columns.
+        length: Take only the first n rows.
 
     Raises:
         InputError: As :func:`read_table`; also if columns differ in length, a column is constant, or a number is outside
-            ``value_range``.
+            the limits.
     """
-    limits = value_limits(value_range)
-    sources = expand(paths, TABLE_SUFFIXES, kind="table")
-    tables = [read_table(source.path, columns, source.given) for source in sources]
-    kept = one_length([(source.given, len(table[0].values)) for source, table in zip(sources, tables, strict=True)], length)
-    ranges: list[tuple[float, float]] = []
-    labels: list[list[str]] = []
-    for source, table in zip(sources, tables, strict=True):
-        ranges += [_limits(column, column.values[:kept], limits, source.given) for column in table]
-        alone = len(table) == 1 and table[0].name is None
-        labels.append([""] if alone else [_label(column) for column in table])
-    values = np.stack([column.values[:kept] for table in tables for column in table])[..., None]
+    tables = [read_table(file, columns) for file in files]
+    rows = one_length([(file.given, len(table[0].values)) for file, table in zip(files, tables, strict=True)], length)
+    every = [(file, column) for file, table in zip(files, tables, strict=True) for column in table]
+    values = np.stack([column.values[:rows] for _, column in every])[..., None]
     return RawSignals(
-        names=numbered(list(zip(sources, labels, strict=True))),
-        grid=(kept,),
+        names=distinct_names(
+            [(file, f"{file.stem}-{_as_file_name(column.name)}" if column.name else file.stem) for file, column in every]
+        ),
+        grid=(rows,),
         channels=1,
         stored="float64",
-        scaling=Scaling("float64", tuple(low for low, _ in ranges), tuple(high for _, high in ranges)),
+        scaling=join_scalings(
+            [
+                (column.label, value_scaling(column.label, values.dtype, partial(iter, [signal]), limits, unit=False))
+                for (_, column), signal in zip(every, values, strict=True)
+            ],
+            [1] * len(every),
+            notify=False,
+        ),
         unit=False,
-        slabs=partial(iter, values),
+        blocks=partial(iter, values),
     )
 
 
-def _limits(
-    column: Column, values: NDArray[np.float64], limits: tuple[float, float] | None, given: str
-) -> tuple[float, float]:
-    least, greatest = float(values.min()), float(values.max())
-    held = f"{_title(column.name, column.index)} of {given!r} holds"
-    if limits is not None and (least < limits[0] or greatest > limits[1]):
-        raise InputError(
-            f"{held} values from {least} to {greatest}, outside of value_range {list(limits)}; set value_range: "
-            f"[{min(least, limits[0])}, {max(greatest, limits[1])}], or a wider one"
-        )
-    if limits is None and least == greatest:
-        raise InputError(f"{held} the value {least} alone; choose other columns, or set value_range: [low, high]")
-    return limits or (least, greatest)
-
-
-def read_table(path: Path, columns: Columns | None = None, given: str | None = None) -> list[Column]:
+def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> list[Column]:
     """Reads columns of one text table.
 
     The delimiter is a tab, a semicolon, a comma or spaces, whichever cuts the first lines most evenly. The first line is
@@ -113,173 +90,104 @@ def read_table(path: Path, columns: Columns | None = None, given: str | None = N
     ``#`` are comments. The decimal mark is a point.
 
     Args:
-        path: The file, UTF-8.
+        file: The file, UTF-8.
         columns: Names or positions (from 0); by default every column with a number in it; a notice names the others.
-        given: How messages call the file.
 
     Raises:
         InputError: If the file is no text, a row has more or fewer cells than the first, there is no such column, or a cell
             is missing or not a finite number; the message has its line.
     """
-    given = given or str(path)
-    numbers, rows = _rows(path, given)
-    header = _header(rows)
-    names = [cell.strip() for cell in rows[0]] if header else []
-    if header:
-        del numbers[0], rows[0]
-    if not rows:
-        raise InputError(f"{given!r} holds no numbers, only {'a header' if header else 'empty lines'}")
+    numbers, rows = _rows(file)
+    header = _has_header(rows)
+    names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
+    numbers, rows = numbers[header:], rows[header:]
     cells = list(zip(*rows, strict=True))
-    if columns is None:
-        chosen = [index for index, column in enumerate(cells) if any(_number(cell) is not None for cell in column)]
-        left_out = [_title(names[i] if names else None, i) for i in range(len(cells)) if i not in chosen]
-        if not chosen:
-            raise InputError(f"{given!r} holds no column of numbers{_comma_hint(rows[0])}")
-        if left_out:
-            rank_zero_info(f"{given!r}: {', '.join(left_out)} left out, because no cell is a number")
-    else:
-        wanted = [columns] if isinstance(columns, (str, int)) else list(columns)
-        chosen = [_find(column, names, len(cells), given) for column in wanted]
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise InputError(f"the columns to take of {given!r} must be distinct, and at least one; got {columns!r}")
-    return [
-        Column(names[i] or None if names else None, i, _numbers(cells[i], numbers, names[i] if names else "", i, given))
-        for i in chosen
+    labels = [
+        f"column {name!r} of {file.given!r}" if name else f"column {i} of {file.given!r}" for i, name in enumerate(names)
     ]
+    if columns is None:
+        chosen = [place for place, column in enumerate(cells) if any(np.isfinite(_number(cell)) for cell in column)]
+        if not chosen:
+            raise InputError(f"{file.given!r} holds no column of numbers (decimals are written with a point, not a comma)")
+        left_out = [label for place, label in enumerate(labels) if place not in chosen]
+        if left_out:
+            rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
+    else:
+        chosen = [_find(file, column, names) for column in columns]
+        if len(set(chosen)) < len(chosen):
+            raise InputError(f"the columns to take of {file.given!r} must be distinct; got {columns!r}")
+    found = []
+    for place in chosen:
+        values = np.array([_number(cell) for cell in cells[place]])
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad):
+            raise InputError(
+                f"{labels[place]}, line {numbers[bad[0]]}: {cells[place][bad[0]]!r} is no finite number (decimals are "
+                "written with a point); correct it, or leave the row or the column out"
+            )
+        alone = not header and len(chosen) == 1
+        found.append(Column("" if alone else names[place] or str(place), labels[place], values))
+    return found
 
 
-def _rows(path: Path, given: str) -> tuple[list[int], list[list[str]]]:
+def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
     """Line numbers and cells of every row but comments and empty lines at either end."""
-    with reading(given):
-        data = path.read_bytes()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{given!r} is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8, or give an array file"
-        ) from error
-    if "\0" in text:
-        raise InputError(f"{given!r} is not text: it holds zero bytes; save it as CSV in UTF-8, or give an array file")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    kept = [(place + 1, line) for place, line in enumerate(lines) if not line.lstrip().startswith("#")]
-    while kept and not kept[-1][1].strip():
-        kept.pop()
-    while kept and not kept[0][1].strip():
-        kept.pop(0)
-    if not kept:
-        raise InputError(f"{given!r} holds no numbers: it is empty")
-    delimiter = _delimiter([line for _, line in kept[:_SAMPLE]])
-    numbers: list[int] = []
-    rows: list[list[str]] = []
-    for place, line in kept:
-        cells = _cells(line, delimiter)
-        if cells is None:
-            raise InputError(f"{given!r}, line {place}: a quote is not closed; a cell must end on the line it begins on")
-        if rows and len(cells) != len(rows[0]):
+    with reading(file.given):
+        text = file.path.read_bytes().decode("utf-8-sig").strip("\r\n")
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
+        if "\0" in text or not any(line.strip() for _, line in lines):
+            raise ValueError("it holds no text, but zero bytes" if "\0" in text else "it holds no numbers")
+        fits = {delimiter: _evenness(lines[:_SAMPLE], delimiter) for delimiter in _DELIMITERS}
+        delimiter = max(fits, key=fits.__getitem__)  # the first one of several
+        rows = [_cells(line, delimiter) for _, line in lines]
+    for (number, _), row in zip(lines, rows, strict=True):
+        if not row:
+            raise InputError(f"{file.given!r}, line {number}: a quote is not closed; a cell ends on the line it begins on")
+        if len(row) != len(rows[0]):
             raise InputError(
-                f"{given!r}, line {place}: {len(cells)} cell(s), but line {numbers[0]} has {len(rows[0])} (the delimiter is "
-                f"taken to be {_NAMES[delimiter]}). Every row needs the same number of cells"
+                f"{file.given!r}, line {number}: {len(row)} cell(s), but line {lines[0][0]} has {len(rows[0])} (the "
+                f"delimiter is taken to be {_DELIMITERS[delimiter]}). Every row needs the same number of cells"
             )
-        numbers.append(place)
-        rows.append(cells)
-    return numbers, rows
+    return [number for number, _ in lines], rows
 
 
-_NAMES = {"\t": "a tab", ";": "a semicolon", ",": "a comma", " ": "spaces"}
-
-
-def _cells(line: str, delimiter: str) -> list[str] | None:
-    """The cells of one line; ``None`` if a quote stays open."""
-    if '"' not in line:  # as the csv module, but several times as fast
-        return line.split() if delimiter == " " else line.split(delimiter)
+def _cells(line: str, delimiter: str) -> list[str]:
+    line = line.strip() if delimiter == " " else line
+    # one line at a time, so that a quote which is not closed is an error
     try:
-        return next(
-            csv.reader([line.strip() if delimiter == " " else line], delimiter=delimiter, skipinitialspace=True, strict=True)
-        )
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [""])
     except csv.Error:
-        return None
+        return []
 
 
-def _delimiter(lines: Sequence[str]) -> str:
-    """What cuts most of the lines into one same number of cells, more than one."""
-
-    def evenness(delimiter: str) -> int:
-        counts = Counter(len(_cells(line, delimiter) or ()) for line in lines)
-        return max((times for cells, times in counts.items() if cells > 1), default=0)
-
-    return max(_DELIMITERS, key=evenness)  # the first one of several
+def _evenness(lines: Sequence[tuple[int, str]], delimiter: str) -> int:
+    """How many lines are cut into one same number of cells, more than one."""
+    counts = Counter(len(_cells(line, delimiter)) for _, line in lines)
+    return max((times for cells, times in counts.items() if cells > 1), default=0)
 
 
-def _header(rows: Sequence[Sequence[str]]) -> bool:
-    first = [_number(cell) is not None or _is_missing(cell) for cell in rows[0]]
-    if not any(_number(cell) is not None for cell in rows[0]):
-        return not all(map(_is_missing, rows[0]))
-    return len(rows) > 1 and any(
-        not known and _number(below) is not None for known, below in zip(first, rows[1], strict=True)
-    )
+def _has_header(rows: Sequence[Sequence[str]]) -> bool:
+    first, second = ([np.isfinite(_number(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
+    return len(rows) > 1 and (not any(first) or any(below and not above for above, below in zip(first, second, strict=True)))
 
 
-def _number(cell: str) -> float | None:
-    """The finite number that a cell holds."""
-    if "_" in cell:  # Python would read 1_000 as a number
-        return None
+def _number(cell: str) -> float:
+    """The number that a cell holds; NaN if it holds none."""
     try:
-        number = float(cell)
+        return float(cell) if "_" not in cell else np.nan  # Python would read 1_000 as a number
     except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+        return np.nan
 
 
-def _is_missing(cell: str) -> bool:
-    return cell.strip().lower().lstrip("+-") in _NO_NUMBER
+def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
+    places = [place for place, name in enumerate(names) if column in (place, name)]
+    if len(places) == 1:
+        return places[0]
+    listed = ", ".join(name or str(place) for place, name in enumerate(names))
+    if places:
+        raise InputError(f"{file.given!r} has {len(places)} columns {column!r}; give the position instead: one of {places}")
+    raise InputError(f"no column {column!r} in {file.given!r}{did_you_mean(str(column), names) or '.'} Columns: {listed}")
 
 
-def _numbers(cells: Sequence[str], lines: Sequence[int], name: str, index: int, given: str) -> NDArray[np.float64]:
-    values = np.empty(len(cells))
-    for place, cell in enumerate(cells):
-        number = _number(cell)
-        if number is None:
-            where = f"{given!r}, line {lines[place]}, {_title(name, index)}"
-            if _is_missing(cell):
-                raise InputError(
-                    f"{where}: the value is missing or not finite ({cell!r}); fill it in, or leave the row or the column out"
-                )
-            raise InputError(
-                f"{where}: {cell!r} is not a number{_comma_hint([cell])}; correct it, or leave the row or the column out"
-            )
-        values[place] = number
-    return values
-
-
-def _comma_hint(cells: Sequence[str]) -> str:
-    if any(_number(cell) is None and _number(cell.replace(",", ".", 1)) is not None for cell in cells):
-        return " (decimals are written with a point, not a comma)"
-    return ""
-
-
-def _find(column: str | int, names: Sequence[str], count: int, given: str) -> int:
-    listed = ", ".join(names) if names else f"0 to {count - 1}"
-    if isinstance(column, str) and names:
-        places = [place for place, name in enumerate(names) if name == column]
-        if len(places) > 1:
-            raise InputError(f"{given!r} has {len(places)} columns {column!r}; give the position instead: one of {places}")
-        if places:
-            return places[0]
-        raise InputError(f"no column {column!r} in {given!r}{did_you_mean(column, names) or '.'} Columns: {listed}")
-    if isinstance(column, str):
-        raise InputError(f"no column {column!r} in {given!r}, which has no header; give positions: {listed}")
-    if isinstance(column, bool) or not isinstance(column, int):
-        raise InputError(f"a column is a name or a position, got {column!r}. Columns of {given!r}: {listed}")
-    if not 0 <= column < count:
-        raise InputError(f"no column {column} in {given!r}, which has {count}: 0 to {count - 1}. Columns: {listed}")
-    return column
-
-
-def _title(name: str | None, index: int) -> str:
-    return f"column {name!r}" if name else f"column {index}"
-
-
-def _label(column: Column) -> str:
-    """The column as a part of a file name."""
-    text = column.name or str(column.index)
-    return "".join("_" if char in '/\\:*?"<>|' or not char.isprintable() else char for char in text)
+def _as_file_name(name: str) -> str:
+    return "".join("_" if char in '/\\:*?"<>|' or not char.isprintable() else char for char in name)

@@ -1,144 +1,276 @@
-"""Video files through PyAV, decoded a few frames at a time."""
+"""Videos, frame folders and volumes as signals of three axes: ``(T, H, W, C)`` or ``(Z, Y, X, C)``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Literal, TypeAlias
 
-import av.error
-import numpy as np
-import numpy.typing as npt
-from lightning.pytorch.utilities import rank_zero_info
-
-from pe_lightning.data.signals import AnyArray, Scaling
-from pe_lightning.data.sources.clips import Clip, frames_per_slab
-from pe_lightning.data.sources.decode import MAX_PIXELS
-from pe_lightning.data.sources.sources import Source
-from pe_lightning.data.sources.timing import plan
-from pe_lightning.data.sources.tracks import Track, decoding, opened, survey
+from pe_lightning.data.signals import AnyArray, RawSignals
+from pe_lightning.data.sources.arrays import ArrayFile, find_array, in_place, read_arrays
+from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.checks import (
+    MAX_PIXELS,
+    as_size,
+    check_choice,
+    check_count,
+    in_common,
+    is_count,
+    is_list,
+    number_range,
+)
+from pe_lightning.data.sources.clips import Clip, check_frames
+from pe_lightning.data.sources.frames import read_frames
+from pe_lightning.data.sources.images import Color
+from pe_lightning.data.sources.paths import (
+    ARRAYS,
+    PICTURES,
+    Paths,
+    SourceFile,
+    as_list,
+    distinct_names,
+    expand,
+    format_of,
+    is_stack,
+    nothing_in,
+    visible_files,
+)
+from pe_lightning.data.sources.ranges import join_scalings, value_scaling
+from pe_lightning.data.sources.samples import SCHEME
+from pe_lightning.data.sources.video_files import read_video
+from pe_lightning.data.sources.volumes import read_nifti, read_tiff
 from pe_lightning.errors import InputError
 
-__all__ = ["VIDEO_SUFFIXES", "read_video"]
+__all__ = ["Preset", "VideoSource"]
 
-VIDEO_SUFFIXES = frozenset(
-    {
-        ".3gp",
-        ".avi",
-        ".flv",
-        ".m2ts",
-        ".m4v",
-        ".mkv",
-        ".mov",
-        ".mp4",
-        ".mpeg",
-        ".mpg",
-        ".mts",
-        ".ogv",
-        ".ts",
-        ".webm",
-        ".wmv",
-    }
-    | {".y4m"}
-)
-"""What counts as a video inside a folder."""
+Preset: TypeAlias = Literal["papers"]
+Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
 
-_ACCURATE = 0x4 | 0x2000 | 0x40000 | 0x80000  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
+_VOLUMES = frozenset({"video", "nifti", *ARRAYS})
+_PAPERS_FRAME, _PAPERS_CUBE = 256, 128
+_SAME_RATE = 0.01  # relative
 
 
-def read_video(source: Source, fps: float | None = None, max_pixels: int | None = MAX_PIXELS) -> Clip:
-    """Describes a video; frames are decoded when the clip is read, a few at a time.
+@sources.register("video")
+@dataclass(eq=False)
+class VideoSource(Source):
+    """Videos, frame folders or volumes as signals of three axes; they are decoded a few frames at a time.
 
-    Frames come in presentation order, as 8-bit RGB, or as 16-bit RGB from sources of more bits; grey ones have one channel.
-    The colour matrix and range that the file states are applied (BT.601 and limited range where it states none), as is its
-    rotation. Its pixel aspect ratio is ignored: samples are the stored ones. So are its sound and its transparency.
+    What is set happens in the order fps, frames, resize, center_crop.
 
     Args:
-        source: The file; its content decides the format, not its suffix.
-        fps: Frames per second to resample to: the latest frame shown at each time. ``None`` keeps the clip's frames; if
-            they come at uneven times, it is resampled to its mean rate, with a notice.
+        paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
+            A folder of nothing but pictures is one signal.
+        frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
+        center_crop: ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``, the central part to take.
+        resize: ``n`` (``n`` x ``n``) or ``[h, w]`` to resample every frame to: bicubic, anti-aliased, in the dtype of the
+            source. It does not keep the aspect ratio.
+        fps: Frames per second to resample videos to. For what has no clock (frame folders, volumes), its rate.
+        color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
+        preset: ``"papers"``: the central square of every frame, resized to 256 x 256, of which the central cube of 128 x
+            128 x 128 is taken (Zheng et al., ECCV 2022, Sec. 6.3).
+        key: Which array of an ``.npz`` or HDF5 file.
+        value_range: ``[low, high]`` of volumes, the numbers that become 0 and 1.
         max_pixels: Refuse frames that claim more; ``None`` for no limit.
 
     Raises:
-        InputError: If it is not a video, is damaged or cut short, has fewer than 2 frames, or claims too large ones.
+        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, or the files differ in size,
+            kind or rate.
     """
-    track = survey(source, max_pixels)
-    if len(track.times) < 2:
-        raise InputError(f"{source.given!r} has {len(track.times)} frame(s); a video signal needs at least 2")
-    timing = plan(track.times, track.tick, track.nominal, fps)
-    if not timing.even and fps is None:
-        rank_zero_info(
-            f"{source.given!r} has a variable frame rate: resampled to its mean, {timing.rate:.6g} frames per second. "
-            "Set fps to choose the rate"
+
+    paths: Paths
+    frames: Sequence[int | None] | None = None
+    center_crop: int | Sequence[int] | None = None
+    resize: int | Sequence[int] | None = None
+    fps: float | None = None
+    color: Color = "auto"
+    preset: Preset | None = None
+    key: str | None = None
+    value_range: Sequence[float] | None = None
+    max_pixels: int | None = MAX_PIXELS
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        check_frames(self.frames)
+        check_choice("color", self.color, Color)
+        check_count("max_pixels", self.max_pixels, 1)
+        number_range("fps", None if self.fps is None else [0, self.fps])
+        if self.preset is not None:
+            check_choice("preset", self.preset, Preset)
+            if self.center_crop is not None or self.resize is not None:
+                raise InputError(
+                    f"preset {self.preset} sets resize and center_crop itself; leave them out, or set preset to null"
+                )
+        self._size = as_size("resize", self.resize)
+        crop: object = self.center_crop
+        self._crop: tuple[int | None, int, int] | None = None
+        if is_list(crop, lambda side: is_count(side, 2)) and len(crop) == 3:
+            self._crop = (crop[0], crop[1], crop[2])
+        elif flat := as_size("center_crop", self.center_crop):
+            self._crop = (None, *flat)
+        self._limits = number_range("value_range", self.value_range)
+
+    def read(self) -> RawSignals:
+        """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
+        found = self._files()
+        given: dict[str, str] = {}
+        for file, kind in found:
+            given.setdefault("video" if kind == "frames" else kind, file.given)
+        if len(given) > 1:
+            listed = "; ".join(f"{kind}: {path!r}" for kind, path in sorted(given.items()))
+            raise InputError(f"files of several kinds cannot be fitted together ({listed}); give one kind")
+        if self.key is not None and "array" not in given:
+            raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
+        if self.value_range is not None and "video" in given:
+            raise InputError("value_range is for volumes; videos and pictures state their range: leave it out")
+        if "array" in given and self._unedited:
+            raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range)
+            return replace(raw, rate=self.fps)
+        return self._joined([self._edited(clip) for file, kind in found for clip in self._clips(file, kind)])
+
+    def files(self) -> list[Path]:
+        """The files, those of frame folders included; none where arrays are read in place."""
+        found = self._files()
+        if self._unedited and all(kind == "array" for _, kind in found) and in_place([file for file, _ in found]):
+            return []
+        inside = [visible_files(file.path) if kind == "frames" else [file.path] for file, kind in found]
+        return [path for paths in inside for path in paths]
+
+    @property
+    def _unedited(self) -> bool:
+        return (self.frames, self._crop, self._size, self.preset, self.color) == (None, None, None, None, "auto")
+
+    def _files(self) -> list[tuple[SourceFile, Kind]]:
+        """What ``paths`` stands for, in the order given."""
+        found: list[tuple[SourceFile, Kind]] = []
+        for text in as_list(self.paths):
+            folder = Path(text).expanduser()
+            if SCHEME in text or not folder.is_dir():
+                found += [(file, _kind(file)) for file in expand([text], _VOLUMES, "video or volume", "video")]
+                continue
+            inside = [(SourceFile(path, str(path)), format_of(path, by_content=False)) for path in visible_files(folder)]
+            volumes = [file for file, format in inside if format in _VOLUMES]
+            pictures = [(file, format) for file, format in inside if format in PICTURES]
+            if not volumes and all(format == "tiff" for _, format in pictures) and pictures and is_stack(pictures[0][0]):
+                volumes = [file for file, _ in pictures]
+            if not volumes and not pictures:
+                everything = [file.path for file, _ in inside]
+                raise InputError(nothing_in(folder, everything, _VOLUMES | PICTURES, "video, volume or frame"))
+            found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
+        return found
+
+    def _clips(self, file: SourceFile, kind: Kind) -> list[Clip]:
+        if kind == "array":
+            array = find_array(file, self.key, 3)
+            scaling = value_scaling(array.label, array.dtype, partial(_all_frames, array), self._limits)
+            return [
+                Clip(
+                    file,
+                    range(array.shape[1]),
+                    (array.shape[2], array.shape[3]),
+                    array.shape[4],
+                    array.dtype.name,
+                    scaling,
+                    "array",
+                    partial(_frames_of, array, signal),
+                    stem=stem,
+                )
+                for signal, stem in enumerate(array.stems)
+            ]
+        if kind == "video":
+            return [read_video(file, self.fps, self.max_pixels)]
+        if kind == "frames":
+            return [read_frames(file, self.fps, self.max_pixels)]
+        return [(read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels)]
+
+    def _edited(self, clip: Clip) -> Clip:
+        clip = (replace(clip, rate=self.fps) if clip.rate is None else clip).picked(self.frames)
+        if self.preset is not None:
+            if len(clip.frames) < _PAPERS_CUBE:
+                after = "" if self.frames is None else f" after frames {list(self.frames)}"
+                raise InputError(
+                    f"preset papers needs {_PAPERS_CUBE} frames, and {clip.file.given!r} has {len(clip.frames)}{after}; "
+                    "set preset to null, and resize and center_crop as you like"
+                )
+            side = min(clip.size)
+            clip = clip.cropped((None, side, side)).resized((_PAPERS_FRAME, _PAPERS_FRAME))
+            return clip.cropped((_PAPERS_CUBE, _PAPERS_CUBE, _PAPERS_CUBE))
+        if self._size is not None:
+            clip = clip.resized(self._size)
+        return clip if self._crop is None else clip.cropped(self._crop)
+
+    def _joined(self, clips: Sequence[Clip]) -> RawSignals:
+        """The clips as one set of signals, after their channels and, for videos, their dtypes have been made the same."""
+        common = [min(clip.grid[axis] for clip in clips) for axis in range(3)]
+        grid = in_common(
+            "sizes (frames or slices x height x width)",
+            [(clip.file.given, clip.grid) for clip in clips],
+            f"Set center_crop (the largest that all of them have is {common}), or frames: [0, {common[0]}] and resize",
+            lambda grid: "x".join(map(str, grid)),
         )
-    dtype = "uint16" if track.pixels.endswith("le") else "uint8"
-    return Clip(
-        source=source,
-        frames=range(len(timing.index)),
-        height=track.height,
-        width=track.width,
-        channels=1 if track.pixels.startswith("gray") else 3,
-        stored=dtype,
-        scaling=Scaling.of_integers(dtype),
-        unit=False,
-        media="video",
-        read=partial(_decode, source, track, timing.index),
-        rate=timing.rate,
-        missing=track.missing,
-    )
-
-
-def _decode(source: Source, track: Track, index: npt.NDArray[np.int64], frames: range) -> Iterator[AnyArray]:
-    """Decodes ``index[frames]``, which ascends, from the start of the file: ``(n, H, W, C)`` arrays."""
-    wanted = index[frames.start : frames.stop : frames.step]
-    limit = frames_per_slab(track.height * track.width * 6)
-    slab: list[AnyArray] = []
-    number, place = 0, 0
-    with opened(source) as (container, stream):
-        decoded = decoding(container, stream)
-        while place < len(wanted):
-            try:
-                frame = next(decoded, None)
-            except av.error.InvalidDataError:
-                frame = None
-            if frame is None:
-                raise _cut_short(source, len(wanted), number, int(np.searchsorted(index, number)))
-            if wanted[place] == number:
-                if frame.is_corrupt:
-                    raise _spoiled(source, int(np.searchsorted(index, number)))
-                array = _to_array(frame, track, source)
-                while place < len(wanted) and wanted[place] == number:
-                    slab.append(array)
-                    place += 1
-                    if len(slab) == limit:
-                        yield np.stack(slab)
-                        slab = []
-            number += 1
-    if slab:
-        yield np.stack(slab)
-
-
-def _to_array(frame: Any, track: Track, source: Source) -> AnyArray:
-    if (frame.height, frame.width) != track.coded:
-        raise InputError(
-            f"{source.given!r} changes its size from {track.coded[0]}x{track.coded[1]} to {frame.height}x{frame.width} "
-            "(height x width) on the way; convert it to one size, or set frames to a part of one size"
+        rates = [(clip.file.given, clip.rate) for clip in clips if clip.rate is not None]
+        first = rates[0][1] if rates else None
+        if first and any(abs(rate / first - 1) > _SAME_RATE for _, rate in rates):
+            in_common("numbers of frames per second", rates, "Set fps", "{:g}".format)
+        channels = {clip.channels for clip in clips}
+        if self.color != "auto" or len(channels) > 1:
+            if not channels <= {1, 3}:
+                listed = ", ".join(map(str, sorted(channels)))
+                raise InputError(
+                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 (grey) "
+                    "and 3 (RGB) can. Fit them in runs of their own, with color auto"
+                )
+            clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
+        if clips[0].media == "video":
+            dtypes = {clip.stored for clip in clips}
+            widest = next(dtype for dtype in ("float32", "uint16", "uint8") if dtype in dtypes)
+            clips = [clip.converted(widest) for clip in clips]
+            scaling = clips[0].scaling
+        else:
+            dtypes_of = [(clip.file.given, clip.stored) for clip in clips]
+            in_common("dtypes of volumes", dtypes_of, "Save them in one dtype, or fit them in runs of their own")
+            scalings = [(repr(clip.file.given), clip.scaling) for clip in clips]
+            scaling = join_scalings(scalings, [1] * len(clips), self._limits is None)
+        return RawSignals(
+            names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
+            grid=grid,
+            channels=clips[0].channels,
+            stored=clips[0].stored,
+            scaling=scaling,
+            unit=clips[0].unit,
+            blocks=partial(_blocks, tuple(clips)),
+            rate=clips[0].rate,
+            media=clips[0].media,
         )
-    array: AnyArray = frame.reformat(format=track.pixels, interpolation=_ACCURATE).to_ndarray()
-    return track.turn(array.reshape(*array.shape[:2], -1))
 
 
-def _cut_short(source: Source, wanted: int, decoded: int, usable: int) -> InputError:
-    advice = f"Set frames: [0, {usable}], or copy" if usable >= 2 else "Copy"
-    return InputError(
-        f"{source.given!r} is truncated or damaged: only its first {decoded} frames can be decoded, and {wanted} were to be "
-        f"read. {advice} or download it again"
-    )
+def _kind(file: SourceFile) -> Kind:
+    """What a file is, by its content or its suffix; anything unknown is tried as a video."""
+    format = format_of(file.path)
+    if format in ARRAYS:
+        return "array"
+    if format == "tiff":
+        return "tiff"
+    if format == "nifti":
+        return "nifti"
+    suffix = file.path.suffix.lower()
+    if format_of(file.path, by_content=False) == "picture" and suffix not in (".gif", ".webp"):  # these may be animated
+        raise InputError(f"{file.given!r} is one picture; give the folder that holds the frames, or use ImageDataModule")
+    return "video"
 
 
-def _spoiled(source: Source, frame: int) -> InputError:
-    before = f", such as [0, {frame}]" if frame >= 2 else ""
-    return InputError(
-        f"{source.given!r}: frame {frame} is damaged, or refers to frames that were cut off. Set frames to a part without "
-        f"it{before} or [{frame + 1}, null], or copy or download the file again"
-    )
+def _blocks(clips: Sequence[Clip]) -> Iterator[AnyArray]:
+    for clip in clips:
+        yield from clip.blocks()
+
+
+def _frames_of(array: ArrayFile, signal: int, frames: range) -> Iterator[AnyArray]:
+    with array.open() as opened:
+        yield from array.frames(opened, signal, frames)
+
+
+def _all_frames(array: ArrayFile) -> Iterator[AnyArray]:
+    for signal in range(array.shape[0]):
+        yield from _frames_of(array, signal, range(array.shape[1]))

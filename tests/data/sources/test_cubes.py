@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tifffile
 from clip_files import pictures, write_video
+from pe_lightning.data.sources.cubes import CUBE_SUFFIXES, cube_files, direct, read_cubes
 from PIL import Image
 
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources import clips, cubes, samples
-from pe_lightning.data.sources.cubes import CUBE_SUFFIXES, cube_files, direct, read_cubes
 from pe_lightning.data.sources.samples import sample_path, video_sample_path, video_samples
 from pe_lightning.errors import InputError
 
@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 
 def values(raw):
     """``(S, T, H, W, C)``, after the checks that every caller relies on."""
-    slabs = list(raw.slabs())
+    slabs = list(raw.blocks())
     assert all(slab.dtype == np.dtype(raw.stored) and slab.shape[1:] == raw.shape[2:] for slab in slabs)
     return np.concatenate(slabs).reshape(raw.shape)
 

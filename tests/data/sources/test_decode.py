@@ -8,9 +8,9 @@ import numpy as np
 import png
 import pytest
 import tifffile
+from pe_lightning.data.sources.decode import _decode_pillow, decode_image
 from PIL import Image, ImageOps
 
-from pe_lightning.data.sources.decode import _decode_pillow, decode_image
 from pe_lightning.errors import InputError
 
 RNG = np.random.default_rng(0)

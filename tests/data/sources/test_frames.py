@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tifffile
 from clip_files import pictures
+from pe_lightning.data.sources.sources import Source
 from PIL import Image
 
 from pe_lightning.data.sources import clips
 from pe_lightning.data.sources.frames import read_frames
-from pe_lightning.data.sources.sources import Source
 from pe_lightning.errors import InputError
 
 

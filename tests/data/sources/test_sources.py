@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-
 from pe_lightning.data.sources.decode import SUFFIXES
-from pe_lightning.data.sources.samples import image_samples, sample_path
 from pe_lightning.data.sources.sources import Source, distinct_names, expand
+
+from pe_lightning.data.sources.samples import image_samples, sample_path
 from pe_lightning.errors import InputError
 
 

@@ -4,11 +4,11 @@ import av
 import numpy as np
 import pytest
 from clip_files import TURNS, pictures, set_display_matrix, write_audio, write_video
+from pe_lightning.data.sources.sources import Source
+from pe_lightning.data.sources.timing import check_fps, is_even, plan
 
 from pe_lightning.data.sources import clips, video
 from pe_lightning.data.sources.clips import picked
-from pe_lightning.data.sources.sources import Source
-from pe_lightning.data.sources.timing import check_fps, is_even, plan
 from pe_lightning.data.sources.video import read_video
 from pe_lightning.errors import InputError
 

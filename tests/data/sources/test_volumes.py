@@ -6,11 +6,11 @@ import nibabel
 import numpy as np
 import pytest
 import tifffile
+from pe_lightning.data.sources.sources import Source
 from PIL import Image
 
 from pe_lightning.data.sources import clips, volumes
 from pe_lightning.data.sources.clips import picked
-from pe_lightning.data.sources.sources import Source
 from pe_lightning.data.sources.volumes import count_pages, read_nifti, read_tiff
 from pe_lightning.errors import InputError
 

@@ -1,0 +1,85 @@
+"""Random samples of a grid: the same on every machine and process, for grids of any size.
+
+Each sample has a 64-bit key that depends on its position, the seed and the signal alone. The samples with the smallest keys
+are chosen. NumPy promises a stable output of its bit generators, but not of ``Generator.choice``. A bit generator can be
+advanced too, so that the keys of a block cost only that block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_lightning.blocks import Block, shape_of
+
+__all__ = ["chosen_in", "chosen_positions", "largest_chosen_key"]
+
+Keys = np.ndarray[Any, np.dtype[np.uint64]]
+
+KEYS_AT_ONCE = 1 << 22
+"""Keys that are generated at once: 32 MB."""
+
+
+def chosen_positions(seed: int, signal: int, size: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """``count`` distinct random positions below ``size``, ascending."""
+    limit = largest_chosen_key(seed, signal, size, count)
+    found = [first + np.flatnonzero(keys <= limit) for first, keys in _keys(seed, signal, size)]
+    return np.concatenate(found)[:count].astype(np.int64, copy=False)
+
+
+def largest_chosen_key(seed: int, signal: int, size: int, count: int) -> int:
+    """The ``count``-th smallest of the keys of ``size`` samples, in one pass.
+
+    Memory is bounded: only keys within eight standard deviations of the expected result are held.
+    """
+    share = count / size
+    spread = 8 * math.sqrt(size * share * (1 - share) + 1) / size
+    low, high = (int(max(0.0, min(share + side * spread, 1.0)) * 2.0**64) for side in (-1, 1))
+    low, high = (0, 2**64 - 1) if size <= KEYS_AT_ONCE else (low, min(high, 2**64 - 1))
+    below, candidates = 0, []
+    for _, keys in _keys(seed, signal, size):
+        below += int(np.count_nonzero(keys < np.uint64(low)))
+        candidates.append(keys[(keys >= np.uint64(low)) & (keys <= np.uint64(high))])
+    inside = np.concatenate(candidates)
+    place = count - 1 - below
+    if not 0 <= place < len(inside):  # less likely than 1e-14
+        raise RuntimeError(f"the {count}-th of {size} keys is not where it is expected; choose another sampling seed")
+    return int(np.partition(inside, place)[place])
+
+
+def chosen_in(seed: int, signal: int, limit: int, grid: Sequence[int], block: Block) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which samples of a block are chosen: booleans of the block's shape.
+
+    Args:
+        seed: Of the choice.
+        signal: Number of the signal.
+        limit: Of the whole grid, from :func:`largest_chosen_key`.
+        grid: Samples per axis.
+        block: A block of the grid.
+    """
+    sizes = shape_of(block)
+    # trailing axes that the block covers whole make one run with the axis before them
+    run = len(grid) - 1
+    while run > 0 and sizes[run] == grid[run]:
+        run -= 1
+    strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
+    length = sizes[run] * strides[run]
+    mask = np.empty((math.prod(sizes[:run]), length), dtype=bool)
+    generator, at = np.random.PCG64(np.random.SeedSequence((seed, signal))), 0
+    for row, lead in enumerate(np.ndindex(*sizes[:run])):
+        first = sum((block[axis].start + step) * strides[axis] for axis, step in enumerate(lead))
+        first += block[run].start * strides[run]
+        generator.advance(first - at)
+        mask[row] = generator.random_raw(length) <= np.uint64(limit)
+        at = first + length
+    return mask.reshape(sizes)
+
+
+def _keys(seed: int, signal: int, size: int) -> Iterator[tuple[int, Keys]]:
+    """All keys in order, in parts: the position of the first key of a part, and ``(n,)`` keys."""
+    generator = np.random.PCG64(np.random.SeedSequence((seed, signal)))
+    for first in range(0, size, KEYS_AT_ONCE):
+        yield first, generator.random_raw(min(KEYS_AT_ONCE, size - first))

@@ -1,0 +1,311 @@
+"""From what a user types (files, folders, ``samples://NAME``) to files, their formats, and the names of their signals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = [
+    "ARRAYS",
+    "PICTURES",
+    "Format",
+    "Paths",
+    "SourceFile",
+    "as_list",
+    "distinct_names",
+    "expand",
+    "format_of",
+    "is_stack",
+    "kind_of",
+    "reading",
+    "suffixes_of",
+    "visible_files",
+]
+
+Paths: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
+Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "video", "nifti"]
+
+PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})
+ARRAYS: frozenset[Format] = frozenset({"npy", "npz", "hdf5"})
+
+_SUFFIXES: dict[Format, tuple[str, ...]] = {
+    "picture": (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".webp"),
+    "tiff": (".tif", ".tiff"),
+    "npy": (".npy",),
+    "npz": (".npz",),
+    "hdf5": (".h5", ".hdf5"),
+    "sound": (".aif", ".aiff", ".flac", ".mp3", ".ogg", ".wav"),
+    "table": (".csv", ".tsv", ".txt"),
+    "video": tuple(
+        [
+            ".3gp",
+            ".avi",
+            ".flv",
+            ".m2ts",
+            ".m4v",
+            ".mkv",
+            ".mov",
+            ".mp4",
+            ".mpeg",
+            ".mpg",
+            ".mts",
+            ".ogv",
+            ".ts",
+            ".webm",
+            ".wmv",
+            ".y4m",
+        ]
+    ),
+    "nifti": (".nii", ".nii.gz"),
+}
+_FORMATS: dict[str, Format] = {suffix: format for format, suffixes in _SUFFIXES.items() for suffix in suffixes}
+_BEGINNINGS: dict[bytes, Format] = {
+    **dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "tiff"),
+    **dict.fromkeys((b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8"), "picture"),
+    **dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "npz"),
+    b"\x93NUMPY": "npy",
+    b"\x89HDF\r\n\x1a\n": "hdf5",
+    b"fLaC": "sound",
+}
+_INSIDE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "video"}
+"""What is in a RIFF file, by its bytes 8 to 12."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file, or folder of frames, to read.
+
+    Args:
+        path: The file.
+        given: How the user named it, for messages.
+    """
+
+    path: Path
+    given: str
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffix; the whole name of a folder."""
+        path = self.path.absolute()  # so that "." has a name
+        return path.name if path.is_dir() else path.stem.removesuffix(".nii")
+
+
+@contextmanager
+def reading(given: str) -> Iterator[None]:
+    """Turns whatever a library raises on an unreadable file into an :class:`InputError` that names the file."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # decoders raise anything at all on damaged files
+        if isinstance(error, OSError) and error.errno is not None:  # the operating system sets it, libraries do not
+            raise InputError(f"cannot open {given!r}: {error.strerror or error}") from error
+        if "imagecodecs" in str(error):
+            raise InputError(
+                f"{given!r} is compressed in a way that needs another package ({error}); save it uncompressed"
+            ) from error
+        if "allow_pickle" in str(error) or "Python objects" in str(error):
+            raise InputError(
+                f"{given!r} holds Python objects, which are never loaded: unpickling runs whatever code the file brings. "
+                "Save the numbers as one plain array, such as numpy.save(path, numpy.stack(arrays))"
+            ) from error
+        raise InputError(
+            f"cannot read {given!r}; it seems to be truncated or damaged ({type(error).__name__}: {error}). "
+            "Copy or download it again, or remove it from the paths"
+        ) from error
+
+
+def as_list(paths: Paths) -> list[str]:
+    """One or more paths as plain strings, as given.
+
+    Raises:
+        InputError: If there is none, or one is not a non-empty string.
+    """
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    if not given:
+        raise InputError(f"paths is an empty list; give a file, a folder or {SCHEME}NAME")
+    for item in given:
+        if not isinstance(item, (str, PathLike)) or not fspath(item):
+            raise InputError(f"a path is a non-empty string, got {item!r}; give a file, a folder or {SCHEME}NAME")
+    return [fspath(path) for path in given]
+
+
+def suffixes_of(formats: Collection[Format]) -> list[str]:
+    """The lower-case suffixes of files of some formats, sorted."""
+    return sorted(suffix for suffix, format in _FORMATS.items() if format in formats)
+
+
+def format_of(path: Path, by_content: bool = True) -> Format | None:
+    """The format of a file by its first bytes, or by its suffix where these say nothing; ``None``: another one.
+
+    Raises:
+        InputError: If the file cannot be opened.
+    """
+    if by_content:
+        with reading(str(path)), path.open("rb") as file:
+            header = file.read(12)
+        if header[:4] in (b"RIFF", b"RIFX", b"RF64") and header[8:] in _INSIDE:
+            return _INSIDE[header[8:]]
+        for beginning, format in _BEGINNINGS.items():
+            if header.startswith(beginning):
+                return format
+    return _FORMATS.get(".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower())
+
+
+def expand(
+    paths: Paths, formats: Collection[Format], what: str, samples: Literal["image", "video"] = "image"
+) -> list[SourceFile]:
+    """The files that ``paths`` stands for, in the order given; a folder is sorted by file name.
+
+    Args:
+        paths: One or more files, folders (not recursive; hidden files are skipped) or ``samples://NAME``.
+        formats: What counts inside a folder, by the suffix. A file named outright is not judged by its suffix.
+        what: What is looked for, for messages.
+        samples: Which samples there are.
+
+    Raises:
+        InputError: If a path is missing, or a folder holds no file of these formats.
+    """
+    found: list[SourceFile] = []
+    for text in as_list(paths):
+        path = Path(text).expanduser()
+        if text.startswith(SCHEME):
+            found.append(SourceFile(sample_path(text, samples), text))
+        elif "://" in text:
+            raise InputError(
+                f"cannot read {text!r}: only files, folders and {SCHEME}NAME are read; download it and give the file"
+            )
+        elif path.is_file():
+            found.append(SourceFile(path, text))
+        elif path.is_dir():
+            inside = visible_files(path)
+            counted = [file for file in inside if format_of(file, by_content=False) in formats]
+            if not counted:
+                raise InputError(nothing_in(path, inside, formats, what))
+            found.extend(SourceFile(file, str(file)) for file in counted)
+        else:
+            raise InputError(_missing(path))
+    return found
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The files of a folder that are not hidden, sorted.
+
+    Raises:
+        InputError: If it may not be listed.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    except PermissionError as error:
+        raise InputError(f"cannot list the folder {str(folder)!r}: {error.strerror}") from error
+
+
+def nothing_in(folder: Path, files: Sequence[Path], formats: Collection[Format], what: str) -> str:
+    """The message about a folder without any file of some formats."""
+    types = ", ".join(sorted({path.suffix for path in files}))
+    holds = f"it holds {len(files)} file(s) of type {types or 'none'}" if files else "it is empty"
+    return (
+        f"no {what} in the folder {str(folder)!r}: {holds} (subfolders are not searched). "
+        f"Files that count: {', '.join(suffixes_of(formats))}"
+    )
+
+
+def _missing(path: Path) -> str:
+    parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
+    name = path.relative_to(parent).parts[0]
+    beside = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
+    near = did_you_mean(name, beside)
+    if not near and path.stem in image_samples():
+        near = f"; did you mean {SCHEME + path.stem!r}?"
+    return f"no such file or folder: {str(path)!r}; there is no {name!r} in {str(parent.absolute())!r}{near}"
+
+
+def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
+    """A name for each signal: its stem; where stems collide, ``folder_stem``; where those collide too, numbered.
+
+    Names become file names, so two that differ only in case count as equal.
+
+    Args:
+        files: The file of each signal, and the stem of its name.
+
+    >>> paths = ("a/x.png", "b/x.png", "b/y.png", "b/y.jpg")
+    >>> distinct_names([(file, file.stem) for file in (SourceFile(Path(path), path) for path in paths)])
+    ('a_x', 'b_x', 'y-1', 'y-2')
+    """
+    stems = [stem for _, stem in files]
+    with_folder = [f"{file.path.absolute().parent.name}_{stem}" for file, stem in files]
+    same_stem = Counter(stem.casefold() for stem in stems)
+    same_folder = Counter(name.casefold() for name in with_folder)
+    taken = {stem.casefold() for stem in stems if same_stem[stem.casefold()] == 1}
+    names: list[str] = []
+    for stem, long in zip(stems, with_folder, strict=True):
+        name = stem
+        if same_stem[stem.casefold()] > 1:
+            name = long
+            if same_folder[long.casefold()] > 1 or long.casefold() in taken:
+                number = 1
+                while (name := f"{stem}-{number}").casefold() in taken:
+                    number += 1
+        taken.add(name.casefold())
+        names.append(name)
+    return tuple(names)
+
+
+def is_stack(file: SourceFile) -> bool:
+    """Whether a TIFF file holds more than one picture.
+
+    Raises:
+        InputError: If it is damaged.
+    """
+    import tifffile
+
+    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+        return len(tiff.pages) > 1 or bool(tiff.series[0].size > tiff.pages[0].size)
+
+
+def kind_of(path: str) -> Literal["images", "rows", "video"]:
+    """The registered source that reads a file, folder or sample, by what it is called; a folder by the files in it.
+
+    Raises:
+        InputError: If it is of no kind that is known by its name, or several sources could be meant.
+    """
+    if path.startswith(SCHEME):
+        return "video" if path.removeprefix(SCHEME) in video_samples() else "images"
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        return _kind_of_file(SourceFile(folder, path))
+    kinds: set[Literal["images", "rows", "video"]] = set()
+    for file in visible_files(folder):
+        try:
+            kinds.add(_kind_of_file(SourceFile(file, str(file))))
+        except InputError:
+            continue  # what is no signal is left out, as when the folder is read
+    if len(kinds) != 1:
+        holds = (
+            f"files of several kinds ({', '.join(sorted(kinds))})" if kinds else "no signals that are known by their names"
+        )
+        raise InputError(f"the folder {path!r} holds {holds}")
+    return kinds.pop()
+
+
+def _kind_of_file(file: SourceFile) -> Literal["images", "rows", "video"]:
+    format = format_of(file.path, by_content=False)
+    if format == "tiff" and file.path.is_file():
+        return "video" if is_stack(file) else "images"
+    if format in PICTURES:
+        return "images"
+    if format in ("sound", "table"):
+        return "rows"
+    if format in ("video", "nifti"):
+        return "video"
+    if format in ARRAYS:
+        raise InputError(f"an array such as {file.given!r} can hold rows, images or volumes")
+    raise InputError(f"{file.given!r} is of no kind that is known by its name; known are {', '.join(sorted(_FORMATS))}")

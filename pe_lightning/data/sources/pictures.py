@@ -1,0 +1,253 @@
+"""One image file to an exact array: float32 in [0, 1], its full bit depth, the right way up.
+
+Pillow reads files of 8 bits and 16-bit grey. It reads only 8 of the 16 bits of a colour PNG, so those go through pypng, and
+TIFFs that it does not hold exactly go through tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read
+at 8. Colour profiles are not applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
+from pe_lightning.data.sources.paths import SourceFile, format_of, reading
+from pe_lightning.errors import InputError
+
+__all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white"]
+
+FloatArray = NDArray[np.float32]
+
+_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+_GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
+_ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 258, 339  # TIFF and EXIF tags
+_MIN_IS_WHITE, _RGB = 0, 2  # TIFF PhotometricInterpretation
+_PREMULTIPLIED, _STRAIGHT = 1, 2  # TIFF ExtraSamples
+
+
+class Header(NamedTuple):
+    """What the header of a picture says."""
+
+    height: int
+    """After the EXIF orientation is applied."""
+    width: int
+    bits: int
+    """Per channel; 32 is floating point."""
+    grey: bool
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that holds the picture's range."""
+        return "uint8" if self.bits <= 8 else "uint16" if self.bits <= 16 else "float32"
+
+
+def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> FloatArray:
+    """Reads one image.
+
+    Integers are divided by the largest value of their bit depth (255, 65535). Palettes, CMYK and other colour spaces
+    become RGB; the EXIF orientation is applied; transparency is a last channel. Floating-point files must already
+    lie in [0, 1].
+
+    Args:
+        file: The file; its content decides the format, not its suffix.
+        max_pixels: Refuse a file whose header claims more, before any pixel is decoded; ``None`` for no limit.
+
+    Returns:
+        ``(H, W, C)``: C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+
+    Raises:
+        InputError: If the file is not an image, is damaged, holds several pictures or too many pixels, or has values
+            that cannot be placed in [0, 1].
+    """
+    with reading(file.given):
+        try:
+            with _opened(file) as image:
+                array = _decode(file, image, max_pixels)
+        except UnidentifiedImageError as error:
+            if format_of(file.path) != "tiff":  # 64-bit and multi-channel floating-point TIFFs are beyond Pillow
+                raise InputError(
+                    f"{file.given!r} is not an image of a kind that is read ({', '.join(_FORMATS)}), whatever its suffix "
+                    "says. Remove it from the paths, or save it again as PNG, JPEG or TIFF"
+                ) from error
+            array = _decode_tiff(file, max_pixels)
+    if min(array.shape[:2]) < 2:
+        raise InputError(
+            f"{file.given!r} is {array.shape[0]}x{array.shape[1]} (height x width): a signal needs at least 2 samples on "
+            "each axis. Remove it from the paths"
+        )
+    return array
+
+
+def header_of(file: SourceFile) -> Header:
+    """What the header of an image says; the file is decoded only if Pillow does not know it.
+
+    Raises:
+        InputError: If the file is not an image or is damaged.
+    """
+    try:
+        with reading(file.given), _opened(file) as image:
+            turned = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+            height, width = (image.width, image.height) if turned else (image.height, image.width)
+            return Header(height, width, _bits(image, file.path), image.mode in _GREY or image.mode.startswith("I;16"))
+    except InputError:
+        array = decode_image(file)
+        return Header(array.shape[0], array.shape[1], 32, array.shape[-1] <= 2)
+
+
+def over_white(image: FloatArray) -> FloatArray:
+    """An image with its transparent pixels laid over white, without its opacity channel."""
+    if image.shape[-1] not in (2, 4):
+        return image
+    values, opacity = image[..., :-1], image[..., -1:]
+    # in this form an opaque pixel has the same value to the last bit
+    laid: FloatArray = np.minimum(values * opacity + (1 - opacity), 1)
+    return laid
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[Image.Image]:
+    """The picture, of any size: the limit of pixels is ``max_pixels``, and not Pillow's own."""
+    Image.init()  # so that it is known which formats this build of Pillow reads
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        with Image.open(file.path, formats=[name for name in _FORMATS if name in Image.OPEN]) as image:
+            yield image
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
+def _bits(image: Image.Image, path: Path) -> int:
+    """Bits per channel as stored; 32 for floating point."""
+    if image.format == "PNG":
+        with path.open("rb") as file:
+            return file.read(25)[24]
+    tags: Any = getattr(image, "tag_v2", None)
+    if tags is not None:
+        return 32 if 3 in tags.get(_SAMPLE_FORMAT, ()) else max(tags.get(_BITS_PER_SAMPLE, (1,)))
+    return 32 if image.mode == "F" else 16 if image.mode.startswith("I") else 8
+
+
+def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> FloatArray:
+    check_area(file.given, image.height, image.width, max_pixels)
+    # a phone's JPEG may carry a depth or gain map as a second "frame" (MPO): the picture is the first
+    _check_single(file, 1 if image.format == "MPO" else getattr(image, "n_frames", 1))
+    bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
+    if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
+        return _decode_tiff(file, max_pixels)
+    if image.format == "PNG" and bits > 8 and not grey:
+        array = _decode_png16(file.path)
+    elif grey:
+        array = _decode_deep_grey(file, image, bits)
+    else:
+        array = _decode_8_bit(file, image)
+    # after loading: Pillow turns TIFFs by itself and then drops the tag
+    return _upright(array, image.getexif().get(_ORIENTATION, 1))
+
+
+def _check_single(file: SourceFile, count: int) -> None:
+    if count > 1:
+        raise InputError(f"{file.given!r} holds {count} pictures, not one; save the one you mean as a file of its own")
+
+
+def _decode_8_bit(file: SourceFile, image: Image.Image) -> FloatArray:
+    if image.mode == "LAB":
+        raise InputError(f"{file.given!r} is in the Lab colour space, which is not read; save it as RGB")
+    if image.has_transparency_data:
+        target = "LA" if image.mode in ("1", "L", "LA", "La") else "RGBA"
+    else:
+        target = "L" if image.mode in ("1", "L") else "RGB"
+    array: FloatArray = np.asarray(image.convert(target)).astype(np.float32) / np.float32(255)
+    return array.reshape(image.height, image.width, -1)
+
+
+def _decode_deep_grey(file: SourceFile, image: Image.Image, bits: int) -> FloatArray:
+    """Grey of 9 to 16 bits, or floating point, which Pillow reads exactly."""
+    raw = np.asarray(image)[..., None]
+    # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
+    array = _check_float(file, raw) if image.mode == "F" else raw.astype(np.float32) / np.float32(2**bits - 1)
+    if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
+        array = np.concatenate([array, (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
+    inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE
+    return np.subtract(1, array) if inverted else array
+
+
+def _decode_png16(path: Path) -> FloatArray:
+    import png
+
+    with path.open("rb") as file:
+        # read(), not asDirect(): the latter shifts samples by the sBIT chunk, although they are stored at full scale
+        width, height, rows, info = png.Reader(file=file).read()
+        raw = np.array([np.asarray(row, dtype=np.uint16) for row in rows]).reshape(height, width, info["planes"])
+    array: FloatArray = raw.astype(np.float32) / np.float32(65535)
+    if "transparent" in info:
+        opaque = (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True)
+        array = np.concatenate([array, opaque.astype(np.float32)], axis=-1)
+    return array
+
+
+def _decode_tiff(file: SourceFile, max_pixels: int | None) -> FloatArray:
+    import tifffile
+
+    with tifffile.TiffFile(file.path) as tiff:
+        _check_single(file, len(tiff.pages))
+        page = tiff.pages[0]
+        check_area(file.given, page.imagelength, page.imagewidth, max_pixels)
+        photometric, extra = int(page.photometric), [int(sample) for sample in page.extrasamples]
+        wanted = {_MIN_IS_WHITE: 1, 1: 1, _RGB: 3}.get(photometric)
+        if page.samplesperpixel - len(extra) != wanted or page.axes not in ("YX", "YXS", "SYX"):
+            raise InputError(
+                f"{file.given!r} is a TIFF of a kind that is not read ({page.photometric!s}, axes {page.axes}); save it as "
+                "grey or RGB"
+            )
+        if extra not in ([], [_PREMULTIPLIED], [_STRAIGHT]):
+            raise InputError(
+                f"{file.given!r} has {len(extra)} extra channel(s) whose meaning the file does not state; save it as grey, "
+                "RGB or RGBA"
+            )
+        raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(_ORIENTATION, 1)
+        raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
+    if raw.dtype.kind == "f":
+        array = _check_float(file, raw)
+    elif raw.dtype in (np.uint8, np.uint16):
+        array = raw.astype(np.float32) / np.float32(2 ** max(bits, 8) - 1)
+    else:
+        raise InputError(
+            f"{file.given!r} holds {raw.dtype} values, whose largest is unknown; save it as 16-bit unsigned, or as float in "
+            "[0, 1]"
+        )
+    if photometric == _MIN_IS_WHITE:
+        array[..., 0] = 1 - array[..., 0]
+    if extra == [_PREMULTIPLIED]:
+        alpha = array[..., -1:]
+        array[..., :-1] = np.minimum(array[..., :-1] / np.where(alpha > 0, alpha, 1), 1)
+    return _upright(array, turn)
+
+
+def _check_float(file: SourceFile, raw: NDArray[Any]) -> FloatArray:
+    if not np.isfinite(raw).all():
+        count = np.count_nonzero(~np.isfinite(raw))
+        raise InputError(f"{file.given!r} holds {count} values that are not finite (NaN or infinite); repair it first")
+    low, high = float(raw.min()), float(raw.max())
+    if low < 0 or high > 1:
+        raise InputError(
+            f"{file.given!r} holds floating-point values from {low:g} to {high:g}; they must lie in [0, 1], because PSNR "
+            f"takes 1 as the peak. Subtract {low:g} and divide by {high - low:g}, or save integers of 8 or 16 bits"
+        )
+    return raw.astype(np.float32)
+
+
+def _upright(array: FloatArray, orientation: object) -> FloatArray:
+    """Turns rows and columns as the EXIF orientation (1 to 8) says; anything else means upright."""
+    if orientation in (5, 6, 7, 8):
+        array = array.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        array = array[::-1]
+    if orientation in (2, 3, 6, 7):
+        array = array[:, ::-1]
+    return np.ascontiguousarray(array)

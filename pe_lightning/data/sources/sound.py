@@ -1,0 +1,125 @@
+"""Sound files as 1-D signals, through soundfile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
+from pe_lightning.data.sources.checks import in_common, one_length
+from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
+from pe_lightning.errors import InputError
+
+__all__ = ["read_sound"]
+
+_DTYPES = {"PCM_U8": "uint8", "PCM_S8": "int8", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "DOUBLE": "float64"}
+"""What holds the samples of a file exactly; all others are decoded to float32."""
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """A part of a sound file."""
+
+    file: SourceFile
+    rate: int
+    channels: int
+    dtype: str
+    start: int
+    samples: int
+
+    def read(self, length: int | None = None) -> AnyArray:
+        """``(N, channels)``."""
+        import soundfile  # late: it loads a library, which those who read pictures do not wait for
+
+        narrow = self.dtype in ("uint8", "int8")  # soundfile puts these in the upper half of 16 bits
+        with reading(self.file.given):
+            count = self.samples if length is None else length
+            dtype = "int16" if narrow else self.dtype
+            values: AnyArray
+            values, _ = soundfile.read(self.file.path, count, self.start, dtype=dtype, always_2d=True)
+            if len(values) < count:
+                raise ValueError(f"{len(values)} of {count} samples")
+        if narrow:
+            values = (values >> 8).astype(np.int8)
+        return (values.view(np.uint8) ^ np.uint8(128)) if self.dtype == "uint8" else values
+
+
+def read_sound(
+    files: Sequence[SourceFile], seconds: tuple[float, float] | None = None, length: int | None = None
+) -> RawSignals:
+    """Describes sound files as signals ``(N, channels)``; files are read one at a time.
+
+    Integers (PCM of 8, 16, 24 and 32 bits) become [0, 1] by the full range of their dtype; 24 bits are held in the upper
+    part of 32. Floating point in [-1, 1] becomes [0, 1]; where a file goes beyond, [-peak, peak] does, so that silence
+    stays at one half.
+
+    Args:
+        files: Files of one sample rate, dtype and number of channels.
+        seconds: ``(start, stop)`` of the part to take; by default all of it.
+        length: Take only the first n samples (of that part).
+
+    Raises:
+        InputError: If a file is damaged or empty, ``seconds`` is outside of it, or the files differ.
+    """
+    sounds = [_describe(file, seconds) for file in files]
+    remedy = "Convert them, or fit them in runs of their own"
+    in_common("sample rates (Hz)", [(sound.file.given, sound.rate) for sound in sounds], remedy)
+    in_common("numbers of channels", [(sound.file.given, sound.channels) for sound in sounds], remedy)
+    dtype = in_common("dtypes", [(sound.file.given, sound.dtype) for sound in sounds], remedy)
+    samples = one_length([(sound.file.given, sound.samples) for sound in sounds], length, ", or seconds: [start, stop]")
+    if dtype.startswith("float"):
+        peaks = tuple(_peak(sound) for sound in sounds)
+        scaling = Scaling(dtype, tuple(-peak for peak in peaks), peaks)
+    else:
+        scaling = Scaling.of_integers(dtype)
+    return RawSignals(
+        names=distinct_names([(sound.file, sound.file.stem) for sound in sounds]),
+        grid=(samples,),
+        channels=sounds[0].channels,
+        stored=dtype,
+        scaling=scaling,
+        unit=False,
+        blocks=partial(_blocks, sounds, samples),
+        rate=float(sounds[0].rate),
+        media="audio",
+    )
+
+
+def _blocks(sounds: Sequence[_Sound], samples: int) -> Iterator[AnyArray]:
+    for sound in sounds:
+        yield sound.read(samples)
+
+
+def _describe(file: SourceFile, seconds: tuple[float, float] | None) -> _Sound:
+    import soundfile
+
+    with reading(file.given):
+        info = soundfile.info(file.path, verbose=True)
+        # libsndfile reads what there is, and notes it; a header that was written to a pipe knows no size
+        notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
+        if notes and info.format.startswith(("WAV", "RF64")):
+            raise ValueError(notes[0].strip())
+    dtype = _DTYPES.get(info.subtype, "float32")
+    start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
+    lasts = f"lasts {info.frames / info.samplerate:g} s ({info.frames} samples at {info.samplerate} Hz)"
+    if stop > info.frames:
+        raise InputError(f"seconds: {list(seconds or ())} goes beyond {file.given!r}, which {lasts}")
+    if stop - start < 2:
+        part = "it" if seconds is None else f"seconds: {list(seconds)}"
+        raise InputError(f"{file.given!r} {lasts}, and {part} has {stop - start} sample(s); a signal needs at least 2")
+    return _Sound(file, info.samplerate, info.channels, dtype, start, stop - start)
+
+
+def _peak(sound: _Sound) -> float:
+    """The largest magnitude, at least 1."""
+    values = sound.read()
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise InputError(
+            f"{sound.file.given!r} holds {np.count_nonzero(~finite)} value(s) that are not finite (NaN or infinite), the "
+            f"first at sample {int(np.argmax(~finite.all(axis=1)))}; repair it first"
+        )
+    return max(1.0, float(np.abs(values).max()))

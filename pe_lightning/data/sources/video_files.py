@@ -1,0 +1,231 @@
+"""Video files through PyAV, decoded a few frames at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.sidedata.sidedata import Type as SideDataType
+from av.stream import Disposition
+from lightning.pytorch.utilities import rank_zero_info
+
+from pe_lightning.data.signals import AnyArray, Scaling
+from pe_lightning.data.sources.checks import check_area
+from pe_lightning.data.sources.clips import Clip, frames_at_once
+from pe_lightning.data.sources.paths import SourceFile, reading
+from pe_lightning.errors import InputError
+
+__all__ = ["Timing", "read_video"]
+
+Turn: TypeAlias = Callable[[AnyArray], AnyArray]
+
+_ACCURATE = 0x4 | 0x2000 | 0x40000 | 0x80000  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The frames of a video at even times.
+
+    Args:
+        index: For each time, the number of the decoded frame that is shown; ascending, with repeats where the video is
+            slower.
+        rate: Times per second.
+        even: Whether the video's own times were even.
+    """
+
+    index: npt.NDArray[np.int64]
+    rate: float
+    even: bool
+
+    @classmethod
+    def of(cls, times: npt.NDArray[np.float64], tick: float, stated: float | None, fps: float | None) -> Timing:
+        """Chooses the frames of a video at even times, beginning with the first one.
+
+        At each time the latest frame that has been shown by then is taken. Even videos are taken frame by frame unless
+        ``fps`` is given; uneven ones are resampled to their mean rate. The last frame is shown for one mean gap.
+
+        Args:
+            times: Presentation times of the frames in seconds, ascending, at least two.
+            tick: Resolution of ``times`` in seconds.
+            stated: The rate that the file states, which is taken where it agrees with ``times`` to 1 %.
+            fps: The rate to resample to.
+
+        >>> Timing.of(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5).index
+        array([0, 2])
+        """
+        count = len(times)
+        gap = float(times[-1] - times[0]) / (count - 1)
+        # jitter is allowed for, and that containers round times to a tick (a millisecond in Matroska)
+        drift = np.abs(times - np.linspace(times[0], times[-1], count)).max()
+        even = bool(np.diff(times).max() <= 1.5 * gap + 2 * tick and drift <= 0.5 * gap + tick)
+        own = stated if stated and even and abs(stated * gap - 1) < 0.01 else 1 / gap
+        if even and fps is None:
+            return cls(np.arange(count), own, even)
+        shown = np.arange(count) / own if even else times - times[0]
+        rate = fps or own
+        number = max(1, math.ceil(count / own * rate - 1e-6))
+        slack = 1e-6 / own if even else max(tick, 1e-6 / own)
+        index = np.searchsorted(shown, np.arange(number) / rate + slack, side="right") - 1
+        return cls(index.astype(np.int64), float(rate), even)
+
+
+def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
+    """Describes a video; frames are decoded when the clip is read, a few at a time.
+
+    Frames come in presentation order, as 8-bit RGB, or as 16-bit RGB from sources of more bits; grey ones have one channel.
+    The colour matrix and range that the file states are applied (BT.601 and limited range where it states none), as is its
+    rotation. Its pixel aspect ratio is ignored: samples are the stored ones. So are its sound and its transparency.
+
+    Args:
+        file: The file; its content decides the format, not its suffix.
+        fps: Frames per second to resample to: the latest frame shown at each time. ``None`` takes the frames of the file; if
+            they come at uneven times, it is resampled to its mean rate, with a notice.
+        max_pixels: Refuse frames that claim more; ``None`` for no limit.
+
+    Raises:
+        InputError: If it is not a video, is damaged or cut short, has fewer than 2 frames, or claims too large ones.
+    """
+    with _opened(file) as (container, stream):
+        check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
+        tick, stated = float(stream.time_base), stream.average_rate or stream.guessed_rate
+        stamps = _presentation_times(file, container, stream)
+    if len(stamps) < 2:
+        raise InputError(f"{file.given!r} has {len(stamps)} frame(s); a video signal needs at least 2")
+    if None not in stamps:
+        times = np.sort(np.array(stamps, dtype=np.float64)) * tick
+    elif stated:
+        times = np.arange(len(stamps)) / float(stated)
+    else:
+        raise InputError(f"{file.given!r} states neither the times of its frames nor their rate; convert it to MP4")
+    if times[-1] <= times[0]:
+        raise InputError(f"{file.given!r} gives all its {len(times)} frames the same time; convert it to MP4")
+    with _opened(file) as (container, stream):
+        first = next(container.decode(stream))
+        check_area(file.given, first.height, first.width, max_pixels)
+        pixels, turn = _pixels_of(first.format), _turn_of(first, file)
+        height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
+    timing = Timing.of(times, tick, float(stated) if stated else None, fps)
+    if not timing.even and fps is None:
+        rank_zero_info(
+            f"{file.given!r} has a variable frame rate: resampled to its mean, {timing.rate:.6g} frames per second. "
+            "Set fps to choose the rate"
+        )
+    dtype = "uint16" if pixels.endswith("le") else "uint8"
+    return Clip(
+        file=file,
+        frames=range(len(timing.index)),
+        size=(height, width),
+        channels=1 if pixels.startswith("gray") else 3,
+        stored=dtype,
+        scaling=Scaling.of_integers(dtype),
+        media="video",
+        read=partial(_decode, file, timing.index, pixels, turn),
+        rate=timing.rate,
+    )
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
+    """The container and its first video stream that is not a cover picture."""
+    # "file:" so that a colon in a name is no protocol; the whitelist so that a playlist cannot reach the network
+    options = {"protocol_whitelist": "file"}
+    with reading(file.given), av.open(f"file:{file.path}", options=options) as container:
+        streams = [each for each in container.streams.video if not each.disposition & Disposition.attached_pic]
+        if not streams or streams[0].codec_context is None:
+            kinds = ", ".join(sorted({stream.type for stream in container.streams}))
+            raise InputError(
+                f"{file.given!r} holds no video that can be decoded, only {kinds or 'nothing'}; remove it from the paths, "
+                "or convert it to MP4 (H.264)"
+            )
+        streams[0].thread_type = "AUTO"
+        yield container, streams[0]
+
+
+def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[int | None]:
+    """When each frame is shown, in ticks; found without decoding, but for VP8, where some packets are never shown."""
+    if stream.codec_context.name == "vp8":
+        return [frame.pts for frame in container.decode(stream)]
+    corrupt, found = False, []  # of each packet only numbers are stored: it holds the file's data
+    for packet in container.demux(stream):
+        corrupt = corrupt or bool(packet.size and packet.is_corrupt)
+        if packet.size and not packet.is_discard:
+            found.append((packet.pts, packet.duration or 0))
+    ends = [pts + duration for pts, duration in found if pts is not None]
+    short = bool(ends) and _stated_end(stream) - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
+    if short or corrupt:
+        raise InputError(f"{file.given!r} is truncated: its last frames are missing. Copy or download it again")
+    return [pts for pts, _ in found]
+
+
+def _stated_end(stream: Any) -> float:
+    """When the header says that the stream ends, in ticks; 0 if it does not."""
+    if stream.duration is not None:
+        return float(stream.duration + (stream.start_time or 0))
+    hours, minutes, seconds = stream.metadata.get("DURATION", "0:0:0").split(":")  # Matroska
+    return (int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / float(stream.time_base)
+
+
+def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: Turn, frames: range) -> Iterator[AnyArray]:
+    """Decodes ``index[frames]``, which ascends, from the start of the file: ``(n, H, W, C)`` arrays."""
+    wanted = index[frames.start : frames.stop : frames.step]
+    block: list[AnyArray] = []
+    place, size = 0, None
+    with _opened(file) as (container, stream):
+        for number, frame in enumerate(container.decode(stream)):
+            if place == len(wanted):
+                break
+            if number < wanted[place]:
+                continue
+            size = size or (frame.height, frame.width)
+            if frame.is_corrupt or (frame.height, frame.width) != size:
+                what = "is damaged" if frame.is_corrupt else f"is {frame.height}x{frame.width} and not {size[0]}x{size[1]}"
+                raise InputError(f"{file.given!r}: frame {number} {what}. Convert the video, or set frames to a part of it")
+            array = frame.reformat(format=pixels, interpolation=_ACCURATE).to_ndarray()
+            array = turn(array.reshape(*array.shape[:2], -1))
+            while place < len(wanted) and wanted[place] == number:
+                block.append(array)
+                place += 1
+                if len(block) == frames_at_once(array.nbytes * 2):
+                    yield np.stack(block)
+                    block = []
+    if place < len(wanted):
+        raise InputError(
+            f"{file.given!r} is truncated or damaged: only {place} of the {len(wanted)} frames that were to be read can be "
+            "decoded. Copy or download it again, or set frames to a part of it"
+        )
+    if block:
+        yield np.stack(block)
+
+
+def _pixels_of(pixel_format: Any) -> str:
+    """PyAV's pixel format to which a format is converted without loss of bits."""
+    grey = not pixel_format.is_rgb and not pixel_format.has_palette and len(pixel_format.components) <= 2
+    deep = max(component.bits for component in pixel_format.components) > 8
+    return ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
+
+
+def _turn_of(frame: Any, file: SourceFile) -> Turn:
+    """How rows and columns are turned so that the picture is upright: the display matrix of phone clips.
+
+    The matrix is nine 32-bit integers ``a b u, c d v, x y w``: a sample at ``(x, y)`` is shown at
+    ``(a x + c y, b x + d y)`` / 65536, up to a shift.
+    """
+    found = [side for side in frame.side_data if side.type == SideDataType.DISPLAYMATRIX]
+    if not found:
+        return lambda array: array
+    a, b, _, c, d = np.frombuffer(bytes(found[0]), dtype=np.int32)[:5]
+    if not (b or c) and a and d:
+        return lambda array: array[..., :: 1 if d > 0 else -1, :: 1 if a > 0 else -1, :]
+    if not (a or d) and b and c:
+        return lambda array: array.swapaxes(-3, -2)[..., :: 1 if b > 0 else -1, :: 1 if c > 0 else -1, :]
+    raise InputError(
+        f"{file.given!r} asks to be shown turned by {frame.rotation} degrees; only multiples of 90 are read. Convert it "
+        "with the rotation applied"
+    )
