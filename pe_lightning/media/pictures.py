@@ -50,7 +50,7 @@ def write_png(path: Path, image: Image.Image) -> Path:
 def error_map(prediction: Array, truth: Array) -> Image.Image:
     """Mean absolute error over the channels in matplotlib's ``magma``: black at 0, pale at :data:`ERROR_FULL_SCALE`."""
     difference = np.abs(prediction.astype(np.float64) - truth).mean(-1)
-    scaled = np.nan_to_num(difference, nan=np.inf) / ERROR_FULL_SCALE  # NaN is as wrong as can be
+    scaled = np.nan_to_num(difference, nan=1.0, posinf=1.0) / ERROR_FULL_SCALE  # NaN is as wrong as can be
     return Image.fromarray(matplotlib.colormaps["magma"](np.minimum(scaled, 1.0), bytes=True)[..., :3])
 
 

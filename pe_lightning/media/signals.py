@@ -186,7 +186,8 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
     rate = rate.limit_denominator(max(1, int(2**30 / max(float(rate), 1.0))))  # MP4 keeps both parts in 32 bits
     height, width = values.shape[1:3]
     padding = ((0, height % 2), (0, width % 2), (0, 0))
-    with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
+    options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be cut
+    with av.open(str(path), "w", format="mp4", options=options) as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": CRF})
         stream.height, stream.width, stream.pix_fmt = height + height % 2, width + width % 2, "yuv420p"
         context = stream.codec_context
