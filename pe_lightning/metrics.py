@@ -1,36 +1,24 @@
-"""PSNR per signal, from sums and counts, so that it is exact over any split into batches and processes."""
+"""Metrics per signal from sums and counts, so that they are exact over any split into batches and processes."""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-__all__ = ["SignalPSNR", "psnr", "summary"]
+from pe_lightning.registry import Registry
+
+__all__ = ["SNR", "IoU", "SignalMetric", "SignalPSNR", "create", "metrics", "psnr", "summary", "unit_of"]
 
 
-def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``.
+class SignalMetric(Metric, ABC):
+    """A score of each signal of a set, from sums over samples that processes add.
 
-    Args:
-        squared_error: Sum of squared errors, ``(S,)``.
-        count: Number of values summed, ``(S,)``.
-
-    Returns:
-        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN
-        where nothing was counted.
-    """
-    error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
-    return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
-
-
-class SignalPSNR(Metric):
-    """PSNR of each signal of a set, of unclamped predictions, peak 1.
-
-    States are the sums of squared errors and the counts, in float64; processes add theirs. Only samples under the mask
-    enter, never a padded or repeated one.
+    A subclass names its :attr:`sums`, defines their summands in :meth:`terms` and the score in :meth:`compute`. States are
+    float64. Only samples under the mask enter, never a padded or repeated one; predictions are not clamped.
 
     Args:
         num_signals: Number of signals ``S``.
@@ -40,13 +28,22 @@ class SignalPSNR(Metric):
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
-    squared_error: Tensor
+    unit: ClassVar[str] = ""
+    sums: ClassVar[tuple[str, ...]] = ()
     count: Tensor
 
     def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
         super().__init__(sync_on_compute=sync_on_compute)
-        self.add_state("squared_error", torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
+        for name in (*self.sums, "count"):
+            self.add_state(name, torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
+
+    @abstractmethod
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """What :attr:`sums` add up, each of the shape of ``target``."""
+
+    @abstractmethod
+    def compute(self) -> Tensor:
+        """The score per signal from the sums, ``(S,)``: NaN where no sample was counted."""
 
     def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
         """Adds a batch.
@@ -71,24 +68,106 @@ class SignalPSNR(Metric):
             )
         # the half precisions are widened; float64 stays what it is
         precise = torch.promote_types(prediction.dtype, torch.float32)
-        error = (prediction.to(precise) - target.to(precise)).square().sum(-1).flatten(1)
-        channels = target.shape[-1]
-        if mask is None:
-            self.squared_error += error.sum(1, dtype=torch.float64)
-            self.count += error.shape[1] * channels
-        else:
-            flat = mask.flatten(1)
-            self.squared_error += torch.where(flat, error, 0.0).sum(1, dtype=torch.float64)
-            self.count += flat.sum(1) * channels
-
-    def compute(self) -> Tensor:
-        """PSNR per signal, ``(S,)``; infinite for a perfect fit, NaN where no sample was scored (see :func:`psnr`)."""
-        return psnr(self.squared_error, self.count)
+        flat = torch.ones(1, samples.numel(), dtype=torch.bool, device=target.device) if mask is None else mask.flatten(1)
+        for name, values in zip(self.sums, self.terms(prediction.to(precise), target.to(precise)), strict=True):
+            per_sample = values.to(precise).sum(-1).flatten(1)
+            setattr(self, name, getattr(self, name) + torch.where(flat, per_sample, 0.0).sum(1, dtype=torch.float64))
+        self.count += flat.sum(1) * target.shape[-1]
 
     def per_signal(self) -> Tensor:
         """As :meth:`compute`, always of shape ``(S,)``: torchmetrics takes the dimension off a single value."""
         values: Tensor = self.compute()
         return values.reshape(-1)
+
+
+metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning.metrics")  # type: ignore[type-abstract]
+
+
+def create(name: str, num_signals: int, sync_on_compute: bool = True) -> SignalMetric:
+    """The metric called ``name`` for a number of signals.
+
+    Raises:
+        InputError: If there is no metric of that name.
+
+    >>> create("psnr", 2).unit
+    'dB'
+    """
+    return metrics.create(name, num_signals=num_signals, sync_on_compute=sync_on_compute)
+
+
+def unit_of(name: str) -> str:
+    """The unit of a metric; empty if it has none, or is not one of the registry."""
+    return metrics.get(name).unit if name in metrics else ""
+
+
+def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``.
+
+    Args:
+        squared_error: Sum of squared errors, ``(S,)``.
+        count: Number of values summed, ``(S,)``.
+
+    Returns:
+        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN
+        where nothing was counted.
+    """
+    error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
+    return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
+
+
+@metrics.register("psnr")
+class SignalPSNR(SignalMetric):
+    """Peak signal-to-noise ratio, peak 1 (see :func:`psnr`)."""
+
+    unit = "dB"
+    sums = ("squared_error",)
+    squared_error: Tensor
+
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """Squared errors."""
+        return ((prediction - target).square(),)
+
+    def compute(self) -> Tensor:
+        """PSNR per signal."""
+        return psnr(self.squared_error, self.count)
+
+
+@metrics.register("snr")
+class SNR(SignalMetric):
+    """Signal-to-noise ratio: ``10 log10`` of the signal's energy over the energy of the error."""
+
+    unit = "dB"
+    sums = ("squared_error", "energy")
+    squared_error: Tensor
+    energy: Tensor
+
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """Squared errors, and squares of the signal."""
+        return (prediction - target).square(), target.square()
+
+    def compute(self) -> Tensor:
+        """SNR per signal; infinite and minus infinite as those of :func:`psnr`."""
+        ratio = psnr(self.squared_error, self.energy.clamp(min=torch.finfo(torch.float64).tiny))
+        return torch.where(self.count > 0, ratio, torch.nan)
+
+
+@metrics.register("iou")
+class IoU(SignalMetric):
+    """Intersection over union of the values above 0.5: 1 where both are empty, 0 where a prediction is not finite."""
+
+    sums = ("intersection", "union")
+    intersection: Tensor
+    union: Tensor
+
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """Values above 0.5 in both, and in either; a prediction that is not finite is in the union alone."""
+        inside, finite = target > 0.5, prediction.isfinite()
+        return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
+
+    def compute(self) -> Tensor:
+        """IoU per signal."""
+        ratio = torch.where(self.union > 0, self.intersection / self.union, 1.0)
+        return torch.where(self.count > 0, ratio, torch.nan)
 
 
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:

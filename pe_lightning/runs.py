@@ -45,9 +45,9 @@ def slug(text: str) -> str:
 
 
 def file_names(names: tuple[str, ...]) -> list[str]:
-    """Distinct stems of files for signals of these names, on file systems that do not tell upper from lower case too.
+    """Distinct stems of files for signals of these names, also on file systems that ignore upper and lower case.
 
-    No stem is another's with ``_comparison`` behind it either: that is the name of the sheet that compares it to the truth.
+    No stem is another's with ``_comparison`` behind it: that is the name of the files that compare it with the truth.
     """
     taken: set[str] = set()
     result: list[str] = []
@@ -61,10 +61,10 @@ def file_names(names: tuple[str, ...]) -> list[str]:
 
 
 def frames_of(count: int, most: int) -> list[int]:
-    """Which of ``count`` frames of a cube stand for it, ascending: all, or the middles of ``most`` equal parts.
+    """Which of ``count`` frames of a cube are shown, ascending: all, or the middles of ``most`` equal parts.
 
-    Half of the middles are moved to the frame before, or all might be frames that were trained on: the Thue-Morse
-    sequence says which, so that this is as true of every second or fourth of them.
+    Half of the middles are moved to the frame before, so that trained and held-out frames are both among them whatever the
+    stride of the training grid: the Thue-Morse sequence says which.
 
     >>> frames_of(3, 4), frames_of(32, 4)
     ([0, 1, 2], [4, 11, 19, 28])
@@ -106,16 +106,16 @@ def of_checkpoint(path: str | Path) -> Path:
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Writes a file so that a reader, or a kill, finds the old content or the new one, never a part of it."""
+    """Writes a file so that a reader finds the old content or the new one, never a part of it."""
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that becomes ``path`` when it is whole: a reader, or a kill, finds no part of it.
+    """A temporary file beside ``path`` that replaces it on success; on an exception it is deleted.
 
-    It is to be opened as any file, so that it has the permissions of any file.
+    The caller creates the file itself, so that it has the usual permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid4().hex}.part")

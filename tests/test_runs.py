@@ -6,7 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,29 +14,15 @@ from pe_lightning import runs
 from pe_lightning.errors import InputError
 
 
-def test_numbers_count_from_one(tmp_path: Path) -> None:
+def test_numbers_count_on_and_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "not" / "yet"
     assert [runs.claim(root, "a-b-c") for _ in range(3)] == [root / "a-b-c" / n for n in "123"]
     assert runs.claim(root, "other") == root / "other" / "1"
-
-
-def test_numbers_go_on_behind_a_gap(tmp_path: Path) -> None:
     for name in ("2", "7", "09", "notes", "10x", "-3"):
         (tmp_path / "run" / name).mkdir(parents=True)
     (tmp_path / "run" / "11").write_text("a file takes its number too")
-    assert runs.claim(tmp_path, "run").name == "12"
-
-
-def test_the_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert runs.claim("runs", "a") == tmp_path / "runs" / "a" / "1"
-
-
-def test_threads_never_share_a_directory(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        claimed = list(pool.map(lambda _: [runs.claim(tmp_path, "run") for _ in range(10)], range(8)))
-    names = [path.name for paths in claimed for path in paths]
-    assert sorted(names, key=int) == [str(n) for n in range(1, 81)]
+    assert runs.claim(".", "run") == tmp_path / "run" / "12"
 
 
 def test_processes_never_share_a_directory(tmp_path: Path) -> None:
@@ -79,17 +64,6 @@ def test_a_file_in_the_way(tmp_path: Path, place: str) -> None:
         runs.claim(tmp_path / "root", "run")
 
 
-def test_a_root_that_cannot_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        if os.access(tmp_path, os.W_OK):
-            pytest.skip("this user may write everywhere")
-        with pytest.raises(InputError, match="Permission denied"):
-            runs.claim(tmp_path, "run")
-    finally:
-        tmp_path.chmod(0o700)
-
-
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -116,6 +90,34 @@ def test_long_names_stay_usable(letter: str, tmp_path: Path) -> None:
     assert 178 <= len(name.encode()) <= 180
     assert set(name) == {letter}
     assert runs.claim(tmp_path, letter * 300).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a", "a-2", "a"], ["a", "a-2", "a-3"]),
+        (["a-2", "a", "a"], ["a-2", "a", "a-3"]),
+        (["Cat", "cat"], ["Cat", "cat-2"]),  # one file on Windows and macOS
+        (["a b", "a/b", "..."], ["a-b", "a-b-2", "unnamed"]),
+        (["a", "a_comparison"], ["a", "a_comparison-2"]),  # the sheet of the first has that name
+        (["a_comparison", "a"], ["a_comparison", "a-2"]),
+        ([], []),
+    ],
+)
+def test_file_names_differ(names: list[str], expected: list[str]) -> None:
+    assert runs.file_names(tuple(names)) == expected
+
+
+@pytest.mark.parametrize("stride", [2, 4])
+@pytest.mark.parametrize("count", [5, 8, 30, 64, 300])
+def test_frames_that_stand_for_a_cube_are_spread_and_not_all_trained_on(count: int, stride: int) -> None:
+    assert runs.frames_of(count, count) == list(range(count))
+    frames = runs.frames_of(count, 4)
+    assert len(set(frames)) == 4
+    assert frames == sorted(frames)
+    assert all(abs(frame - (2 * part + 1) * count / 8) < 2 for part, frame in enumerate(frames))
+    assert any(frame % stride for frame in frames)
+    assert len({frame % 2 for frame in runs.frames_of(count, 32)}) == 2
 
 
 def test_the_run_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,21 +156,6 @@ def test_an_interruption_leaves_the_old_content(
         runs.write_atomically(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_old_content_is_there_until_the_new_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "metrics.json"
-    runs.write_atomically(path, "old")
-    seen: list[tuple[str, str]] = []
-    replace = os.replace
-
-    def spy(source: Path, target: Path) -> None:
-        seen.append((Path(target).read_text(), Path(source).read_text()))
-        replace(source, target)
-
-    monkeypatch.setattr(runs.os, "replace", spy)
-    runs.write_atomically(path, "new")
-    assert seen == [("old", "new")]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")

@@ -10,7 +10,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.callbacks.schedule import Schedule
+from pe_lightning.callbacks.timing import Schedule
 
 __all__ = ["GracefulStop"]
 
@@ -38,9 +38,9 @@ class GracefulStop(Callback):
         self.stopped = self._asked = False
         self._schedule.start(trainer.global_step)
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._hear)
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
 
-    def _hear(self, signum: int, frame: FrameType | None) -> None:
+    def _interrupted(self, signum: int, frame: FrameType | None) -> None:
         self._asked = True
         signal.signal(signal.SIGINT, self._before)
         rank_zero_info("\nStopping after this step; results so far are kept. Interrupt again to stop at once.")

@@ -1,10 +1,10 @@
-"""Weights & Biases and CSV loggers of a run, offline unless the user is logged in."""
+"""The loggers of a run, CSV and Weights & Biases, and what they get at its end."""
 
 from __future__ import annotations
 
 import netrc
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,15 @@ import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from torch import Tensor
 
-from pe_lightning.callbacks.clock import TrainingClock
+from pe_lightning.callbacks.timing import TrainingClock
 from pe_lightning.runs import write_atomically
 
-__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "make_loggers", "wandb_is_offline"]
-
-GOALS = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
-"""Which way is better, for the summary of a run: the best of a curve, beside its last value."""
+__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_checkpoint", "log_scores", "make_loggers", "wandb_is_offline"]
 
 RUN_ID = "wandb/run-id.txt"
 """Where a run directory keeps the id of its W&B run."""
+LOGGED_PICTURES = 16
+"""How many comparisons, and how many videos, go to W&B; all of them are on disk."""
 
 
 @dataclass
@@ -52,14 +51,12 @@ class WandbSettings:
 
 
 def wandb_is_offline() -> bool:
-    """Whether runs are to be kept on disk: no ``WANDB_MODE`` says otherwise, and nobody is logged in.
+    """Whether runs stay on disk: ``WANDB_MODE`` is not set, and nobody is logged in.
 
     Logged in means a ``WANDB_API_KEY`` or an entry for the W&B host in the ``.netrc`` file, where ``wandb login`` puts it.
     """
-    if os.environ.get("WANDB_MODE"):
-        return False  # wandb itself follows the variable
-    if os.environ.get("WANDB_API_KEY"):
-        return False
+    if os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
+        return False  # wandb itself follows WANDB_MODE
     host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
     try:
         return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is None
@@ -86,26 +83,29 @@ class TimedCSVLogger(CSVLogger):
         super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
 
 
-def make_loggers(run_dir: Path, settings: WandbSettings, clock: TrainingClock, first_process: bool = True) -> list[Logger]:
+def make_loggers(
+    run_dir: Path, settings: WandbSettings, clock: TrainingClock, goals: Mapping[str, str], first_process: bool = True
+) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
     Args:
         run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
         settings: How the run appears in W&B.
         clock: Of the fit; W&B has times of its own.
+        goals: Which way curves improve, ``max`` or ``min``, for the summary of a run: the best of each.
         first_process: Whether this is the process that writes.
     """
     loggers: list[Logger] = [TimedCSVLogger(run_dir, clock)]
     if settings.enabled:
-        # the run is started here and not by WandbLogger, whose arguments draw a deprecation warning from wandb
-        experiment = _start_run(run_dir, settings) if first_process else None
+        # the run is started here and not by WandbLogger, whose arguments make wandb warn
+        experiment = _start_run(run_dir, settings, goals) if first_process else None
         loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
     return loggers
 
 
-def _start_run(run_dir: Path, settings: WandbSettings) -> Any:
-    note = run_dir / RUN_ID
-    known = note.read_text().strip() if note.is_file() else None
+def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
+    id_file = run_dir / RUN_ID
+    known = id_file.read_text().strip() if id_file.is_file() else None
     offline = wandb_is_offline()
     run = wandb.init(
         # a fit that is resumed is the same run; what is offline becomes a second part, for wandb sync --append
@@ -119,13 +119,13 @@ def _start_run(run_dir: Path, settings: WandbSettings) -> Any:
         tags=settings.tags,
         dir=run_dir,
         mode="offline" if offline else None,
-        # the terminal belongs to our own progress bar and table; wandb's notices would tear them
+        # wandb's notices would break our own progress bar and table
         settings=wandb.Settings(console="off", silent=True),
     )
     if known is None:
-        write_atomically(note, f"{run.id}\n")
+        write_atomically(id_file, f"{run.id}\n")
     run.define_metric("*", step_metric="trainer/global_step")
-    for name, goal in GOALS.items():
+    for name, goal in goals.items():
         run.define_metric(name, summary=goal, step_metric="trainer/global_step")
     return run
 
@@ -139,9 +139,42 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in nested.items():
         if isinstance(value, (list, tuple)) and value and all(isinstance(entry, Mapping) for entry in value):
-            value = {str(place): entry for place, entry in enumerate(value)}
+            value = {str(number): entry for number, entry in enumerate(value)}
         if isinstance(value, Mapping):
             result |= flat(value, f"{prefix}{key}.")
         else:
             result[f"{prefix}{key}"] = value
     return result
+
+
+def log_scores(
+    loggers: Sequence[Logger], metrics: Mapping[str, Any], pictures: Sequence[str], curve: Path | None, step: int
+) -> None:
+    """Logs the final scores; to W&B also those per signal as a table, the comparisons and the curve of a choice."""
+    test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
+    keys = (test, f"{test}_std", "test/ssim", train, "num_params", "fit_seconds")
+    scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
+    baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
+    columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
+    per_signal = zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)
+    rows = [list(row) for row in per_signal]
+    for logger in loggers:
+        logger.log_metrics(baselines | {f"final/{key.replace('/', '_')}": value for key, value in scores.items()}, step)
+        if not isinstance(logger, WandbLogger):
+            continue
+        logger.experiment.summary.update(scores | baselines)
+        logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
+        if shown := list(pictures[:LOGGED_PICTURES]):
+            logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
+            videos = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
+            if videos := [path for path in videos if Path(path).is_file()]:
+                logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
+        if curve is not None:
+            logger.log_image("choice", [str(curve)], step=step)
+
+
+def log_checkpoint(loggers: Sequence[Logger], path: Path) -> None:
+    """Adds a checkpoint to W&B, as an artifact named after the run."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.log_artifact(str(path), name=f"checkpoint-{logger.experiment.id}", type="model")

@@ -8,39 +8,33 @@ from typing import Any
 
 import psutil
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pe_lightning.callbacks.quiet import QuietCallback
-from pe_lightning.callbacks.surroundings import log_values
+from pe_lightning.callbacks.context import log_values
 
 __all__ = ["PeakMemory", "peak_resident_bytes"]
-
-STATUS = Path("/proc/self/status")
 
 
 def peak_resident_bytes() -> int:
     """The most memory that this process has had in RAM since it began, in bytes.
 
-    On Linux it is the kernel's ``VmHWM``. ``ru_maxrss`` is not used there: a process inherits it from the one that
-    started it, so that of a small process started by a large one it is the large one's.
+    On Linux it is the kernel's ``VmHWM``: a process inherits ``ru_maxrss`` from the one that started it.
     """
-    if STATUS.is_file():
-        for line in STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    status = Path("/proc/self/status")
+    if status.is_file():
+        return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     import resource  # not on Windows
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
-class PeakMemory(QuietCallback):
+class PeakMemory(Callback):
     """Logs and reports the most memory that any process of a fit has used.
 
     Resident memory counts from the start of the process, with libraries and data; memory of a CUDA device from the start
-    of the fit, as PyTorch's allocator gave it to tensors. Both are read once, at the end of the fit: steps cost nothing.
+    of the fit, as PyTorch's allocator gave it to tensors. Both are read once, at the end of the fit.
 
     Logged are ``memory/peak_resident_gib`` and, on a CUDA device, ``memory/peak_device_gib``, each the largest of all
     processes. The report is ``peak_memory``: ``resident_bytes`` and ``device_bytes`` (``null`` without CUDA), and both
@@ -48,30 +42,35 @@ class PeakMemory(QuietCallback):
     """
 
     def __init__(self) -> None:
-        self._peaks: list[list[int]] = []
-        self._device = False
+        self._resident: list[int] = []
+        self._device: list[int] | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins to count on the device."""
-        self._peaks, self._device = [], pl_module.device.type == "cuda"
-        if self._device:
+        self._resident, self._device = [], None
+        if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Collects the peaks of all processes; every one of them gets here."""
-        device = torch.cuda.max_memory_allocated(pl_module.device) if self._device else 0
-        mine = torch.tensor([peak_resident_bytes(), device], dtype=torch.int64, device=pl_module.device)
-        self._peaks = trainer.strategy.all_gather(mine).reshape(-1, 2).tolist()
-        largest = {"resident": max(peak[0] for peak in self._peaks), "device": max(peak[1] for peak in self._peaks)}
-        shown = {name: value for name, value in largest.items() if self._device or name == "resident"}
-        log_values(trainer, {f"memory/peak_{name}_gib": value / 2**30 for name, value in shown.items()})
+        on_device = pl_module.device.type == "cuda"
+        device = torch.cuda.max_memory_allocated(pl_module.device) if on_device else 0
+        own = torch.tensor([peak_resident_bytes(), device], dtype=torch.int64, device=pl_module.device)
+        self._resident, devices = trainer.strategy.all_gather(own).reshape(-1, 2).T.tolist()
+        self._device = devices if on_device else None
+        logged = {"memory/peak_resident_gib": max(self._resident) / 2**30}
+        if self._device is not None:
+            logged["memory/peak_device_gib"] = max(self._device) / 2**30
+        log_values(trainer, logged)
 
     def report(self) -> dict[str, Any]:
         """``peak_memory`` in bytes."""
-        if not self._peaks:
+        if not self._resident:
             return {}
-        resident, device = ([peak[place] for peak in self._peaks] for place in (0, 1))
-        found: dict[str, Any] = {"resident_bytes": max(resident), "resident_bytes_per_process": resident}
-        found["device_bytes"] = max(device) if self._device else None
-        found["device_bytes_per_process"] = device if self._device else None
+        found = {
+            "resident_bytes": max(self._resident),
+            "resident_bytes_per_process": self._resident,
+            "device_bytes": max(self._device) if self._device is not None else None,
+            "device_bytes_per_process": self._device,
+        }
         return {"peak_memory": found}

@@ -1,4 +1,4 @@
-"""One bar over all optimiser steps, with the current PSNR."""
+"""One bar over all optimiser steps, with the current scores."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pe_lightning.callbacks.timing import Schedule
+from pe_lightning.metrics import unit_of
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["PSNRProgressBar"]
@@ -18,7 +20,8 @@ __all__ = ["PSNRProgressBar"]
 class PSNRProgressBar(ProgressBar):
     """A rich progress bar over the steps of a fit: train PSNR of the latest step, held-out PSNR of the last validation.
 
-    The PSNR is read from the device only when the bar is redrawn, so a step is never made to wait for it.
+    The score is that of the module's metric. It is read from the device only when the bar is redrawn, so a step is never
+    made to wait for it.
 
     Args:
         refresh_every: Steps between two updates of the bar.
@@ -26,10 +29,10 @@ class PSNRProgressBar(ProgressBar):
 
     def __init__(self, refresh_every: int = 20) -> None:
         super().__init__()
-        self.refresh_every = refresh_every
+        self._schedule = Schedule("PSNRProgressBar", refresh_every)
         self._enabled = True
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        self._task = TaskID(0)
 
     def enable(self) -> None:
         """Shows the bar; on all processes but the first Lightning disables it."""
@@ -49,6 +52,7 @@ class PSNRProgressBar(ProgressBar):
         super().on_train_start(trainer, pl_module)
         if not self._enabled:
             return
+        self._schedule.start(trainer.global_step)
         total = trainer.estimated_stepping_batches
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
@@ -69,13 +73,12 @@ class PSNRProgressBar(ProgressBar):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Moves the bar every few steps."""
-        if self._progress is not None and trainer.global_step % self.refresh_every == 0:
+        if self._schedule.due(trainer.global_step):
             self._update(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leaves the bar at its last state."""
-        if self._progress is not None:
-            self._update(trainer, pl_module)
+        self._update(trainer, pl_module)
         self._stop()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
@@ -83,15 +86,14 @@ class PSNRProgressBar(ProgressBar):
         self._stop()
 
     def _update(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert self._progress is not None
-        assert self._task is not None
-        parts = []
-        if isinstance(pl_module, CoordinateModule):
-            parts.append(f"train {pl_module.last_train_psnr().item():.2f} dB")
-        held_out = trainer.callback_metrics.get("val/psnr")
-        if isinstance(held_out, torch.Tensor):
-            parts.append(f"held out {held_out.item():.2f} dB")
-        self._progress.update(self._task, completed=trainer.global_step, score=", ".join(parts))
+        if self._progress is None:
+            return
+        monitor, logged = getattr(pl_module, "monitor", ""), trainer.callback_metrics
+        metric = monitor.rpartition("/")[2]
+        now = pl_module.last_train_psnr() if isinstance(pl_module, CoordinateModule) else logged.get(f"train/{metric}")
+        scores = {"train": now, "held out": logged.get(monitor)}
+        shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
+        self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))
 
     def _stop(self) -> None:
         if self._progress is not None:

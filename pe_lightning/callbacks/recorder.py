@@ -7,40 +7,39 @@ import math
 from pathlib import Path
 from typing import Any
 
-import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+import numpy as np
+import numpy.typing as npt
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from pe_lightning import runs
-from pe_lightning.callbacks.clock import TrainingClock
-from pe_lightning.callbacks.loggers import WandbSettings, flat, make_loggers
-from pe_lightning.callbacks.monitors import check_monitors
-from pe_lightning.callbacks.pieces import FilePieces, MemoryPieces
-from pe_lightning.callbacks.plots import plot_choice
-from pe_lightning.callbacks.predictions import Predictions
-from pe_lightning.callbacks.report import (
-    describe,
-    log_checkpoint,
-    log_scores,
-    run_name,
-    score,
-    score_baselines,
-    versions,
-    write_reconstructions,
+from pe_lightning.callbacks.context import (
+    Describes,
+    check_monitors,
+    data_of,
+    info_of,
+    logged_by,
+    metric_of,
+    reports,
+    require_described,
 )
-from pe_lightning.callbacks.reporting import reports
-from pe_lightning.callbacks.table import print_scores
-from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.callbacks.loggers import WandbSettings, flat, log_checkpoint, log_scores, make_loggers
+from pe_lightning.callbacks.report import describe, print_scores, run_name, score, score_baselines, versions
+from pe_lightning.callbacks.timing import TimedCallback, TrainingClock
+from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.output import OutputGrid
-from pe_lightning.errors import InputError
-from pe_lightning.modules import CoordinateModule
+from pe_lightning.media.assembly import FileAssembly, PredictionWriter
+from pe_lightning.media.figures import plot_choice
+from pe_lightning.media.reconstructions import write_reconstructions
 
 __all__ = ["RunRecorder"]
 
+Array = npt.NDArray[np.float32]
 
-class RunRecorder(Callback):
-    """Gives a run its directory and fills it.
+
+class RunRecorder(TimedCallback):
+    """Gives a run its directory and fills it, for any module that describes itself (see :class:`Describes`).
 
     The directory is made when data and model are known to be good: a run that fails on bad input leaves nothing behind.
     The first process chooses it and tells the others. A fit that resumes from a checkpoint keeps the directory of that
@@ -49,7 +48,7 @@ class RunRecorder(Callback):
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
         ckpt_path: The checkpoint that the Trainer is going to load, if any.
-        config: The resolved configuration as YAML, kept as ``config.yaml``.
+        config: The resolved configuration as YAML, written to ``config.yaml``.
         hyper_parameters: The resolved configuration as plain values, for the loggers.
         wandb: How the run appears in W&B.
         log: Whether a fit that has no logger gets a CSV and a W&B logger.
@@ -68,6 +67,7 @@ class RunRecorder(Callback):
         table: bool = True,
         folder: str | Path | None = None,
     ) -> None:
+        super().__init__()
         self.root = root
         self.ckpt_path = ckpt_path
         self.config = config
@@ -78,11 +78,16 @@ class RunRecorder(Callback):
         self.folder = folder
         self.run_dir: Path | None = None
         self.metrics: dict[str, Any] = {}
-        self.clock = TrainingClock()
-        self._earlier, self._fitted = 0.0, False
-        self._pieces: FilePieces | MemoryPieces | None = None
-        self._truth: MemoryPieces | None = None
-        self._predictions: Predictions | None = None
+        self._fitted = False
+        self._files: FileAssembly | None = None
+        self._tested: tuple[Array, Array] | None = None
+        self._writer: PredictionWriter | None = None
+
+    @staticmethod
+    def run_dir_of(trainer: Trainer) -> Path | None:
+        """The run directory; ``None`` without a recorder, and in a ``fast_dev_run``, which leaves nothing."""
+        recorders = [callback for callback in trainer.callbacks if isinstance(callback, RunRecorder)]  # type: ignore[attr-defined]
+        return recorders[0].run_dir if recorders else None
 
     # -- the directory ------------------------------------------------------------------------------------------------
 
@@ -90,79 +95,65 @@ class RunRecorder(Callback):
         """Builds the module, which can still refuse the data, then chooses the directory and attaches loggers."""
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
-        if not isinstance(pl_module, CoordinateModule):
-            raise InputError(f"RunRecorder records modules of pe_lightning, got a {type(pl_module).__name__}")
+        module = require_described("RunRecorder", pl_module)
         pl_module.configure_model()
-        chosen: str | None = None
-        if trainer.is_global_zero:
-            if self.ckpt_path is not None:
-                run = runs.of_checkpoint(self.ckpt_path)
-                folder = run if stage == "fit" else run / TrainerFn(stage).value
-            elif self.folder is not None:
-                folder = Path(self.folder).absolute()
-            else:
-                folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", run_name(pl_module))
-            folder.mkdir(parents=True, exist_ok=True)
-            chosen = str(folder)
-        self.run_dir = Path(str(trainer.strategy.broadcast(chosen)))
+        self.run_dir = Path(str(trainer.strategy.broadcast(str(self._choose(trainer, module, stage)))))
         home = self.run_dir if self.ckpt_path is None else runs.of_checkpoint(self.ckpt_path)
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
                 callback.dirpath = callback.dirpath or str(home / runs.CHECKPOINTS)
         if stage == "fit":
-            self._prepare_fit(trainer, pl_module)
+            self._prepare_fit(trainer, pl_module, self.run_dir)
 
-    def _prepare_fit(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert self.run_dir is not None
-        data = data_of(trainer)
+    def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path | None:
+        if not trainer.is_global_zero:
+            return None
+        if self.ckpt_path is not None:
+            run = runs.of_checkpoint(self.ckpt_path)
+            folder = run if stage == "fit" else run / TrainerFn(stage).value
+        elif self.folder is not None:
+            folder = Path(self.folder).absolute()
+        else:
+            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", run_name(module))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _prepare_fit(self, trainer: Trainer, pl_module: LightningModule, run_dir: Path) -> None:
+        module, data = require_described("RunRecorder", pl_module), data_of(trainer)
         held_out = data is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and callback.monitor == "val/psnr" and not held_out:
+            if isinstance(callback, ModelCheckpoint) and callback.monitor == module.monitor and not held_out:
                 callback.monitor = None  # nothing to compare checkpoints by: the latest is kept
         if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
-            check_monitors(trainer.callbacks, held_out)  # type: ignore[attr-defined]
+            check_monitors(trainer.callbacks, logged_by(module), held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
-            trainer.loggers = make_loggers(self.run_dir, self.wandb, self.clock, trainer.is_global_zero)
+            clock, goals = TrainingClock.of(trainer), logged_by(module)
+            trainer.loggers = make_loggers(run_dir, self.wandb, clock, goals, trainer.is_global_zero)
         if self.config is not None and trainer.is_global_zero:
-            runs.write_atomically(self.run_dir / runs.CONFIG, self.config)
+            runs.write_atomically(run_dir / runs.CONFIG, self.config)
 
-    # -- the clock: from data in memory to final parameters, validation and its checkpoints left out --------------------
+    # -- the fit --------------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock, where that of a fit that is resumed stood."""
+        """Logs what is fitted, and starts the clock."""
         self._log_description(trainer, pl_module)
-        self.clock.start(self._earlier)
-        self._earlier, self._fitted = 0.0, False
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock."""
-        _wait(pl_module)
-        self.clock.pause()
-
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Starts the clock again after a validation."""
-        self.clock.resume()
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock for good."""
-        _wait(pl_module)
-        self.clock.pause()
-        self._fitted = True
+        self._fitted = False
+        super().on_fit_start(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leaves the last weights as a checkpoint, and the time of a fit of no steps."""
+        """Writes the last weights as a checkpoint, and logs what was chosen during the fit."""
+        super().on_fit_end(trainer, pl_module)
+        self._fitted = True
         if self.run_dir is None:
             return
-        self.on_train_end(trainer, pl_module)  # no step was taken, no training ended
-        if trainer.checkpoint_callbacks:
-            # what came after the last whole epoch, all of it where no step was asked for
+        if trainer.checkpoint_callbacks:  # which have none of a fit of no steps, and none after the last whole epoch
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
-        self._log_description(trainer, pl_module)  # now that everything that is chosen during a fit is known
+        self._log_description(trainer, pl_module)
 
     def _log_description(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
+        if self.run_dir is None or not trainer.is_global_zero:
             return
-        described = describe(pl_module, data_of(trainer))
+        described = describe(require_described("RunRecorder", pl_module), data_of(trainer))
         described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
         described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
         for logger in trainer.loggers:
@@ -179,62 +170,52 @@ class RunRecorder(Callback):
     # -- scores and files -----------------------------------------------------------------------------------------------
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Prepares for the prediction of signals that stay in their file: it goes into files too."""
-        data = data_of(trainer)
-        if self.run_dir is None or not isinstance(pl_module, CoordinateModule):
-            return
-        info = pl_module.require_info()
-        if data is not None and data.streamed:
-            self._pieces = FilePieces(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
+        """Makes the files for predictions of signals that stay in their file."""
+        data, info = data_of(trainer), info_of(pl_module)
+        self._files = self._tested = None
+        if self.run_dir is not None and info is not None and data is not None and data.streamed:
+            self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
             trainer.strategy.barrier("the files are there")
-        elif trainer.is_global_zero:
-            self._pieces, self._truth = (
-                MemoryPieces((info.num_signals, *info.grid, info.channels)) for _ in ("prediction", "truth")
-            )
 
     def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Keeps the prediction for the files."""
-        if self._pieces is not None:
-            self._pieces.add(outputs["prediction"], batch.start)
-        if self._truth is not None:
-            self._truth.add(batch.values, batch.start)
+        """Takes the prediction for the files, if there is one."""
+        prediction = outputs.get("prediction") if isinstance(outputs, dict) else None
+        if prediction is None or self.run_dir is None or not isinstance(batch, GridBatch):
+            return
+        if self._files is not None:
+            self._files.add(prediction, batch.start)
+        elif trainer.is_global_zero and batch.start is None:  # signals in memory are one batch
+            self._tested = prediction.float().cpu().numpy(), batch.values.float().cpu().numpy()
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes ``metrics.json`` and the reconstructions, logs them, prints the table."""
-        data, pieces, truth = data_of(trainer), self._pieces, self._truth
-        self._pieces = self._truth = None
-        if isinstance(pieces, FilePieces):
-            trainer.strategy.barrier("all pieces are written")
-            pieces.finish()
-        if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
+        if self._files is not None:  # every process has added its blocks when all have said so
+            self._files.finish(trainer.strategy.reduce_boolean_decision(self._files.filled, all=False))
+        if self.run_dir is None or not trainer.is_global_zero:
             return
-        predictions = pieces.values if isinstance(pieces, MemoryPieces) else None
-        values = truth.values if truth is not None else None
+        module, data = require_described("RunRecorder", pl_module), data_of(trainer)
+        described, tested = describe(module, data), self._tested
         self.metrics = {
-            **score(pl_module, predictions, values),
+            **score(module, described, tested),
             "fit_seconds": self.clock.seconds if self._fitted else None,
             "steps": trainer.global_step,
-            **describe(pl_module, data),
-            "baselines": score_baselines(data),
+            **described,
+            "baselines": score_baselines(data, metric_of(module)),
             **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": versions(),
         }
-        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(self.metrics, indent=2, allow_nan=False) + "\n")
+        _write_json(self.run_dir / runs.METRICS, self.metrics)
         pictures = []
-        if predictions is not None and values is not None:
+        if tested is not None:
             mask = data.split.train_mask().numpy() if data is not None else None
-            folder, info = self.run_dir / runs.RECONSTRUCTIONS, pl_module.require_info()
-            pictures = write_reconstructions(folder, self.metrics, predictions, values, info, train_mask=mask)
-        choice = (self.metrics["solution"] or {}).get("choice")
+            write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
+            folder, info = self.run_dir / runs.RECONSTRUCTIONS, info_of(pl_module)
+            pictures = write_reconstructions(folder, self.metrics, *tested, info, train_mask=mask, write=write)
+            self._tested = None
+        choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step)
         if self.wandb.artifact:
@@ -247,41 +228,27 @@ class RunRecorder(Callback):
         if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
             return
         scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        plain = {"schema": 1, **{key: value if math.isfinite(value) else None for key, value in scores.items()}}
-        runs.write_atomically(self.run_dir / runs.METRICS, json.dumps(plain, indent=2, allow_nan=False) + "\n")
+        plain = {key: value if math.isfinite(value) else None for key, value in scores.items()}
+        _write_json(self.run_dir / runs.METRICS, {"schema": 1, **plain})
 
     def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Writes each predicted signal as a file."""
-        if self.run_dir is None or not trainer.is_global_zero or not isinstance(pl_module, CoordinateModule):
+        info = info_of(pl_module)
+        if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
-        if self._predictions is None:
+        if self._writer is None:
             data = getattr(trainer, "datamodule", None)
-            output = data if isinstance(data, OutputGrid) else None
-            self._predictions = Predictions(self.run_dir, pl_module.require_info(), output)
-        for path in self._predictions.add(outputs):
+            self._writer = PredictionWriter(self.run_dir, info, data if isinstance(data, OutputGrid) else None)
+        for path in self._writer.add(outputs):
             if self.table:
                 print(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forgets what was predicted."""
-        self._predictions = None
+        self._writer = None
 
 
-def _wait(module: LightningModule) -> None:
-    """Until the device has done what it was given."""
-    if module.device.type == "cuda":
-        torch.cuda.synchronize(module.device)
-
-
-def data_of(trainer: Trainer) -> SignalDataModule | None:
-    """The Trainer's DataModule, if it is one of ours."""
-    data = getattr(trainer, "datamodule", None)
-    return data if isinstance(data, SignalDataModule) else None
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    runs.write_atomically(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

@@ -1,10 +1,10 @@
-"""The content of ``metrics.json``, the reconstructions, and what of both goes to the loggers."""
+"""The content of ``metrics.json``, and the table of it that ends a run."""
 
 from __future__ import annotations
 
 import copy
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,31 +13,21 @@ import lightning
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning.pytorch.loggers import Logger, WandbLogger
+from rich.console import Console
+from rich.table import Table
 from skimage.metrics import structural_similarity
 from torch import Tensor
 
 import pe_lightning
+from pe_lightning import runs
 from pe_lightning.baselines import interpolate
-from pe_lightning.callbacks.outputs import Formats, write_png, write_signal
-from pe_lightning.callbacks.pairs import PAIR_BYTES, write_pair
-from pe_lightning.callbacks.pictures import comparison, comparison_frames, row_plot
-from pe_lightning.data.batches import GridBatch, SignalInfo
+from pe_lightning.callbacks.context import Describes, metric_of
+from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.metrics import SignalPSNR, psnr, summary
-from pe_lightning.modules import CoordinateModule
-from pe_lightning.runs import file_names
+from pe_lightning.errors import InputError
+from pe_lightning.metrics import create, metrics, summary, unit_of
 
-__all__ = [
-    "describe",
-    "log_checkpoint",
-    "log_scores",
-    "run_name",
-    "score",
-    "score_baselines",
-    "versions",
-    "write_reconstructions",
-]
+__all__ = ["describe", "print_scores", "run_name", "score", "score_baselines", "versions"]
 
 Array = npt.NDArray[np.float32]
 
@@ -45,83 +35,118 @@ SSIM_WINDOW = 7
 """Side of scikit-image's default window; smaller pictures have no SSIM."""
 DELAUNAY_LIMIT = 1 << 21
 """Points of all signals together up to which the Delaunay baseline is computed: a minute on two cores."""
-LOGGED_PICTURES = 16
-"""How many comparisons, and how many videos, go to W&B; all of them are on disk."""
-SHEETS = 64
-"""How many rows, videos or volumes are compared with the truth in a picture; every image is."""
+MOST_ROWS = 24
+"""Of more signals than this the table has the mean only; metrics.json has them all."""
 
 
-def run_name(module: CoordinateModule) -> str:
-    """``<data>-<model>-<encoder>`` of a built module."""
-    names = module.require_info().names
-    data = names[0] if len(names) == 1 else f"{len(names)}-signals"
-    encoders = dict.fromkeys(encoder.name.rpartition(".")[2] for encoder in module.prototypes)
-    return "-".join([data, type(module).__name__, "+".join(encoders)])
+def run_name(module: Describes) -> str:
+    """``<data>-<model>-<encoder>``."""
+    described = _described(module)
+    signals = described["signals"]
+    data = signals[0] if len(signals) == 1 else f"{len(signals)}-signals"
+    return "-".join(filter(None, [data, described["model"], _encoders(described)]))
 
 
-def describe(module: CoordinateModule, data: SignalDataModule | None) -> dict[str, Any]:
+def _encoders(described: Mapping[str, Any]) -> str:
+    entries = described["encoder"] if isinstance(described["encoder"], list) else [described["encoder"]]
+    return "+".join(dict.fromkeys(entry["name"].rpartition(".")[2] for entry in entries if entry))
+
+
+def _described(module: Describes) -> dict[str, Any]:
+    """A module's description; one that names no signals has one, called ``data``."""
+    return {"signals": ["data"], "solution": None, **module.describe()}
+
+
+def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
     """What was fitted with what, as plain values."""
-    described = data.describe() if data is not None else {}
+    about = data.describe() if data is not None else {}
+    described = _described(module)
     return {
-        **module.describe(),
-        "protocol": described.get("protocol"),
-        "sampling": described.get("sampling"),
-        "data_fingerprint": described.get("fingerprint"),
-        "paths": described.get("paths"),
+        **described,
+        "num_signals": len(described["signals"]),
+        "protocol": about.get("protocol"),
+        "sampling": about.get("sampling"),
+        "data_fingerprint": about.get("fingerprint"),
+        "paths": about.get("paths"),
     }
 
 
-def score(module: CoordinateModule, predictions: Array | None, values: Array | None) -> dict[str, Any]:
+def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, Array] | None) -> dict[str, Any]:
     """The scores of a tested module, per signal and on average, as plain values.
 
     Args:
         module: A module whose test has ended.
-        predictions: ``(S, *grid, C)``; ``None`` if they are not in memory.
-        values: The truth, same shape.
+        described: What :func:`describe` returned.
+        tested: Prediction and truth, ``(S, *grid, C)`` each; ``None`` if they are not in memory.
+
+    Raises:
+        InputError: If the module has no scores, or not one per signal.
     """
-    if predictions is None or values is None:
-        similarity, why_not = torch.full((module.require_info().num_signals,), torch.nan), "SSIM needs the signals in memory"
+    metric, scores, signals = metric_of(module), getattr(module, "scores", {}), len(described["signals"])
+    name = type(module).__name__
+    if f"test/{metric}" not in scores:
+        raise InputError(f"{name}: a test must leave scores['test/{metric}'], one value per signal; got {list(scores)}")
+    found: dict[str, Any] = {"schema": 1, "metric": metric}
+    for key, per_signal in scores.items():
+        if per_signal.shape != (signals,):
+            shape = tuple(per_signal.shape)
+            raise InputError(f"{name}: scores[{key!r}] has the shape {shape}; describe()['signals'] names {signals}")
+        nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
+        found |= summary(per_signal, key, nothing)
+    if "grid" in described:
+        found |= summary(*_ssim(tested, signals))
+    return found
+
+
+def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str, str]:
+    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
+    scores, why_not = torch.full((signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
+    if tested is None:
+        why_not = "SSIM needs the signals in memory"
+    elif tested[1].ndim != 4:
+        why_not = f"SSIM is for pictures, of two axes; these signals have {tested[1].ndim - 2}"
+    elif min(tested[1].shape[1:3]) < SSIM_WINDOW:
+        why_not = f"SSIM needs pictures of at least {SSIM_WINDOW} x {SSIM_WINDOW} samples"
     else:
-        similarity, why_not = _ssim(predictions, values)
-    return {
-        "schema": 1,
-        **summary(module.scores["test/psnr"], "test/psnr", "nothing is held out (protocol none)"),
-        **summary(module.scores["train/psnr"], "train/psnr", "no sample was trained on"),
-        **summary(similarity, "test/ssim", why_not),
-    }
+        for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
+            if np.isfinite(prediction).all():
+                clamped = np.clip(prediction, 0, 1)
+                scores[index] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))  # type: ignore[no-untyped-call]
+    return scores, "test/ssim", why_not
 
 
-def score_baselines(data: SignalDataModule | None) -> dict[str, dict[str, Any]]:
+def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict[str, dict[str, Any]]:
     """What interpolation of the same training samples reaches on the same held-out samples, per method.
 
-    Computed once per DataModule: the fits of a sweep share one. Nothing without a DataModule of ours, or where nothing is
-    held out.
+    Computed once per DataModule: the fits of a sweep share one. Nothing without a DataModule of ours, where nothing is held
+    out, or for a metric that is not one of :data:`pe_lightning.metrics.metrics`.
     """
-    if data is None or data.effective_protocol == "none":
+    if data is None or data.effective_protocol == "none" or metric not in metrics:
         return {}
-    if data not in _BASELINES:
-        _BASELINES[data] = _interpolations(data)
-    return copy.deepcopy(_BASELINES[data])
+    known = _BASELINES.setdefault(data, {})
+    if metric not in known:
+        known[metric] = _interpolations(data, metric)
+    return copy.deepcopy(known[metric])
 
 
-_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, Any]]] = WeakKeyDictionary()
+_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
 
 
-def _interpolations(data: SignalDataModule) -> dict[str, dict[str, Any]]:
+def _interpolations(data: SignalDataModule, metric: str) -> dict[str, dict[str, Any]]:
+    key = f"test/{metric}"
     if data.streamed:
-        return {"linear": {"test/psnr": None, "test/psnr_reason": "interpolation needs the signals in memory"}}
+        return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}
     train, evaluation = data.train_batch(), data.evaluation_batch()
     on_grid = isinstance(train, GridBatch)
     found: dict[str, dict[str, Any]] = {}
     for name in ("nearest", "linear", "bicubic", "spline") if on_grid else ("nearest", "delaunay"):
         if name == "delaunay" and (data.info.num_axes > 2 or train.values[..., 0].numel() > DELAUNAY_LIMIT):
             reason = f"left out: triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes"
-            found[name] = {"test/psnr": None, "test/psnr_reason": reason}
+            found[name] = {key: None, f"{key}_reason": reason}
             continue
-        metric = SignalPSNR(data.info.num_signals)
-        metric.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
-        # not compute(), which waits for the other processes: only the first one is here
-        found[name] = summary(psnr(metric.squared_error, metric.count), "test/psnr", "nothing is held out")
+        scores = create(metric, data.info.num_signals, sync_on_compute=False)  # the other processes are not here
+        scores.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
+        found[name] = summary(scores.per_signal(), key, "nothing is held out")
     return found
 
 
@@ -136,98 +161,50 @@ def versions() -> dict[str, str]:
     }
 
 
-def write_reconstructions(
-    folder: Path,
-    metrics: dict[str, Any],
-    predictions: Array,
-    values: Array,
-    info: SignalInfo | None = None,
-    formats: Formats = "auto",
-    train_mask: npt.NDArray[np.bool_] | None = None,
-) -> list[str]:
-    """Writes every signal, and ``<stem>_comparison.png`` of signals of 1 to 3 axes: truth, reconstruction, error.
-
-    Rows and cubes also leave ``<stem>_comparison.h5`` for ``pe-lightning compare``, as :func:`~.pairs.write_pair` has it.
+def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
+    """Prints the scores per signal beside interpolation, seconds and where the files are.
 
     Args:
-        folder: Where to.
-        metrics: With ``signals``, and ``test/psnr_per_signal`` for the captions.
-        predictions: ``(S, *grid, C)``.
-        values: The truth, same shape.
-        info: What the source is; without it images are PNG, and anything else NPY.
-        formats: What the signals are written as.
-        train_mask: Which samples were trained on, ``(S or 1, *grid)``.
-
-    Returns:
-        The paths of the comparisons, those of the first signals.
+        report: The content of ``metrics.json``.
+        run_dir: The run directory.
     """
-    pictures = []
-    most = PAIR_BYTES // min(SHEETS, len(values))
-    for place, stem in enumerate(file_names(tuple(metrics["signals"]))):
-        write_signal(folder / stem, predictions[place], info, place, formats)
-        psnr = metrics["test/psnr_per_signal"][place]
-        caption = "reconstruction" if psnr is None else f"reconstruction, {psnr:.2f} dB held out"
-        pair = predictions[place], values[place]
-        trained = None if train_mask is None else train_mask[place if len(train_mask) > 1 else 0]
-        if values.ndim == 4:
-            sheet = comparison(*pair, caption)
-        elif values.ndim == 5 and place < SHEETS:
-            sheet = comparison_frames(*pair, caption)
-        elif values.ndim == 3 and place < SHEETS:
-            sheet = row_plot(*pair, trained, caption, info.rate if info is not None else None)
-        else:
-            continue
-        if values.ndim != 4:
-            write_pair(folder / f"{stem}_comparison.h5", *pair, info, trained if values.ndim == 3 else None, most)
-        pictures.append(str(write_png(folder / f"{stem}_comparison.png", sheet)))
-    return pictures
+    console, metric = Console(), report["metric"]
+    test, unit, word = f"test/{metric}", unit_of(metric), metric.upper() if metric in metrics else metric
+    titled = {test: f"test {word} ({report['protocol']})", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
+    shown = [(key, "" if key == "test/ssim" else unit) for key in titled if key in report]
+    table = Table(title=f"{report['model']}, {_encoders(report)}, {report['num_params']:,} parameters per signal")
+    table.add_column("signal")
+    for key, _ in shown:
+        table.add_column(titled[key], justify="right")
+    if report["num_signals"] <= MOST_ROWS:
+        for index, name in enumerate(report["signals"]):
+            table.add_row(name, *[_number(report[f"{key}_per_signal"][index], unit) for key, unit in shown])
+    if report["num_signals"] > 1:
+        table.add_section()
+        table.add_row("mean ± std", *[_mean(report, key, unit) for key, unit in shown])
+    baselines = {name: row for name, row in report["baselines"].items() if row[test] is not None}
+    if baselines:
+        table.add_section()
+        for name, row in sorted(baselines.items(), key=lambda item: item[1][test]):
+            table.add_row(f"{name} interpolation", _mean(row, test, unit), style="dim")
+    console.print(table)
+    for key, _ in shown:
+        if report.get(f"{key}_reason"):
+            console.print(f"{key}: {report[f'{key}_reason']}", highlight=False)
+    if report["fit_seconds"] is not None:
+        console.print(f"{report['steps']} steps in {report['fit_seconds']:.1f} s", highlight=False)
+    # printed without wrapping, so that the path can be copied
+    if (run_dir / runs.RECONSTRUCTIONS).is_dir():
+        print(f"reconstructions: {run_dir / runs.RECONSTRUCTIONS}")
+    print(f"metrics:         {run_dir / runs.METRICS}")
 
 
-def log_scores(
-    loggers: Sequence[Logger], metrics: dict[str, Any], pictures: list[str], curve: Path | None, step: int
-) -> None:
-    """Logs the final scores; to W&B also those per signal as a table, the comparisons and the curve of a choice."""
-    keys = ("test/psnr", "test/psnr_std", "test/ssim", "train/psnr", "num_params", "fit_seconds")
-    baselines = {f"baseline/{name}": row["test/psnr"] for name, row in metrics["baselines"].items() if row["test/psnr"]}
-    numbers = baselines | {
-        f"final/{key.replace('/', '_')}": metrics[key] for key in keys if isinstance(metrics[key], (int, float))
-    }
-    for logger in loggers:
-        logger.log_metrics(numbers, step)
-        if isinstance(logger, WandbLogger):
-            columns = ["test/psnr", "train/psnr", "test/ssim"]
-            per_signal = zip(*(metrics[f"{column}_per_signal"] for column in columns), strict=True)
-            rows = [[name, *scores] for name, scores in zip(metrics["signals"], per_signal, strict=True)]
-            logger.experiment.summary.update({key: metrics[key] for key in keys if metrics[key] is not None} | baselines)
-            logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
-            if pictures:
-                shown = pictures[:LOGGED_PICTURES]
-                logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
-                # the reconstruction itself, where that is a video
-                films = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
-                films = [path for path in films if Path(path).is_file()]
-                if films:
-                    logger.log_video("videos", films, step=step, format=["mp4"] * len(films))
-            if curve is not None:
-                logger.log_image("choice", [str(curve)], step=step)
+def _number(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.{2 if unit else 4}f} {unit}".rstrip()
 
 
-def log_checkpoint(loggers: Sequence[Logger], path: Path) -> None:
-    """Keeps a checkpoint in W&B, as an artifact named after the run."""
-    for logger in loggers:
-        if isinstance(logger, WandbLogger):
-            logger.experiment.log_artifact(str(path), name=f"checkpoint-{logger.experiment.id}", type="model")
-
-
-def _ssim(predictions: Array, values: Array) -> tuple[Tensor, str]:
-    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
-    scores = torch.full((len(values),), float("nan"), dtype=torch.float64)
-    if values.ndim != 4:
-        return scores, f"SSIM is for pictures, of two axes; these signals have {values.ndim - 2}"
-    if min(values.shape[1:3]) < SSIM_WINDOW:
-        return scores, f"SSIM needs pictures of at least {SSIM_WINDOW} x {SSIM_WINDOW} samples"
-    for place, (prediction, truth) in enumerate(zip(predictions, values, strict=True)):
-        if np.isfinite(prediction).all():
-            clamped = np.clip(prediction, 0, 1)
-            scores[place] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))  # type: ignore[no-untyped-call]
-    return scores, "a prediction is not finite"
+def _mean(entry: Mapping[str, Any], key: str, unit: str) -> str:
+    mean, digits = entry[key], 2 if unit else 4
+    if mean is None or len(entry[f"{key}_per_signal"]) == 1:
+        return _number(mean, unit)
+    return f"{mean:.{digits}f} ± {entry[f'{key}_std']:.{digits}f} {unit}".rstrip()

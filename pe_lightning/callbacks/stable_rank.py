@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import io
 import math
-from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from pe_lightning.callbacks.clock import clocks_paused
-from pe_lightning.callbacks.quiet import QuietCallback
-from pe_lightning.callbacks.ranks import feature_rank, layer_ranks, sample_coordinates
-from pe_lightning.callbacks.schedule import Schedule
-from pe_lightning.callbacks.surroundings import log_values, require_module, require_signals, run_dir_of
+from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
+from pe_lightning.callbacks.context import log_values, require_coordinates, require_signals
+from pe_lightning.callbacks.recorder import RunRecorder
+from pe_lightning.callbacks.timing import PeriodicCallback, TrainingClock
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
+from pe_lightning.media.figures import plot_curves
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
-from pe_lightning.runs import write_atomically
+from pe_lightning.modules.mlp import ACTIVATIONS
 
-__all__ = ["StableRank"]
+__all__ = ["StableRank", "hidden_layers"]
 
 PLOT = "stable_rank.png"
 
 
-class StableRank(QuietCallback):
+class StableRank(PeriodicCallback):
     r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of every hidden layer's activations and of the features.
 
     A row of ``A`` is a training point; the value is the mean over signals. It is computed before the first step, every
@@ -40,7 +38,7 @@ class StableRank(QuietCallback):
 
     Args:
         every_n_steps: Optimiser steps between two measurements.
-        points: How many training points are looked at, at most; of each signal, if it has its own.
+        points: How many training points are used, at most; of each signal, if it has its own.
 
     Raises:
         InputError: If an argument is out of range, or the module is not one of ours.
@@ -49,18 +47,18 @@ class StableRank(QuietCallback):
     """
 
     def __init__(self, every_n_steps: int = 100, points: int = 2048) -> None:
-        self._schedule = Schedule("StableRank", every_n_steps)
+        super().__init__(every_n_steps)
         if points < 2:
             raise InputError(f"StableRank: points must be >= 2, got {points}")
         self.points = points
         self._curves: dict[str, list[float]] = {}
         self._steps: list[int] = []
-        self._restored = False
+        self._resumed = False
         self._coords: Tensor | None = None
         self._features: float | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses what has no layers that are known, before a run directory is made."""
+        """Refuses a module whose layers are not known, before a run directory is made."""
         if stage == "fit":
             require_signals("StableRank", trainer)
             if not isinstance(pl_module, (SimpleMLP, ComplexLinear)):
@@ -68,29 +66,33 @@ class StableRank(QuietCallback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forgets an earlier fit, but not the one that is resumed."""
-        if not self._restored:
+        if not self._resumed:
             self._curves, self._steps = {}, []
-        self._restored, self._features, self._coords = False, None, None
+        self._resumed, self._features, self._coords = False, None, None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measures before the first step."""
-        self._schedule.start(trainer.global_step)
-        self._measure(trainer, pl_module)
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Measures every few steps."""
-        if self._schedule.due(trainer.global_step):
-            self._measure(trainer, pl_module)
+        super().on_train_start(trainer, pl_module)
+        self.act(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measures what the fit has ended with, and draws the curves."""
-        self._measure(trainer, pl_module)
+        """Measures the final weights, and draws the curves."""
+        self.act(trainer, pl_module)
         self._coords = None
-        run_dir = run_dir_of(trainer)
+        run_dir = RunRecorder.run_dir_of(trainer)
         if run_dir is not None and trainer.is_global_zero:
-            _plot(run_dir / PLOT, self._steps, self._curves)
+            plot_curves(run_dir / PLOT, self._steps, self._curves, "stable rank, mean over signals")
+
+    def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measures, once per step."""
+        if not trainer.is_global_zero or (self._steps and self._steps[-1] == trainer.global_step):
+            return
+        with TrainingClock.of(trainer).paused(pl_module.device):
+            values = self._ranks(trainer, require_coordinates("StableRank", pl_module))
+            self._steps.append(trainer.global_step)
+            for name, value in values.items():
+                self._curves.setdefault(name, []).append(value)
+            log_values(trainer, {f"stable_rank/{name}": value for name, value in values.items()})
 
     def report(self) -> dict[str, Any]:
         """``stable_rank``: one list per layer, as long as that of the steps; ``None`` where a fit has diverged."""
@@ -105,41 +107,38 @@ class StableRank(QuietCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes what :meth:`state_dict` gave."""
-        self._steps, self._curves, self._restored = state_dict["steps"], state_dict["curves"], True
-
-    def _measure(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not trainer.is_global_zero or (self._steps and self._steps[-1] == trainer.global_step):
-            return
-        with clocks_paused(trainer):
-            values = self._ranks(trainer, require_module("StableRank", pl_module))
-            self._steps.append(trainer.global_step)
-            for name, value in values.items():
-                self._curves.setdefault(name, []).append(value)
-            log_values(trainer, {f"stable_rank/{name}": value for name, value in values.items()})
+        self._steps, self._curves, self._resumed = state_dict["steps"], state_dict["curves"], True
 
     def _ranks(self, trainer: Trainer, module: CoordinateModule) -> dict[str, float]:
         batch = to_device(require_signals("StableRank", trainer).calibration_batch(), module.device)
         if self._coords is None:
-            dtype = next(module.parameters()).dtype
-            self._coords = sample_coordinates(batch, self.points).to(dtype)
+            self._coords = sample_coordinates(batch, self.points).to(next(module.parameters()).dtype)
         if self._features is None or any(p.requires_grad for p in module.encoding.parameters()):
-            self._features = feature_rank(module, batch, self._coords).mean().item()
-        layers = layer_ranks(module, self._coords)
-        found = torch.stack([layer.mean() for layer in layers]).tolist() if layers else []
-        return {"features": self._features, **{f"layer{place}": value for place, value in enumerate(found)}}
+            self._features = feature_rank(module.encoding, batch, self._coords).mean().item()
+        coords = self._coords.expand(module.require_info().num_signals, -1, -1)
+        ranks = [[stable_rank(layer).item() for layer in hidden_layers(module, n, own)] for n, own in enumerate(coords)]
+        layers = {f"layer{number}": fmean(of_signals) for number, of_signals in enumerate(zip(*ranks, strict=True))}
+        return {"features": self._features, **layers}
 
 
-def _plot(path: Path, steps: list[int], curves: dict[str, list[float]]) -> None:
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
-    for name, values in curves.items():
-        dashed = name == "features"
-        axes.plot(
-            steps, values, marker=".", linestyle="--" if dashed else "-", color="black" if dashed else None, label=name
-        )
-    axes.set(xlabel="optimiser steps", ylabel="stable rank, mean over signals", yscale="log")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    write_atomically(path, buffer.getvalue())
+@torch.no_grad()
+def hidden_layers(module: CoordinateModule, signal: int, coords: Tensor) -> list[Tensor]:
+    """Activations of the hidden layers of one signal, after the non-linearity, ``(P, width)`` each.
+
+    Args:
+        module: A SimpleMLP, or a ComplexLinear, whose layer before the head is the first.
+        signal: Which signal.
+        coords: ``(P, D)``.
+    """
+    if isinstance(module, SimpleMLP):
+        mlp, x, found = module.mlp, module.encoding(coords), []
+    elif isinstance(module, ComplexLinear) and module.head is not None:
+        linear = module.encoding.points(module.weight[signal : signal + 1], coords)[0].mT
+        mlp, x = module.head, ACTIVATIONS[module.activation](linear)
+        found = [x]
+    else:
+        return []
+    for weight, bias in zip(list(mlp.weights)[:-1], list(mlp.biases)[:-1], strict=True):
+        x = mlp.activation(x @ weight[signal] + bias[signal])
+        found.append(x)
+    return found

@@ -12,8 +12,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from small_fits import MODULES
 from torch import Tensor
 
-from pe_lightning.callbacks import RunRecorder, WandbSettings
-from pe_lightning.callbacks import clock as clock_file
+from pe_lightning.callbacks import RunRecorder, WandbSettings, timing
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.modules import CoordinateModule
@@ -36,12 +35,14 @@ def fit(make_trainer: Callable[..., Trainer], tmp_path: Path) -> Callable[..., R
         callbacks: list[Callback],
         steps: int = 12,
         ckpt_path: Path | None = None,
+        wandb: WandbSettings | None = None,
         **more: Any,
     ) -> Run:
         seed_everything(0, verbose=False)
         made = MODULES[module]() if isinstance(module, str) else module
         source = data if isinstance(data, SignalDataModule) else TensorDataModule(data, steps_per_epoch=6)
-        recorder = RunRecorder(root=tmp_path / "runs", ckpt_path=ckpt_path, wandb=WandbSettings(enabled=False), table=False)
+        settings = wandb or WandbSettings(enabled=False)
+        recorder = RunRecorder(root=tmp_path / "runs", ckpt_path=ckpt_path, wandb=settings, table=False)
         trainer = make_trainer(
             max_steps=steps,
             callbacks=[*callbacks, recorder],
@@ -57,7 +58,7 @@ def fit(make_trainer: Callable[..., Trainer], tmp_path: Path) -> Callable[..., R
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A list whose one number is the time."""
-    time = [100.0]
-    monkeypatch.setattr(clock_file, "time", SimpleNamespace(perf_counter=lambda: time[0]))
+    """A list whose one number is the time of clocks."""
+    time = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: time[0]))
     return time

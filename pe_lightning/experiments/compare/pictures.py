@@ -13,7 +13,7 @@ from pe_lightning.experiments.compare.shelf import Entry, Shelf
 __all__ = ["Pair", "put_pictures", "read_panels", "smaller"]
 
 HEADER, GAP = 22, 4
-"""Pixels of the sheet that :func:`pe_lightning.callbacks.pictures.comparison` lays out: above, and between its panels."""
+"""Pixels of the sheet that :func:`pe_lightning.media.pictures.comparison` lays out: above, and between its panels."""
 ENLARGED_TO = 256
 """It enlarges smaller pictures to about this many pixels, by a whole number."""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import interpolate
-from pe_lightning.callbacks.ranks import feature_rank, sample_coordinates
 from pe_lightning.data.dataset import to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
@@ -96,7 +96,7 @@ def _fit(part: Part, candidate: Candidate, device: torch.device) -> Score:
     truth = to_device(part.dataset.evaluation_batch, device)
     metric = SignalPSNR(part.info.num_signals).to(device)
     metric.update(module.predict_grid(truth.axes or ()), truth.values, part.scored.to(device))
-    rank = float(feature_rank(module, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
+    rank = float(feature_rank(module.encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
     return Score(
         tuple(metric.per_signal().tolist()), seconds, module.num_params, rank, fit.encoders, float(fit.report["ridge"])
     )

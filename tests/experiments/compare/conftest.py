@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
-from pe_lightning.callbacks.report import write_reconstructions
 from pe_lightning.data.batches import SignalInfo
+from pe_lightning.media.reconstructions import write_reconstructions
 
 GRID = (12, 20)
 """Height and width of the signals."""

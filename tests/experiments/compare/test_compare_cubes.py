@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pe_lightning.callbacks.media import to_levels
 from pe_lightning.experiments.compare.album import collect
 from pe_lightning.experiments.compare.pictures import Pair
 from pe_lightning.experiments.compare.reading import Signal, find_runs
 from pe_lightning.experiments.compare.scores import compare
 from pe_lightning.experiments.compare.viewers import about, viewers_of
+from pe_lightning.media.pictures import to_levels
 
 GRID = (40, 6, 10)
 FIRST = Signal("signal 0")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pe_lightning.callbacks.pictures import comparison, to_image
 from pe_lightning.experiments.compare.album import collect
 from pe_lightning.experiments.compare.pictures import Pair, read_panels
 from pe_lightning.experiments.compare.reading import Signal, find_runs
+from pe_lightning.media.pictures import comparison, to_image
 
 
 @pytest.mark.parametrize("shape", [(12, 20, 3), (20, 12, 1), (256, 200, 3), (300, 410, 3), (1, 7, 3), (9, 9, 4)])

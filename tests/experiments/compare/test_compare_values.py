@@ -4,14 +4,14 @@ import h5py
 import numpy as np
 import pytest
 
-from pe_lightning.callbacks.media import to_levels
-from pe_lightning.callbacks.outputs import write_signal
-from pe_lightning.callbacks.pairs import PAIR_FRAMES, write_pair
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.experiments.compare.reading import Run, Signal
 from pe_lightning.experiments.compare.shelf import Entry
 from pe_lightning.experiments.compare.values import find, read_frames, read_row, read_trained
+from pe_lightning.media.pictures import to_levels
+from pe_lightning.media.reconstructions import COMPARED_FRAMES, write_comparison
+from pe_lightning.media.signals import write_signal
 from pe_lightning.runs import frames_of
 
 CUBE, ROW = (10, 8, 12), (50,)
@@ -46,7 +46,7 @@ def entry(folder, grid):
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
 def test_frames_of_a_pair_are_exact(folder, channels):
     made, truth = random(*CUBE, channels) * 1.2 - 0.1, random(*CUBE, channels)
-    write_pair(folder / "x_comparison.h5", made, truth, info("video", CUBE, channels, "uint8", 25.0))
+    write_comparison(folder / "x_comparison.h5", made, truth, info("video", CUBE, channels, "uint8", 25.0))
     source = find(entry(folder, CUBE))
     assert (source.frames, source.rate, source.media, source.note) == (tuple(range(10)), 25.0, "video", "")
     kept = channels if channels <= 4 else 1
@@ -57,13 +57,13 @@ def test_frames_of_a_pair_are_exact(folder, channels):
 
 def test_of_a_long_or_large_cube_some_frames_are_kept(folder):
     values = random(100, 4, 4, 1)
-    write_pair(folder / "x_comparison.h5", values, values)
+    write_comparison(folder / "x_comparison.h5", values, values)
     source = find(entry(folder, (100, 4, 4)))
-    assert source.frames == tuple(frames_of(100, PAIR_FRAMES))
+    assert source.frames == tuple(frames_of(100, COMPARED_FRAMES))
     assert np.array_equal(next(read_frames(source, [source.frames[5]])), to_levels(values[source.frames[5]]))
-    write_pair(folder / "x_comparison.h5", values, values, most=2 * 16 * 3)
+    write_comparison(folder / "x_comparison.h5", values, values, most=2 * 16 * 3)
     assert find(entry(folder, (100, 4, 4))).frames == tuple(frames_of(100, 3))
-    write_pair(folder / "x_comparison.h5", values, values, most=1)
+    write_comparison(folder / "x_comparison.h5", values, values, most=1)
     assert len(find(entry(folder, (100, 4, 4))).frames) == 1
 
 
@@ -78,13 +78,13 @@ def test_frames_that_stand_for_a_cube_are_not_all_trained(stride):
 def test_a_row_is_kept_as_it_is(folder):
     made, truth, trained = random(*ROW, 3) * 3 - 1, random(*ROW, 3), np.arange(50) % 3 == 0
     made[4, 1] = np.nan
-    assert write_pair(folder / "x_comparison.h5", made, truth, info("audio", ROW, 3, "int16", 8000.0), trained)
+    assert write_comparison(folder / "x_comparison.h5", made, truth, info("audio", ROW, 3, "int16", 8000.0), trained)
     source = find(entry(folder, ROW))
     assert (source.rate, source.channels) == (8000.0, 3)
     assert np.array_equal(read_row(source), made, equal_nan=True)
     assert np.array_equal(read_row(source, truth=True), truth)
     assert np.array_equal(read_trained(source), trained)
-    assert write_pair(folder / "y.h5", made, truth, most=8 * 150 - 1) is None
+    assert write_comparison(folder / "y.h5", made, truth, most=8 * 150 - 1) is None
     assert not (folder / "y.h5").exists()
 
 
@@ -154,7 +154,7 @@ def replaced(file, name, values):
     ],
 )
 def test_a_damaged_pair_is_named(folder, spoil, reason):
-    write_pair(folder / "x_comparison.h5", random(*CUBE, 3), random(*CUBE, 3))
+    write_comparison(folder / "x_comparison.h5", random(*CUBE, 3), random(*CUBE, 3))
     spoil(folder / "x_comparison.h5")
     with pytest.raises(ValueError, match=r"^x_comparison\.h5 cannot be read: ") as caught:
         find(entry(folder, CUBE))

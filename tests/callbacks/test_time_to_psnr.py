@@ -1,13 +1,10 @@
 """Time to PSNR."""
 
-from types import SimpleNamespace
-
 import pytest
 from lightning.pytorch import Callback
 from small_fits import signals
 
 from pe_lightning.callbacks import TimeToPSNR
-from pe_lightning.callbacks import clock as clock_file
 from pe_lightning.errors import InputError
 
 STEPS = 40
@@ -33,13 +30,6 @@ class Watch(Callback):
         self.val[trainer.global_step] = trainer.callback_metrics["val/psnr"].item()
 
 
-@pytest.fixture
-def now(monkeypatch):
-    time = [0.0]
-    monkeypatch.setattr(clock_file, "time", SimpleNamespace(perf_counter=lambda: time[0]))
-    return time
-
-
 def first(values: dict[int, float], threshold: float) -> int:
     return next(step for step, value in values.items() if value >= threshold)
 
@@ -48,10 +38,10 @@ def test_first_steps_and_seconds_without_validation(fit, now):
     watch = Watch(now)
     callback = TimeToPSNR([4, 6, 10, 200], every_n_steps=5)
     run = fit("simple", signals(2, 16, 12), [watch, callback], steps=STEPS)
-    looked = {step: value for step, value in watch.train.items() if step % 5 == 0 or step == 1}
+    read = {step: value for step, value in watch.train.items() if step % 5 == 0 or step == 1}
     found = callback.report()["time_to_psnr"]
     assert list(found) == ["train", "val"]
-    for kind, values in (("train", looked), ("val", watch.val)):
+    for kind, values in (("train", read), ("val", watch.val)):
         for threshold in (4, 6, 10):
             step = first(values, threshold)
             assert found[kind][f"{threshold}dB"] == {"seconds": step, "steps": step}, (kind, threshold)
@@ -62,33 +52,17 @@ def test_first_steps_and_seconds_without_validation(fit, now):
     assert "time_to/200dB" not in header
 
 
-def test_what_is_there_from_the_start_is_seen_at_the_first_step(fit, now):
-    callback = TimeToPSNR([-100], every_n_steps=30)
-    fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=6)
+def test_the_first_and_the_last_step_are_read_too(fit, now):
+    watch, callback = Watch(now), TimeToPSNR([-100], every_n_steps=30)
+    fit("simple", signals(1, 16, 12), [watch, callback], steps=STEPS)
     assert callback.report()["time_to_psnr"]["train"]["-100dB"] == {"seconds": 1, "steps": 1}
-
-
-def test_the_last_step_is_seen_too(fit, now):
-    watch = Watch(now)
-    fit("simple", signals(1, 16, 12), [watch, TimeToPSNR()], steps=STEPS)
     best = max(watch.train.values())
     assert best == watch.train[STEPS], "the fit improves to the end"
-    callback = TimeToPSNR([best - 1e-4], every_n_steps=1000)
-    fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=STEPS)
-    assert callback.report()["time_to_psnr"]["train"].popitem()[1]["steps"] == STEPS
-
-
-def test_the_device_is_asked_at_intervals_and_not_again_when_all_is_reached(fit, monkeypatch):
-    calls = []
-    from pe_lightning.modules import CoordinateModule
-
-    original = CoordinateModule.last_train_psnr
-    monkeypatch.setattr(CoordinateModule, "last_train_psnr", lambda self: calls.append(0) or original(self))
-    fit("simple", signals(1, 16, 12), [TimeToPSNR([200], every_n_steps=10)], steps=STEPS)
-    assert len(calls) == 1 + STEPS // 10 + 1
-    calls.clear()
-    fit("simple", signals(1, 16, 12), [TimeToPSNR([-100], every_n_steps=10)], steps=STEPS)
-    assert len(calls) == 1
+    now[0], callback = 0.0, TimeToPSNR([best - 1e-4], every_n_steps=1000)
+    for _ in range(2):  # a second fit starts anew
+        fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=STEPS)
+        found = callback.report()["time_to_psnr"]["train"].popitem()[1]
+        assert found == {"seconds": STEPS, "steps": STEPS}
 
 
 def test_a_resumed_fit_keeps_what_was_reached_and_its_clock(fit, now):
@@ -105,14 +79,6 @@ def test_a_resumed_fit_keeps_what_was_reached_and_its_clock(fit, now):
     assert after["3.5dB"] == before["3.5dB"]
     step = first(watch.train, 8)
     assert after["8dB"] == {"seconds": step, "steps": step}
-
-
-def test_nothing_is_reported_before_a_fit_and_a_second_one_starts_anew(fit, now):
-    callback = TimeToPSNR([-100], every_n_steps=1)
-    assert callback.report() == {}
-    for _ in range(2):
-        fit("simple", signals(1, 16, 12), [Watch(now), callback], steps=3)
-        assert callback.report()["time_to_psnr"]["train"]["-100dB"] == {"seconds": 1, "steps": 1}
 
 
 @pytest.mark.parametrize("thresholds", [[], [float("nan")], [float("inf")]])

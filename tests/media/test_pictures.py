@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
+import matplotlib
 import numpy as np
 import pytest
 
-from pe_lightning.callbacks.pictures import (
-    DETAIL,
-    ERROR_FULL_SCALE,
-    comparison,
-    comparison_frames,
-    error_map,
-    row_plot,
-    to_image,
-)
+from pe_lightning.media.figures import DETAIL, row_plot
+from pe_lightning.media.pictures import ERROR_FULL_SCALE, comparison, comparison_frames, error_map, to_image
 
 
 def random(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).random(shape, dtype=np.float32)
 
 
-@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "LA"), (3, "RGB"), (4, "RGBA")])
-def test_one_to_four_channels(channels: int, mode: str) -> None:
-    values = random(5, 7, channels)
-    image = to_image(values)
-    assert (image.mode, image.size) == (mode, (7, 5))
-    eight_bit = np.asarray(image).reshape(5, 7, channels)
-    assert np.abs(eight_bit / 255 - values).max() <= 0.5 / 255 + 1e-6
-
-
-def test_values_outside_are_clamped_and_nan_is_black() -> None:
-    values = np.array([[-3, 0, 0.5, 1, 7, np.inf, -np.inf, np.nan]], dtype=np.float32)[..., None]
-    assert np.asarray(to_image(values)).tolist() == [[0, 0, 128, 255, 255, 255, 0, 0]]
-
-
-def test_every_eight_bit_value_survives() -> None:
+def test_every_eight_bit_value_survives_and_others_are_clamped() -> None:
     values = (np.arange(256, dtype=np.float32) / 255).reshape(16, 16, 1)
     assert np.array_equal(np.asarray(to_image(values)), np.arange(256).reshape(16, 16))
+    outside = np.array([[-3, 0.5, 7, np.inf, -np.inf, np.nan]], dtype=np.float32)[..., None]
+    assert np.asarray(to_image(outside)).tolist() == [[0, 128, 255, 255, 0, 0]]
 
 
 def test_the_error_map_is_black_without_error_and_pale_at_full_scale() -> None:
@@ -45,26 +27,11 @@ def test_the_error_map_is_black_without_error_and_pale_at_full_scale() -> None:
     prediction[0, 1] = ERROR_FULL_SCALE / 2
     prediction[0, 2] = ERROR_FULL_SCALE
     prediction[0, 3] = [0, 0, 3 * ERROR_FULL_SCALE]  # the mean over the channels counts
-    prediction[0, 4] = -9
+    prediction[0, 4] = -np.inf
     prediction[0, 5, 0] = np.nan
     colours = np.asarray(error_map(prediction, truth)).tolist()[0]
-    black, middle, pale = [0, 0, 4], [183, 55, 121], [252, 253, 191]
+    black, middle, pale = matplotlib.colormaps["magma"]([0.0, 0.5, 1.0], bytes=True)[:, :3].tolist()
     assert colours == [black, middle, pale, pale, pale, pale]
-
-
-def test_the_error_map_brightens_with_the_error() -> None:
-    prediction = np.linspace(0, ERROR_FULL_SCALE, 50, dtype=np.float32).reshape(1, 50, 1)
-    grey = np.asarray(error_map(prediction, np.zeros_like(prediction)).convert("L"), dtype=float)[0]
-    assert (np.diff(grey) >= 0).all()
-    assert grey[-1] - grey[0] > 200
-
-
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
-def test_predictions_that_diverged_have_pictures(value: float) -> None:
-    prediction = np.full((4, 4, 3), value, dtype=np.float32)
-    sheet = comparison(prediction, random(4, 4, 3), "reconstruction")
-    assert sheet.mode == "RGB"
-    assert np.asarray(error_map(prediction, random(4, 4, 3)))[0, 0].tolist() == [252, 253, 191]
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
@@ -80,14 +47,13 @@ def test_a_comparison_shows_three_panels(shape: tuple[int, int], size: tuple[int
 def test_the_panels_are_truth_reconstruction_and_error() -> None:
     prediction, truth = random(300, 256, 3), random(300, 256, 3)[::-1].copy()
     sheet = np.asarray(comparison(prediction, truth, ""))[22:]
-    for place, image in enumerate([to_image(truth), to_image(prediction), error_map(prediction, truth)]):
-        left = place * (256 + 4)
+    for number, image in enumerate([to_image(truth), to_image(prediction), error_map(prediction, truth)]):
+        left = number * (256 + 4)
         assert np.array_equal(sheet[:, left : left + 256], np.asarray(image))
 
 
 def test_of_more_than_four_channels_the_first_is_shown_and_named() -> None:
     truth, prediction = random(64, 64, 6), random(64, 64, 6)[::-1].copy()
-    assert np.array_equal(np.asarray(to_image(truth)), np.asarray(to_image(truth[..., :1])))
     sheet = np.asarray(comparison(prediction, truth, ""))
     same_values = np.asarray(comparison(prediction[..., :1], truth[..., :1], ""))
     assert np.array_equal(sheet[22:, :520], same_values[22:, :520])
@@ -99,35 +65,18 @@ def test_of_more_than_four_channels_the_first_is_shown_and_named() -> None:
 def test_captions_do_not_run_into_each_other() -> None:
     white = np.ones((256, 100, 3), dtype=np.float32)
     header = np.asarray(comparison(white, white, "reconstruction, 20.00 dB held out and much more"))[:22]
-    assert (header[:, 100:104] == 255).all()
-    assert (header[:, 204:208] == 255).all()
+    assert (header[:, [*range(100, 104), *range(204, 208)]] == 255).all()
     assert (header[:, 104:204] < 128).any()
 
 
-# -- frames -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("count", "chosen"), [(30, [3, 11, 18, 26]), (8, [1, 3, 5, 7]), (4, [0, 1, 2, 3]), (3, [0, 1, 2]), (1, [0])]
-)
-def test_the_frames_are_spread_evenly(count: int, chosen: list[int]) -> None:
-    truth, prediction = random(count, 256, 200, 3), random(count, 256, 200, 3)[:, ::-1].copy()
-    sheet = np.asarray(comparison_frames(prediction, truth, "reconstruction"))
-    height = 22 + 256 + 4
-    assert sheet.shape == (len(chosen) * height - 4, 3 * 200 + 8, 3)
-    for row, k in enumerate(chosen):
-        top = row * height + 22
-        for left, image in [
-            (0, to_image(truth[k])),
-            (204, to_image(prediction[k])),
-            (408, error_map(prediction[k], truth[k])),
-        ]:
-            assert np.array_equal(sheet[top : top + 256, left : left + 200], np.asarray(image))
-
-
-def test_a_volume_has_frames_too() -> None:
-    sheet = comparison_frames(random(9, 16, 16, 1), random(9, 16, 16, 1), "")
-    assert (sheet.mode, sheet.width) == ("RGB", 3 * 256 + 8)
+def test_frames_are_below_one_another() -> None:
+    truth, prediction = random(2, 256, 200, 3), random(2, 256, 200, 3)[:, ::-1].copy()
+    sheet = np.asarray(comparison_frames(prediction, truth, "reconstruction", [3, 8], 9))
+    height = 22 + 256
+    assert sheet.shape == (2 * height + 4, 3 * 200 + 8, 3)
+    for number, title in enumerate(["ground truth, 4 of 9", "ground truth, 9 of 9"]):
+        expected = comparison(prediction[number], truth[number], "reconstruction", title)
+        assert np.array_equal(sheet[number * (height + 4) :][:height], np.asarray(expected))
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -146,32 +95,24 @@ def wave(count: int, channels: int = 1) -> np.ndarray:
 
 
 def test_a_row_shows_truth_reconstruction_and_trained_samples() -> None:
-    truth, trained = wave(200), np.arange(200) % 4 == 0
-    image = row_plot(truth * 0.7, truth, trained, "reconstruction")
-    assert image.mode == "RGB"
+    truth = wave(200)
+    image = row_plot(truth * 0.7, truth, np.arange(200) < 50, "reconstruction")
     assert min(amount(image, colour) for colour in (ORANGE, BLUE, BLACK)) > 200
+    columns = np.nonzero((np.abs(np.asarray(image).astype(int)[:230] - BLUE).max(-1) < 40).any(0))[0]  # above the legend
+    assert 0 < columns.max() < image.width * 0.4, "trained samples are where they are"
     fewer = row_plot(truth * 0.7, truth, None, "reconstruction")
     assert amount(fewer, BLUE) == 0
     hidden = row_plot(np.full_like(truth, np.nan), truth, None, "reconstruction")
     assert amount(hidden, ORANGE) < amount(fewer, ORANGE) / 5  # the legend's
 
 
-def test_trained_samples_are_where_they_are() -> None:
-    truth = wave(200)
-    image = np.asarray(row_plot(truth, truth, np.arange(200) < 50, "")).astype(int)
-    places = np.nonzero((np.abs(image[:230] - BLUE).max(-1) < 40).any(0))[0]  # above the legend
-    assert len(places) > 0
-    assert places.max() < image.shape[1] * 0.4
-
-
 def test_a_long_row_shows_the_whole_and_its_middle() -> None:
     short, long = wave(DETAIL), wave(DETAIL * 50 + 7)
     assert row_plot(long, long, None, "").width == 2 * row_plot(short, short, None, "").width
-    # what is trained at the ends only is not in the middle
     ends = np.zeros(len(long), dtype=bool)
     ends[:DETAIL] = True
     middle = np.roll(ends, len(long) // 2)
-    legend = amount(row_plot(long, long, ends, ""), BLUE)
+    legend = amount(row_plot(long, long, ends, ""), BLUE)  # what is trained at an end is not in the middle
     assert amount(row_plot(long, long, middle, ""), BLUE) > 10 * max(legend, 1)
 
 
@@ -180,18 +121,16 @@ def test_channels_of_a_row_are_below_one_another() -> None:
     assert heights[0] < heights[1] < heights[2] == heights[3]
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])
 @pytest.mark.parametrize("count", [50, 5000])
-def test_rows_that_diverged_have_pictures(value: float, count: int) -> None:
+def test_predictions_that_diverged_have_pictures(value: float, count: int) -> None:
     prediction = wave(count)
     expected = row_plot(prediction, wave(count), None, "")
     prediction[count // 2] = value
     assert row_plot(prediction, wave(count), None, "").size == expected.size
+    assert comparison(np.full((4, 4, 3), value, dtype=np.float32), random(4, 4, 3), "reconstruction").mode == "RGB"
 
 
 def test_a_constant_row_has_a_picture() -> None:
     constant = np.full((20, 1), 0.5, dtype=np.float32)
-    image = row_plot(constant + np.float32(0.005), constant, None, "", rate=8000.0)
-    without = row_plot(constant * np.nan, constant, None, "", rate=8000.0)
-    assert amount(without, BLACK) > 200
-    assert (np.asarray(image) != np.asarray(without)).any(-1).sum() > 200
+    assert amount(row_plot(constant * np.nan, constant, None, "", rate=8000.0), BLACK) > 200

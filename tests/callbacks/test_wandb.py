@@ -9,7 +9,7 @@ from wandb.proto.wandb_internal_pb2 import Record
 from pe_lightning.__main__ import main
 from pe_lightning.callbacks.loggers import flat
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
 DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
 DEMO += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
@@ -43,17 +43,8 @@ def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
     folder = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        settings = [
-            "--wandb.group",
-            "study",
-            "--wandb.job_type",
-            "fit",
-            "--wandb.tags",
-            "[a, b]",
-            "--wandb.artifact",
-            "true",
-        ]
-        assert main(["fit", *DEMO, *settings]) == 0
+        settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]"]
+        assert main(["fit", *DEMO, *settings, "--wandb.artifact", "true"]) == 0
     (record,) = folder.glob("runs/*/1/wandb/offline-run-*/*.wandb")
     return record.parent, records(record)
 

@@ -1,0 +1,166 @@
+"""Time and steps: the clock of a fit, and callbacks that act every so many optimiser steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from pe_lightning.errors import InputError
+
+__all__ = ["PeriodicCallback", "Schedule", "TimedCallback", "TrainingClock"]
+
+
+class TrainingClock:
+    """Seconds of training, without validation and without callbacks that look at the fit; one per Trainer."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._since: float | None = None
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> TrainingClock:
+        """The clock of a Trainer."""
+        return _CLOCKS.setdefault(trainer, cls())
+
+    def start(self, seconds: float = 0.0) -> None:
+        """Runs from a number of seconds on, those of the fit that is resumed.
+
+        Several callbacks may start the clock of one fit: the one that knows the most seconds is right.
+        """
+        if self._since is None or seconds > self._before:
+            self._before, self._since = seconds, time.perf_counter()
+
+    def pause(self, device: torch.device) -> None:
+        """Stops, when the device has done what it was given: that belongs to training."""
+        _wait(device)
+        self._before, self._since = self.seconds, None
+
+    def resume(self) -> None:
+        """Runs on; a clock that runs is left alone."""
+        if self._since is None:
+            self._since = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+    @contextmanager
+    def paused(self, device: torch.device) -> Iterator[None]:
+        """Stops the clock meanwhile, if it runs."""
+        ran = self._since is not None
+        self.pause(device)
+        try:
+            yield
+        finally:
+            _wait(device)
+            if ran:
+                self.resume()
+
+
+_CLOCKS: WeakKeyDictionary[Trainer, TrainingClock] = WeakKeyDictionary()
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class TimedCallback(Callback):
+    """A callback that needs the clock of the fit: it runs from data in memory to final parameters, validation left out.
+
+    Attributes:
+        clock: The Trainer's clock.
+    """
+
+    def __init__(self) -> None:
+        self.clock = TrainingClock()
+        self._earlier = 0.0  # seconds of the fit that is resumed
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the clock, for a resumed fit from its seconds so far."""
+        self.clock = TrainingClock.of(trainer)
+        self.clock.start(self._earlier)
+        self._earlier = 0.0
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the clock."""
+        self.clock.pause(pl_module.device)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Starts the clock again after a validation."""
+        self.clock.resume()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the clock for good."""
+        self.clock.pause(pl_module.device)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the clock of a fit of no steps, whose training does not end."""
+        self.clock.pause(pl_module.device)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Stops the clock."""
+        self.clock.pause(torch.device("cpu"))
+
+
+class Schedule:
+    """Says after a batch whether a multiple of ``every`` optimiser steps was reached or passed.
+
+    Args:
+        owner: Name of the callback, for the message of the error.
+        every: Optimiser steps between two actions.
+
+    Raises:
+        InputError: If ``every`` is not an integer >= 1.
+    """
+
+    def __init__(self, owner: str, every: int) -> None:
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise InputError(f"{owner}: every_n_steps must be an integer >= 1, got {every!r}")
+        self.every = every
+        self._multiples = 0
+
+    def start(self, step: int) -> None:
+        """Begins at ``step`` optimiser steps, as a fit does, or a resumed one."""
+        self._multiples = step // self.every
+
+    def due(self, step: int) -> bool:
+        """Whether to act now, after ``step`` optimiser steps in all; True once per multiple."""
+        before, self._multiples = self._multiples, step // self.every
+        return self._multiples > before
+
+
+class PeriodicCallback(Callback):
+    """A callback that acts every ``every_n_steps`` optimiser steps, which a subclass defines in :meth:`act`.
+
+    Args:
+        every_n_steps: Optimiser steps between two actions.
+
+    Raises:
+        InputError: If it is not an integer >= 1.
+    """
+
+    def __init__(self, every_n_steps: int) -> None:
+        self.schedule = Schedule(type(self).__name__, every_n_steps)
+
+    def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """What is done every few steps, by all processes."""
+        raise NotImplementedError
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begins to count, from the step of the checkpoint if there is one."""
+        self.schedule.start(trainer.global_step)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Acts if it is time to."""
+        if self.schedule.due(trainer.global_step):
+            self.act(trainer, pl_module)

@@ -1,0 +1,238 @@
+"""A signal as a file: in the format of its medium, and the range, dtype and rate of its source.
+
+| Medium | Written as |
+| --- | --- |
+| image | PNG of 8 bits, of 16 if the source has 16; 1 to 4 channels: grey, grey + alpha, RGB, RGB + alpha |
+| video | MP4 (H.264), or GIF where asked for; 1 channel (grey) or 3 (RGB) |
+| audio | WAV in the source's dtype |
+| array, and what its medium's format cannot hold | NPY in the source's dtype and range, or HDF5 where asked for |
+
+Pictures show [0, 1] as black to white, clamped, not-a-number as black. A signal that was resized along its first axis
+lasts as long as its source: its rate is the source's times the ratio of the sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import av
+import h5py
+import numpy as np
+import numpy.typing as npt
+import png
+import soundfile
+from av.video.frame import VideoFrame
+
+from pe_lightning.data.batches import SignalInfo
+from pe_lightning.data.signals import Scaling
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.media.pictures import to_image, to_levels
+from pe_lightning.runs import replacing
+
+__all__ = ["Formats", "choose_format", "write_signal"]
+
+Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
+"""What a signal is written as; ``auto``: what suits its medium, else NPY."""
+
+Array = npt.NDArray[np.float32]
+
+DEFAULT_FRAME_RATE = 25
+"""Frames per second of a source that has no rate."""
+GIF_MAX_RATE = 50
+"""Frames per second; GIF counts in hundredths of a second, and players slow down frames of fewer than two."""
+CRF = "15"
+"""x264's constant rate factor: 17 to 18 is called visually lossless, 0 is lossless."""
+VALUES_AT_ONCE = 1 << 20
+"""How many values are converted to the source's dtype at a time."""
+
+WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
+_NATURAL: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
+_AXES = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
+
+
+def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> Formats:
+    """The format that :func:`write_signal` gives a signal; needs no values, so a wrong choice can be refused early.
+
+    Args:
+        shape: ``(*grid, C)`` of what will be written.
+        info: What the source is; without it, two axes of 1 to 4 channels are an image and anything else an array.
+        formats: What is asked for. ``auto`` becomes NPY if the medium's format cannot hold the signal.
+
+    Raises:
+        InputError: If the format is unknown or cannot hold the signal, or MP4 is chosen and PyAV cannot encode it.
+    """
+    known = get_args(Formats)
+    if formats not in known:
+        meant = did_you_mean(str(formats), known)
+        raise InputError(f"unknown output format {formats!r}{meant}; there are {', '.join(known)}")
+    if info is not None and len(shape) != info.num_axes + 1:
+        raise InputError(f"a signal of shape {shape} is not one of {info.num_axes} axes and channels")
+    chosen = formats
+    if formats == "auto":
+        natural = _NATURAL[info.media if info is not None else "image" if len(shape) == 3 else "array"]
+        chosen = "npy" if _obstacle(natural, shape, info) else natural
+    elif obstacle := _obstacle(formats, shape, info):
+        possible = [form for form in known if form == "auto" or not _obstacle(form, shape, info)]
+        raise InputError(
+            f"a signal of shape {'x'.join(map(str, shape))} (channels last) cannot be written as {formats}: "
+            f"{obstacle}. Possible: {', '.join(possible)}"
+        )
+    if chosen == "mp4" and "libx264" not in av.codecs_available:
+        raise InputError(
+            f"MP4 needs the H.264 encoder libx264, which FFmpeg behind the installed PyAV {av.__version__} lacks. "
+            "Output format npy has the values, gif the frames; PyAV's own wheels have the encoder: "
+            "pip install --force-reinstall --only-binary av av"
+        )
+    return chosen
+
+
+def write_signal(
+    path: Path, values: Array, info: SignalInfo | None = None, index: int = 0, formats: Formats = "auto"
+) -> Path:
+    """Writes one signal atomically.
+
+    Args:
+        path: Where to, without a suffix.
+        values: ``(*grid, C)``, what was [0, 1] in training.
+        info: What the source is; without it NPY and HDF5 hold the values as they are.
+        index: Which of the source's signals it is.
+        formats: What it is written as.
+
+    Returns:
+        The path with its suffix.
+
+    Raises:
+        InputError: As :func:`choose_format`.
+    """
+    chosen = choose_format(values.shape, info, formats)
+    target = path.with_name(f"{path.name}.{chosen}")
+    scaling = info.scaling if info is not None else Scaling("float32")
+    rate = _rate(values.shape, info)
+    with replacing(target) as file:
+        if chosen == "png":
+            _write_png(file, values, deep=scaling.dtype == "uint16" and info is not None)
+        elif chosen == "mp4":
+            _write_mp4(file, values, _frame_rate(values.shape, info))
+        elif chosen == "gif":
+            _write_gif(file, values, _frame_rate(values.shape, info))
+        elif chosen == "wav":
+            _write_wav(file, scaling.restore(values, index), round(rate or 0))
+        elif chosen == "npy":
+            array = np.lib.format.open_memmap(file, "w+", np.dtype(scaling.dtype), values.shape)
+            _restore_into(array, values, scaling, index)
+            array.flush()
+        else:
+            _write_h5(file, values, info, scaling, index, rate)
+    return target
+
+
+def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
+    """Samples per second along the first axis of what is written; ``None`` if unknown."""
+    return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
+
+
+def _frame_rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction:
+    ratio = Fraction(shape[0], info.grid[0]) if info is not None else Fraction(1)
+    return _rate(shape, info) or DEFAULT_FRAME_RATE * ratio
+
+
+def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+    """Why a format cannot hold a signal, if so."""
+    axes, channels = len(shape) - 1, shape[-1]
+    if form == "png" and not (axes == 2 and 1 <= channels <= 4):
+        return "PNG needs 2 axes and 1 to 4 channels"
+    if form in ("mp4", "gif") and not (axes == 3 and channels in (1, 3)):
+        return f"{form.upper()} needs 3 axes (time, height, width) and 1 or 3 channels"
+    if form == "gif" and (rate := _frame_rate(shape, info)) > GIF_MAX_RATE:
+        return f"GIF shows at most {GIF_MAX_RATE} frames per second, not {float(rate):g}"
+    if form != "wav":
+        return None
+    dtype, rate_or_none = info.scaling.dtype if info is not None else "float32", _rate(shape, info)
+    if axes != 1 or channels > 1024:
+        return "WAV needs 1 axis and at most 1024 channels"
+    if dtype not in WAV_SUBTYPES:
+        return f"WAV holds {', '.join(WAV_SUBTYPES)}, not {dtype}"
+    if rate_or_none is None:
+        return "WAV needs a number of samples per second, and the source has none"
+    if not 1 <= round(rate_or_none) < 2**31 or shape[0] * channels * np.dtype(dtype).itemsize >= 2**32 - 64:
+        return "WAV holds at most 4 GiB, and 1 to 2^31 samples per second"
+    return None
+
+
+def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> None:
+    """Fills a file with values in the source's range and dtype, a part after another."""
+    rows = max(1, VALUES_AT_ONCE * len(values) // max(1, values.size))
+    for start in range(0, len(values), rows):
+        with np.errstate(over="ignore"):  # what has diverged beyond the dtype becomes infinite
+            target[start : start + rows] = scaling.restore(values[start : start + rows], index)
+
+
+def _write_png(path: Path, values: Array, deep: bool) -> None:
+    if not deep:
+        to_image(values).save(path, "PNG")
+        return
+    height, width, channels = values.shape  # Pillow writes no colour of 16 bits
+    writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
+    with path.open("wb") as file:
+        writer.write_packed(file, (to_levels(row, np.uint16).astype(">u2").tobytes() for row in values))
+
+
+def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
+    """H.264 that every player shows: yuv420p and BT.709. The last row or column of an odd size is written twice."""
+    rate = rate.limit_denominator(max(1, int(2**30 / max(float(rate), 1.0))))  # MP4 keeps both parts in 32 bits
+    height, width = values.shape[1:3]
+    padding = ((0, height % 2), (0, width % 2), (0, 0))
+    options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be cut
+    with av.open(str(path), "w", format="mp4", options=options) as container:
+        stream = container.add_stream("libx264", rate=rate, options={"crf": CRF})
+        stream.height, stream.width, stream.pix_fmt = height + height % 2, width + width % 2, "yuv420p"
+        context = stream.codec_context
+        context.colorspace = context.color_primaries = 1  # ITU-T H.273: BT.709, sRGB, limited range
+        context.color_trc, context.color_range = 13, 1
+        for number, values_of_frame in enumerate(values):
+            levels = np.pad(to_levels(values_of_frame), padding, mode="edge")
+            frame = VideoFrame.from_ndarray(np.broadcast_to(levels, (*levels.shape[:2], 3)).copy(), format="rgb24")
+            frame = frame.reformat(format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG")
+            frame.pts, frame.time_base = number, 1 / rate
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
+    """An endless GIF, each frame with up to 256 colours of its own; grey is exact.
+
+    A frame begins at the hundredth of a second nearest to its time, so that the whole lasts as long as it should.
+    """
+    starts = [round(100 * frame / rate) for frame in range(len(values) + 1)]
+    durations = [10 * (after - before) for before, after in itertools.pairwise(starts)]
+    first, *others = range(len(values))
+    frames = (to_image(values[frame]) for frame in others)
+    to_image(values[first]).save(path, "GIF", save_all=True, append_images=frames, duration=durations, loop=0)
+
+
+def _write_wav(path: Path, samples: npt.NDArray[Any], rate: int) -> None:
+    subtype = WAV_SUBTYPES[samples.dtype.name]
+    if samples.dtype == np.uint8:  # which soundfile does not take; the lower bits are dropped again
+        samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
+    soundfile.write(path, samples, rate, subtype=subtype, format="WAV")
+
+
+def _write_h5(
+    path: Path, values: Array, info: SignalInfo | None, scaling: Scaling, index: int, rate: Fraction | None
+) -> None:
+    """A dataset ``values`` with attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON, of this signal)."""
+    low, high = scaling.of(index)
+    names = _AXES.get(info.media, ()) if info is not None else ()
+    if len(names) != values.ndim - 1:
+        names = tuple(f"axis{number}" for number in range(1, values.ndim))
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
+        _restore_into(dataset, values, scaling, index)
+        dataset.attrs["axes"] = [*names, "channel"]
+        dataset.attrs["scaling"] = json.dumps(Scaling(scaling.dtype, (low,), (high,)).to_dict())
+        if rate is not None:
+            dataset.attrs["rate"] = float(rate)

@@ -1,0 +1,167 @@
+"""What the recorder leaves of any module that describes itself, and the seconds of a fit in its logs."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule
+from small_fits import signals
+from torch import nn
+from torch.utils.data import DataLoader
+
+from pe_lightning.__main__ import main
+from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
+from pe_lightning.callbacks.report import score_baselines
+from pe_lightning.data import TensorDataModule
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.compare.curves import read_curve
+from pe_lightning.experiments.compare.reading import find_runs
+from pe_lightning.metrics import psnr
+
+ROOT = Path(__file__).parents[2]
+
+
+class Silent(LightningModule):
+    """A module that does not describe itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return nn.functional.cross_entropy(self.layer(x), y)
+
+
+class Classifier(Silent):
+    """A task without coordinates, signals or PSNR."""
+
+    monitor = "val/accuracy"
+    monitor_mode = "max"
+
+    def describe(self):
+        return {"model": "Classifier", "num_params": 6, "encoder": {"name": "rope"}}
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val/accuracy", self._accuracy(batch).mean())
+
+    def test_step(self, batch, batch_idx):
+        self.scores = {"test/accuracy": self._accuracy(batch), "test/loss": torch.tensor([0.5])}
+
+    def _accuracy(self, batch):
+        x, y = batch
+        return (self.layer(x).argmax(-1) == y).double().mean().reshape(1)
+
+
+def loader():
+    x = torch.randn(16, 2, generator=torch.Generator().manual_seed(0))
+    return DataLoader([(point, int(point.sum() > 0)) for point in x], batch_size=16)
+
+
+def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, capsys):
+    recorder, module = RunRecorder(root=tmp_path, wandb=WandbSettings(enabled=False)), Classifier()
+    callbacks = [recorder, PSNRProgressBar(refresh_every=1)]
+    more = {"callbacks": callbacks, "max_steps": 4, "enable_checkpointing": True, "enable_progress_bar": True}
+    trainer = make_trainer(**more, log_every_n_steps=1)
+    trainer.fit(module, loader(), loader())
+    trainer.test(module, loader(), verbose=False)
+    assert recorder.run_dir == tmp_path / "data-Classifier-rope" / "1"
+    found = json.loads((recorder.run_dir / "metrics.json").read_text())
+    accuracy = module.scores["test/accuracy"].item()
+    assert (found["metric"], found["test/accuracy"], found["test/accuracy_per_signal"]) == ("accuracy", accuracy, [accuracy])
+    assert found["test/loss"] == 0.5
+    assert (found["signals"], found["num_signals"], found["steps"], found["baselines"]) == (["data"], 1, 4, {})
+    assert found["fit_seconds"] > 0
+    assert not any("psnr" in key or "ssim" in key for key in found)
+    assert sorted(path.name for path in recorder.run_dir.iterdir()) == ["checkpoints", "logs", "metrics.json"]
+    printed = capsys.readouterr()
+    assert "test accuracy" in printed.out
+    assert "held out" in printed.err
+
+
+def test_what_cannot_be_recorded_is_refused_with_what_is_missing(make_trainer, tmp_path):
+    trainer = make_trainer(max_steps=1, callbacks=[RunRecorder(root=tmp_path / "runs")])
+    with pytest.raises(InputError, match=r"Silent needs describe\(\).*'num_params'.*monitor_mode.*scores"):
+        trainer.fit(Silent(), loader())
+    assert not (tmp_path / "runs").exists()
+
+    class Unscored(Classifier):
+        def test_step(self, batch, batch_idx):
+            self.scores = {"test/accuracy": torch.zeros(3)}
+
+    trainer = make_trainer(callbacks=[RunRecorder(root=tmp_path, wandb=WandbSettings(enabled=False))])
+    with pytest.raises(InputError, match=r"test/accuracy'\] has the shape \(3,\); describe\(\)\['signals'\] names 1"):
+        trainer.test(Unscored(), loader(), verbose=False)
+
+
+def test_baselines_have_the_metric_of_the_module():
+    data = TensorDataModule(signals(2, 16, 12))
+    in_db = score_baselines(data)
+    assert list(in_db) == ["nearest", "linear", "bicubic", "spline"]
+    ratio = score_baselines(data, "snr")
+    held_out = data.evaluation_batch()
+    energy = (held_out.values.square().sum(-1) * held_out.mask).flatten(1).sum(1)
+    shift = psnr(energy, 3.0 * held_out.mask.sum()).tolist()
+    for name, row in ratio.items():
+        expected = [value - offset for value, offset in zip(in_db[name]["test/psnr_per_signal"], shift, strict=True)]
+        assert row["test/snr_per_signal"] == pytest.approx(expected, abs=1e-3)
+    assert score_baselines(data, "accuracy") == {}
+
+
+# -- seconds ------------------------------------------------------------------------------------------------------------
+
+
+class Pass(Callback):
+    """Lets a step take a second and a validation a thousand."""
+
+    def __init__(self, now):
+        self.now = now
+
+    def on_train_batch_end(self, *_):
+        self.now[0] += 1
+
+    def on_validation_end(self, *_):
+        self.now[0] += 1000
+
+
+def rows(run: Path, version: int = 0) -> list[dict[str, str]]:
+    with (run / f"logs/version_{version}/metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_have_the_seconds_of_training_and_a_resumed_fit_goes_on(fit, now):
+    run = fit("simple", signals(2, 16, 12), [Pass(now)], steps=12)  # validated every 6 steps
+    found = rows(run.folder)
+    assert any(row["train/loss"] for row in found)
+    assert [float(row["seconds"]) for row in found if row["val/psnr"]] == [6, 12]
+    assert {row["seconds"] for row in found} <= {str(float(row["step"])) for row in found} | {"12.0"}
+    checkpoint = run.folder / "checkpoints/last.ckpt"
+    run.trainer.save_checkpoint(checkpoint)
+    fit("simple", signals(2, 16, 12), [Pass(now)], steps=24, ckpt_path=checkpoint)
+    assert [float(row["seconds"]) for row in rows(run.folder, 1) if row["val/psnr"]][-2:] == [18, 24]
+
+
+def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["fit", "--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--wandb.enabled", "false"]
+    command += ["--data.steps_per_epoch", "10", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
+    command += ["--trainer.log_every_n_steps", "5"]
+    assert main([*command, "--trainer.max_steps", "20"]) == 0
+    (run,) = Path("runs").glob("*/1")
+    first = json.loads((run / "metrics.json").read_text())["fit_seconds"]
+    assert float(rows(run)[-1]["seconds"]) == first, "the scores of the end"
+    assert main([*command, "--trainer.max_steps", "40", "--ckpt_path", str(run / "checkpoints/last.ckpt")]) == 0
+    total = json.loads((run / "metrics.json").read_text())["fit_seconds"]
+    for version, low, high in ((0, 0, first), (1, first, total)):
+        seconds = [float(row["seconds"]) for row in rows(run, version)]
+        assert seconds == sorted(seconds)
+        assert low < seconds[0] <= seconds[-1] == high
+    curve = read_curve(find_runs([run]).runs[0])
+    assert curve.measured
+    assert list(curve.seconds) == sorted(set(curve.seconds))
+    assert curve.seconds[1] <= first < curve.seconds[2] < total
