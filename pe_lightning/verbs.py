@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,12 +42,12 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     """
     parameters = list(inspect.signature(function).parameters.values())
     hints = typing.get_type_hints(function)
-    text = parse(inspect.getdoc(function) or "")
-    helps = {entry.arg_name.lstrip("*"): (entry.description or "").replace("``", "") for entry in text.params}
+    text = (inspect.getdoc(function) or "").replace("``", "")
+    helps = {entry.arg_name.lstrip("*"): entry.description for entry in parse(text).params}
     further = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
     parser = ArgumentParser(
         prog=f"pe-lightning {verb}",
-        description="\n\n".join(filter(None, [text.short_description, text.long_description])),
+        description=re.split(r"\n\n(?:Args|Returns|Raises):\n", text)[0],
         epilog=None if further is None else f"further options: {helps.get(further)}",
         formatter_class=_HelpFormatter,
         exit_on_error=False,
