@@ -43,6 +43,9 @@ OPTIONS = [
 ]
 """What can be misspelt outside of model and data."""
 
+MEMORY_OPTIONS = frozenset({"signals_per_batch", "points_per_chunk"})
+"""Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
+
 TRAINER_DEFAULTS = {
     "max_steps": 2000,  # the papers'
     "enable_model_summary": False,  # the table that ends a run has the number of parameters
@@ -110,6 +113,7 @@ class CoordinateCLI(LightningCLI):
 
     recorder_options: Mapping[str, Any] = {}
     """Further arguments of the run's :class:`~pe_lightning.callbacks.RunRecorder`."""
+    _given_model: Namespace | None = None
 
     def __init__(self, args: list[str]) -> None:
         common = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
@@ -158,13 +162,18 @@ class CoordinateCLI(LightningCLI):
             self.config = parser.parse_args(args if isinstance(args, list) else None)
         except ArgumentError as error:
             raise InputError(explain(str(error), OPTIONS)) from error
+        self._given_model = self.config[self.config.subcommand].model
         path = self.config[self.config.subcommand].get("ckpt_path")
         if path and Path(path).is_file():
-            # before LightningCLI replaces the options of the model by those of the checkpoint
             with _input_errors():
                 model = parser.instantiate_classes(self.config)[self.config.subcommand].model
             if isinstance(model, CoordinateModule):
-                refuse_other_model(read_checkpoint(path)["hyper_parameters"], dict(model.hparams), model.free)
+                refuse_other_model(read_checkpoint(path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
+
+    def before_instantiate_classes(self) -> None:
+        """Takes the options of the model as they were given, where LightningCLI has put those of the checkpoint."""
+        if self._given_model is not None:
+            self.config[self.config.subcommand].model = self._given_model
 
     def instantiate_classes(self) -> None:
         """Makes data, model and Trainer."""

@@ -53,11 +53,12 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
     if owner and unknown:
         cls: Any = pydoc.locate(owner[-1])
         allowed = list(inspect.signature(cls).parameters)
-        near = did_you_mean(unknown[1], allowed) or "."
+        near = did_you_mean(unknown[1], [*allowed, *_short_forms(allowed)]) or "."
         return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
-    missing = re.search(r"the following arguments are required: ([\w, -]+)", message)
+    missing = re.search(r"the following arguments are required: ([\w., -]+)", message)
     if missing:
-        return f"{owner[-1].rpartition('.')[2]} needs {missing[1]}" if owner else f"{missing[1]} is missing; {LIST_OPTIONS}"
+        names = re.sub(r"\w+\.", "", missing[1])
+        return f"{owner[-1].rpartition('.')[2]} needs {names}" if owner else f"missing: {names}; {LIST_OPTIONS}"
     callback = re.search(r"trainer\.callbacks.*Expected a dot import path string: (\w+)", message, re.DOTALL)
     if callback:
         from lightning.pytorch import Callback
@@ -87,6 +88,15 @@ def _wrong_value(lines: list[str]) -> str | None:
         wanted = f"expected one of {choices[1].strip('[]')}"
     wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
     return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given}{near}"
+
+
+def _short_forms(arguments: Iterable[str]) -> Iterable[str]:
+    """What the command line takes in the place of the groups among the arguments of a DataModule."""
+    if "batching" not in arguments:
+        return ()
+    from pe_lightning.naming import SHORT_FORMS
+
+    return SHORT_FORMS
 
 
 def _subclasses(base: type[Any]) -> list[type[Any]]:

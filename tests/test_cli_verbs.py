@@ -63,7 +63,7 @@ def test_a_positional_argument_may_have_a_default():
 @pytest.mark.parametrize(
     ("function", "words", "told"),
     [
-        (pack, "", "pack: paths is missing"),
+        (pack, "", "pack: missing: paths"),
         (pack, "a --level high", "level: expected int, got high"),
         (pack, "a --kind tra", "kind: expected one of 'zip', 'tar', got tra; did you mean 'tar'?"),
         (pack, "a --level", "--level: expected one argument"),
