@@ -170,7 +170,7 @@ class SignalCache(CacheFolder):
             stored=description["stored"],
             scaling=Scaling.from_dict(description["scaling"]),
             unit=description["unit"],
-            slabs=stored.slabs,
+            blocks=stored.slabs,
             array=stored.array,
             rate=description["rate"],
             media=description["media"],
@@ -270,7 +270,7 @@ def _checked_slabs(raw: RawSignals) -> Iterator[AnyArray]:
     """
     signals, rows, *rest = raw.shape
     signal = row = 0
-    for slab in raw.slabs():
+    for slab in raw.blocks():
         fits = signal < signals and slab.shape[1:] == tuple(rest) and row + slab.shape[0] <= rows
         if not fits or slab.dtype != np.dtype(raw.stored):
             held = f"{_by(slab.shape)} of dtype {slab.dtype}"

@@ -28,7 +28,7 @@ class ArrayLike(Protocol):
         """``(S, N_1, ..., N_D, C)``."""
 
     def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
-        """The values of a box, in any dtype."""
+        """The values of a block, in any dtype."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class RawSignals:
         names: One name per signal, distinct.
         grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         channels: Number of channels ``C``.
-        stored: NumPy's name of the dtype of ``slabs`` and ``array``: what a cache holds.
+        stored: NumPy's name of the dtype of ``blocks`` and ``array``: what a cache holds.
         scaling: Range and dtype of the source.
-        unit: Whether ``slabs`` and ``array`` are in [0, 1] already (a resized picture, say); else ``scaling`` says which
+        unit: Whether ``blocks`` and ``array`` are in [0, 1] already (a resized picture, say); else ``scaling`` says which
             of their numbers are 0 and 1.
-        slabs: Decodes everything from the start, signal after signal, each cut along its first axis:
+        blocks: Decodes everything from the start, signal after signal, each in blocks along its first axis:
             ``(n, N_2, ..., N_D, C)`` arrays that follow one another. Raises :class:`InputError` on damaged input.
         array: Opens the values for reading by slices, ``(S, N_1, ..., N_D, C)``, where that needs no decoding.
         rate: Samples per second along the first axis, if it is time.
@@ -132,7 +132,7 @@ class RawSignals:
     stored: str
     scaling: Scaling
     unit: bool
-    slabs: Callable[[], Iterator[AnyArray]]
+    blocks: Callable[[], Iterator[AnyArray]]
     array: Callable[[], ArrayLike] | None = None
     rate: float | None = None
     media: Media = "array"
@@ -149,7 +149,7 @@ class RawSignals:
             "float32",
             scaling,
             unit=True,
-            slabs=lambda: iter(values),
+            blocks=lambda: iter(values),
             array=lambda: values,
             media=media,
         )

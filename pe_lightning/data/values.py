@@ -104,7 +104,7 @@ def unit_slabs(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
         InputError: If they cannot be decoded, or decoding gives another number of samples than was announced.
     """
     done, rows, signals = 0, raw.grid[0], len(raw.names)
-    for slab in raw.slabs():
+    for slab in raw.blocks():
         signal = done // rows
         done += len(slab)
         if done > signals * rows or (done - 1) // rows != signal:

@@ -53,7 +53,7 @@ class Reader:
             "stored": self.values.dtype.name,
             "scaling": Scaling.of_integers("uint8"),
             "unit": False,
-            "slabs": self.slabs,
+            "blocks": self.slabs,
         }
         return RawSignals(**{**plain, **self.changes})
 
@@ -65,7 +65,7 @@ class Reader:
 
 
 def in_order(raw: RawSignals) -> np.ndarray:
-    return np.concatenate([slab.reshape(-1) for slab in raw.slabs()]).reshape(raw.shape)
+    return np.concatenate([slab.reshape(-1) for slab in raw.blocks()]).reshape(raw.shape)
 
 
 def never():
@@ -101,8 +101,8 @@ def test_round_trip(cache, dtype, shape):
         assert array.dtype == values.dtype
         assert np.array_equal(array[(slice(None),) * len(shape)], values)
         assert np.array_equal(in_order(found), values)
-        assert {slab.dtype.name for slab in found.slabs()} == {dtype}
-        assert all(slab.shape[1:] == shape[2:] for slab in found.slabs())
+        assert {slab.dtype.name for slab in found.blocks()} == {dtype}
+        assert all(slab.shape[1:] == shape[2:] for slab in found.blocks())
 
 
 def test_description_is_kept_exactly(cache):
@@ -342,7 +342,7 @@ def test_an_error_of_the_source_stays_what_it_is(cache):
         raise OSError(errno.EIO, "the disc is scratched")
 
     with pytest.raises(OSError, match="the disc is scratched"):
-        cache.store(KEY, Reader(slabs=slabs))
+        cache.store(KEY, Reader(blocks=slabs))
     assert cache.parts() == []
     cache.store(KEY, Reader())
 
@@ -371,7 +371,7 @@ def write_and_hang(path, ready):
         ready.set()
         signal.pause()
 
-    SignalCache(path).store(KEY, Reader(slabs=slabs))
+    SignalCache(path).store(KEY, Reader(blocks=slabs))
 
 
 @fork
@@ -419,7 +419,7 @@ def store_together(path, log, barrier):
 
     barrier.wait()
     if cache.find(KEY) is None:
-        cache.store(KEY, Reader(slabs=slabs))
+        cache.store(KEY, Reader(blocks=slabs))
     if not np.array_equal(in_order(cache.find(KEY)), numbers()):
         os._exit(3)
 
@@ -473,7 +473,7 @@ def test_the_file_is_opened_at_the_first_read_and_closed_when_collected(cache):
     del array
     gc.collect()
     assert open_files(cache.entry(KEY)) == []
-    slabs = raw.slabs()
+    slabs = raw.blocks()
     next(slabs)
     slabs.close()
     del slabs
@@ -622,7 +622,7 @@ def test_a_disk_that_fills_up(cache):
 
     try:
         with pytest.raises(CacheError, match=r"File too large; 1\.6 MB are needed and .* are free: remove"):
-            cache.store(KEY, Reader(values, slabs=slabs))
+            cache.store(KEY, Reader(values, blocks=slabs))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert cache.parts() == []

@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 def raw_of(array: np.ndarray, scaling: Scaling, unit: bool = False) -> RawSignals:
     return RawSignals(
         tuple(f"s{i}" for i in range(len(array))), array.shape[1:-1], array.shape[-1], str(array.dtype), scaling, unit,
-        slabs=lambda: (part for signal in array for part in np.array_split(signal, 3)), array=lambda: array,
+        blocks=lambda: (part for signal in array for part in np.array_split(signal, 3)), array=lambda: array,
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_every_nth_sample_of_a_box_and_memory_that_is_read_only(unit):
 
 def replace_array(raw: RawSignals) -> FileValues:
     """Picklable, with nothing open."""
-    return FileValues(replace(raw, slabs=iter, array=_Held(raw.array())))
+    return FileValues(replace(raw, blocks=iter, array=_Held(raw.array())))
 
 
 class _Held:

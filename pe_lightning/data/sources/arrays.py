@@ -84,7 +84,7 @@ def read_arrays(
         stored=dtype.name,
         scaling=_scaling(parts, limits),
         unit=False,
-        slabs=partial(slabs, parts),
+        blocks=partial(slabs, parts),
         array=partial(FileArrays, parts) if all(part.stored.kind != "npz" for part in parts) else None,
     )
 

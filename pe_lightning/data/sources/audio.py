@@ -74,7 +74,7 @@ def read_audio(
         if full_range
         else Scaling(found[0].dtype, tuple(-peak for peak in peaks), tuple(peaks)),
         unit=False,
-        slabs=partial(_slabs, sources, part, kept),
+        blocks=partial(_slabs, sources, part, kept),
         rate=float(found[0].rate),
         media="audio",
     )

@@ -42,7 +42,7 @@ def joined(clips: Sequence[Clip], color: Color) -> RawSignals:
         stored=first.stored,
         scaling=scaling,
         unit=first.unit,
-        slabs=partial(_slabs, tuple(clips)),
+        blocks=partial(_slabs, tuple(clips)),
         rate=_one_rate(clips),
         media=first.media,
     )
@@ -133,7 +133,7 @@ def edited_arrays(raw: RawSignals, clip: Clip, color: Color) -> RawSignals:
     channels = _channels({clip.channels}, color)
     clip = clip if channels is None else recolored(clip, channels)
     return replace(
-        raw, grid=clip.grid, channels=clip.channels, slabs=partial(_array_slabs, raw, clip), array=None, rate=clip.rate
+        raw, grid=clip.grid, channels=clip.channels, blocks=partial(_array_slabs, raw, clip), array=None, rate=clip.rate
     )
 
 
@@ -154,7 +154,7 @@ def _array_slabs(raw: RawSignals, clip: Clip) -> Iterator[AnyArray]:
 def _passing_by(raw: RawSignals, clip: Clip) -> Iterator[AnyArray]:
     """Decodes everything, and keeps the frames of ``clip`` of each signal."""
     start = 0
-    for slab in raw.slabs():
+    for slab in raw.blocks():
         kept = [number - start for number in clip.frames if start <= number < start + len(slab)]
         if kept:
             yield clip.edit(slab[kept])

@@ -250,7 +250,7 @@ def _lines_of(
         stored="float32",
         scaling=Scaling("float32"),
         unit=True,
-        slabs=partial(iter, values),
+        blocks=partial(iter, values),
     )
 
 

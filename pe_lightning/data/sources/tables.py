@@ -86,7 +86,7 @@ def read_tables(
         stored="float64",
         scaling=Scaling("float64", tuple(low for low, _ in ranges), tuple(high for _, high in ranges)),
         unit=False,
-        slabs=partial(iter, values),
+        blocks=partial(iter, values),
     )
 
 

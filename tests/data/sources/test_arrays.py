@@ -36,7 +36,7 @@ def save(path, array, key="volumes/ct", **options):
 
 def refused(*parts, **arguments):
     with pytest.raises(InputError) as error:
-        list(read_arrays(**{"num_axes": 1, **arguments}).slabs())
+        list(read_arrays(**{"num_axes": 1, **arguments}).blocks())
     for part in parts:
         assert part in str(error.value), str(error.value)
 
@@ -293,7 +293,7 @@ def test_byte_and_axis_order(tmp_path, monkeypatch, suffix, dtype, order):
     array = np.asarray(RNG.random((3, 9, 7)) * 50, dtype=dtype, order=order)
     raw = read_arrays(save(tmp_path / f"a.{suffix}", array), 2, channels="none", value_range=[0, 50])
     assert raw.stored == np.dtype(dtype).newbyteorder("=").name
-    slabs = list(raw.slabs())
+    slabs = list(raw.blocks())
     assert len(slabs) > 3
     assert all(slab.dtype.isnative and slab.flags.c_contiguous for slab in slabs)
     np.testing.assert_array_equal(np.concatenate(slabs).reshape(array.shape), array)
@@ -318,7 +318,7 @@ def test_pieces_of_a_file_are_known(tmp_path):
 def test_slabs_follow_the_pieces_of_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(array_view, "_BYTES", 20 * 30)
     path = save(tmp_path / "a.h5", np.zeros((40, 30), np.uint8), chunks=(8, 30))
-    assert [len(slab) for slab in read_arrays(path, 2).slabs()] == [16, 16, 8]
+    assert [len(slab) for slab in read_arrays(path, 2).blocks()] == [16, 16, 8]
 
 
 @pytest.mark.parametrize("suffix", ["npy", "h5"])
@@ -330,7 +330,7 @@ def test_nothing_is_loaded(tmp_path, monkeypatch, suffix):
     try:
         raw = read_arrays(path, 3)  # a pass over all of it, because it is floating point
         part = raw.array()[:, 5:7]
-        for slab in raw.slabs():
+        for slab in raw.blocks():
             assert slab.nbytes <= 1 << 20
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -536,4 +536,4 @@ def test_a_file_that_another_program_holds_open(tmp_path, monkeypatch):
     path = save(tmp_path / "a.h5", np.arange(9, dtype=np.uint8))
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert len(list(read_arrays(path, 1).slabs())) == 1
+        assert len(list(read_arrays(path, 1).blocks())) == 1

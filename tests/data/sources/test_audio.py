@@ -73,7 +73,7 @@ def test_seconds_and_length(tmp_path):
         ({"seconds": [1, 2], "length": 7}, array[100:107]),
     ):
         raw = read_audio(path, **arguments)
-        np.testing.assert_array_equal(np.concatenate(list(raw.slabs()))[:, 0], part)
+        np.testing.assert_array_equal(np.concatenate(list(raw.blocks()))[:, 0], part)
         np.testing.assert_array_equal(load(pickle.loads(pickle.dumps(raw))), load(raw))
     refused(path, "goes beyond", "lasts 10 s (1000 samples at 100 Hz)", "within [0, 10]", seconds=[9, 11])
     refused(path, "holds 1 sample(s)", seconds=[1, 1.01])
@@ -90,7 +90,7 @@ def test_folders_odd_names_and_links(tmp_path):
     (folder / "ä.wav").symlink_to(folder / "c dur.WAV")
     raw = read_audio(str(folder))
     assert raw.names == ("c dur", "ä")
-    np.testing.assert_array_equal(np.concatenate(list(raw.slabs()))[:, 0], np.concatenate([first, first]))
+    np.testing.assert_array_equal(np.concatenate(list(raw.blocks()))[:, 0], np.concatenate([first, first]))
     refused(tmp_path, "no sound file in the folder")
 
 
@@ -126,7 +126,7 @@ def test_a_stream_of_unknown_size_is_whole(tmp_path):
     save(tmp_path / "a.wav", array)
     data = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "a.wav").write_bytes(data[:4] + b"\xff" * 4 + data[8:40] + b"\xff" * 4 + data[44:])
-    np.testing.assert_array_equal(np.concatenate(list(read_audio(str(tmp_path / "a.wav")).slabs()))[:, 0], array)
+    np.testing.assert_array_equal(np.concatenate(list(read_audio(str(tmp_path / "a.wav")).blocks()))[:, 0], array)
 
 
 def test_chunks_that_are_no_sound_are_skipped(tmp_path):
@@ -136,7 +136,7 @@ def test_chunks_that_are_no_sound_are_skipped(tmp_path):
     chunk = b"what" + (4).to_bytes(4, "little") + b"abcd"
     size = (len(data) + len(chunk) - 8).to_bytes(4, "little")
     (tmp_path / "a.wav").write_bytes(data[:4] + size + data[8:36] + chunk + data[36:])
-    np.testing.assert_array_equal(np.concatenate(list(read_audio(str(tmp_path / "a.wav")).slabs()))[:, 0], array)
+    np.testing.assert_array_equal(np.concatenate(list(read_audio(str(tmp_path / "a.wav")).blocks()))[:, 0], array)
 
 
 def test_other_bad_files(tmp_path):

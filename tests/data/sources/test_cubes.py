@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 
 def values(raw):
     """``(S, T, H, W, C)``, after the checks that every caller relies on."""
-    slabs = list(raw.slabs())
+    slabs = list(raw.blocks())
     assert all(slab.dtype == np.dtype(raw.stored) and slab.shape[1:] == raw.shape[2:] for slab in slabs)
     return np.concatenate(slabs).reshape(raw.shape)
 

@@ -162,7 +162,7 @@ def test_sound(tmp_path):
     wavfile.write(tmp_path / "a.wav", 10, array)
     raw = read_rows(str(tmp_path / "a.wav"), seconds=[1, 3], length=15)
     assert (raw.shape, raw.media, raw.rate) == ((1, 15, 1), "audio", 10)
-    np.testing.assert_array_equal(next(raw.slabs())[:, 0], array[10:25])
+    np.testing.assert_array_equal(next(raw.blocks())[:, 0], array[10:25])
     assert not direct_rows(str(tmp_path / "a.wav"))
 
 

@@ -75,7 +75,7 @@ def test_every_column_is_a_signal_with_its_own_range(tmp_path, caplog):
     assert (raw.shape, raw.stored, raw.media, raw.array) == ((2, 3, 1), "float64", "array", None)
     assert (raw.scaling.low, raw.scaling.high) == ((10, 0.1), (30, 0.300000001))
     np.testing.assert_allclose(load(raw)[..., 0], [[0, 1, 0.5], [0, 1, 0.5]], atol=1e-6)
-    assert np.concatenate(list(raw.slabs()))[4, 0] == 0.300000001  # in double precision
+    assert np.concatenate(list(raw.blocks()))[4, 0] == 0.300000001  # in double precision
     assert ["column 'day' left out" in record.getMessage() for record in caplog.records] == [True]
     np.testing.assert_array_equal(load(pickle.loads(pickle.dumps(raw))), load(raw))
 
