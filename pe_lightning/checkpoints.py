@@ -32,9 +32,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         raise InputError(f"no checkpoint at {str(path)!r}; a run keeps its own in checkpoints/last.ckpt")
     try:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        checkpoint["hyper_parameters"] = dict(checkpoint.get("hyper_parameters", {}))
-        checkpoint["state_dict"]  # noqa: B018
-    except (RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError, AttributeError, pickle.UnpicklingError) as error:
+        checkpoint["hyper_parameters"] = dict(checkpoint["hyper_parameters"])
+    except (RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise InputError(
             f"{str(path)!r} is not a checkpoint of pe_lightning ({type(error).__name__}: {str(error).splitlines()[0]})"
         ) from error

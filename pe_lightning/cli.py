@@ -43,7 +43,7 @@ OPTIONS = [
 ]
 """What can be misspelt outside of model and data."""
 
-MEMORY_OPTIONS = frozenset({"signals_per_batch", "points_per_chunk"})
+MEMORY_OPTIONS = frozenset({"signals_per_batch", "signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
 
 TRAINER_DEFAULTS = {
@@ -197,17 +197,16 @@ class CoordinateCLI(LightningCLI):
         callbacks: list[Any] = [recorder, self.stop]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
+        self.best = ModelCheckpoint(
+            filename="best",
+            monitor=getattr(self.model, "monitor", None),
+            mode=getattr(self.model, "monitor_mode", "max"),
+            save_last=True,
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
+        )
         if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
-            callbacks.append(
-                ModelCheckpoint(
-                    filename="best",
-                    monitor=getattr(self.model, "monitor", None),
-                    mode=getattr(self.model, "monitor_mode", "max"),
-                    save_last=True,
-                    enable_version_counter=False,
-                    save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
-                )
-            )
+            callbacks.append(self.best)
         given = trainer.callbacks or []
         trainer.callbacks = [*(given if isinstance(given, list) else [given]), *callbacks]
         if trainer.logger in (None, True):
@@ -215,8 +214,11 @@ class CoordinateCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def before_fit(self) -> None:
-        """Loads the data, so that bad input fails before anything is started or written."""
+        """Loads the data and builds the model for it, so that bad input fails before anything is started or written."""
         self._load("fit")
+        if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
+            self.model.build(self.datamodule.info)
+            self.best.monitor = self.model.monitor  # the metric is the data's
 
     def before_validate(self) -> None:
         """Loads the data."""
@@ -231,8 +233,6 @@ class CoordinateCLI(LightningCLI):
         if isinstance(self.datamodule, SignalDataModule):
             self.datamodule.prepare_data()
             self.datamodule.setup(stage)
-            if not self.config_init[self.subcommand].get("ckpt_path"):
-                self.model.build(self.datamodule.info)
 
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""

@@ -26,6 +26,7 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from pe_lightning import encoders
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
+from pe_lightning.data.sources.base import sources
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.registry import Registry
@@ -54,6 +55,7 @@ class Named:
 NAMED = {
     "encoder": Named(encoders.registry, stays=frozenset({"num_features"})),
     "sampling": Named(samplings, default="grid"),
+    "source": Named(sources),
 }
 """By the last word of the option."""
 

@@ -54,7 +54,7 @@ def test_clear(folder, capsys):
 
 
 def test_clear_leaves_what_is_being_written(folder, capsys):
-    with FileLock(folder.lock_path("ab" * 32)):
+    with FileLock(folder.path / f".{'ab' * 32}.lock"):
         assert main(["cache", "clear", f"--cache_dir={folder.path}"]) == 0
     shown = capsys.readouterr().out
     assert "removed 1 entry," in shown

@@ -44,7 +44,7 @@ def greet(name: str = "world", /) -> None:
         ("a b --force --level 9", [[Path("a"), Path("b")], (), "zip", 9, None, True]),
         ("--kind=tar a --level 1 b", [[Path("a"), Path("b")], (), "tar", 1, None, False]),
         ("a --names x y --names z", [[Path("a")], (), "zip", 3, ["x", "y", "z"], False]),
-        ("a --data.x 1 b --q=2 --level 4 -c f", [[Path("a"), Path("b")], ("--data.x", "1", "--q=2", "-c", "f"), "zip", 4, None, False]),
+        ("a --x.y 1 b --q=2 -c f", [[Path("a"), Path("b")], ("--x.y", "1", "--q=2", "-c", "f"), "zip", 3, None, False]),
         ("a --data.x -1", [[Path("a")], ("--data.x", "-1"), "zip", 3, None, False]),
     ],
 )  # fmt: skip
