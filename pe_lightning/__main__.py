@@ -5,24 +5,39 @@ What needs no training answers without importing Lightning.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
-import time
 from collections.abc import Sequence
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, did_you_mean
 
-VERBS = {
+TRAINER_VERBS = {
     "fit": "fit signals, score the held-out samples, write reconstructions",
     "validate": "score the held-out samples of a checkpoint",
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
-    "encoders": "list the registered encoders",
-    "suggest": "try all encoders on signals of your own and write the best as a configuration",
-    "sweep": "fit every combination of some settings, each a run of its own",
-    "compare": "tables, plots and pictures of runs side by side",
-    "cache": "list or clear the decoded signals that are kept for the next run",
 }
+FUNCTIONS = {
+    "encoders": ("pe_lightning.listing.list_encoders", "list the registered encoders"),
+    "suggest": (
+        "pe_lightning.experiments.suggest.command.suggest",
+        "try all encoders on signals of your own and write the best as a configuration",
+    ),
+    "sweep": (
+        "pe_lightning.experiments.sweep.command.sweep",
+        "fit every combination of some settings, each a run of its own",
+    ),
+    "compare": (
+        "pe_lightning.experiments.compare.command.compare_runs",
+        "tables, plots and pictures of runs side by side",
+    ),
+    "cache": ("pe_lightning.cache_command.cache", "list or clear the decoded signals that are kept for the next run"),
+}
+"""Verbs that are a typed function: its path, and what it does."""
+
+VERBS = {**TRAINER_VERBS, **{verb: text for verb, (_, text) in FUNCTIONS.items()}}
 
 HELP = f"""\
 usage: pe-lightning VERB [options]
@@ -53,38 +68,39 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"pe-lightning {__version__}")
         return 0
     try:
-        if verb == "encoders":
-            from pe_lightning.listing import print_encoders
-
-            return print_encoders(arguments[1:])
-        if verb == "compare":
-            from pe_lightning.experiments.compare.command import compare_runs
-
-            return compare_runs(arguments[1:])
-        if verb == "sweep":
-            from pe_lightning.experiments.sweep.command import sweep
-
-            return sweep(arguments[1:])
-        if verb == "suggest":
-            began = time.perf_counter()  # the imports are part of the budget
-            from pe_lightning.experiments.suggest.command import suggest
-
-            return suggest(arguments[1:], began)
-        if verb == "cache":
-            from pe_lightning.cache_command import print_cache
-
-            return print_cache(arguments[1:])
-        if verb not in VERBS:
-            raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
-        from pe_lightning.cli import run
-
-        return run(verb, arguments[1:])
+        return _run(verb, arguments[1:])
     except InputError as error:
         print(f"pe-lightning: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("pe-lightning: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
+    except SystemExit as error:  # the parser has printed what --help or --print_config ask for
+        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning makes it the status of a failure
+            return _interrupted()
+        if error.code in (None, 0):
+            return 0
+        raise
+
+
+def _run(verb: str, arguments: Sequence[str]) -> int:
+    if verb in FUNCTIONS:
+        from pe_lightning.verbs import call
+
+        module, _, name = FUNCTIONS[verb][0].rpartition(".")
+        function = getattr(importlib.import_module(module), name)
+        if "arguments" in inspect.signature(function).parameters:  # TODO: gone when all are typed functions
+            return int(function(arguments))
+        return call(verb, function, arguments)
+    if verb not in VERBS:
+        raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
+    from pe_lightning.cli import run
+
+    return run(verb, arguments)
+
+
+def _interrupted() -> int:
+    print("pe-lightning: interrupted", file=sys.stderr)
+    return 130
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,16 +22,29 @@ from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning import encoders, naming, runs
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
-from pe_lightning.checkpoints import complete_arguments, refuse_other_options
+from pe_lightning.checkpoints import complete_arguments, read_checkpoint
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError
 from pe_lightning.explain import explain, root_message
 from pe_lightning.modules import CoordinateModule
+from pe_lightning.modules.description import refuse_other_model
 
 __all__ = ["CoordinateCLI", "prepare", "run"]
 
 INTERRUPTED = 130
 """The exit status of a command that the user interrupted: 128 and the number of the signal."""
+
+OPTIONS = [
+    *(f"--{name}" for name in ("config", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
+    *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
+    *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
+    *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format")),
+]
+"""What can be misspelt outside of model and data."""
+
+MEMORY_OPTIONS = frozenset({"signals_per_batch", "signals_per_chunk", "points_per_chunk"})
+"""Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
 
 TRAINER_DEFAULTS = {
     "max_steps": 2000,  # the papers'
@@ -48,19 +63,13 @@ def run(verb: str, arguments: Sequence[str]) -> int:
         InputError: If something that was given has to be changed.
     """
     prepare()
-    try:
-        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
-    except SystemExit as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning makes it the status of a failure
-            raise KeyboardInterrupt from None
-        raise
+    cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
     return INTERRUPTED if cli.stop.stopped and cli.trainer.is_global_zero else 0
 
 
 def prepare() -> None:
     """Loads plugins and names, and quietens the terminal; to be called before a :class:`CoordinateCLI` is made."""
-    encoders.registry.load_plugins()
     naming.install()
     _quieten()
 
@@ -78,11 +87,25 @@ def _quieten() -> None:
     # a resumed fit keeps its directory
     warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
     # resuming replays the end of the last epoch, whose validation is not repeated
-    warnings.filterwarnings("ignore", message=r"`ModelCheckpoint\(monitor='val/psnr'\)` could not find the monitored")
+    warnings.filterwarnings("ignore", message=r"`ModelCheckpoint\(monitor='val/\w+'\)` could not find the monitored")
+
+
+class VerbParser(LightningArgumentParser):
+    """The parser of one verb.
+
+    Args:
+        args: For the base class.
+        verb: ``fit``, ``validate``, ``test`` or ``predict``; empty for the parser that holds all of them.
+        kwargs: For the base class.
+    """
+
+    def __init__(self, *args: Any, verb: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.verb = verb
 
 
 class CoordinateCLI(LightningCLI):
-    """LightningCLI for the modules and DataModules of this package.
+    """LightningCLI with the defaults of this package, for any LightningModule and LightningDataModule.
 
     Args:
         args: The verb and its arguments.
@@ -90,13 +113,15 @@ class CoordinateCLI(LightningCLI):
 
     recorder_options: Mapping[str, Any] = {}
     """Further arguments of the run's :class:`~pe_lightning.callbacks.RunRecorder`."""
+    _given_model: Namespace | None = None
 
     def __init__(self, args: list[str]) -> None:
         common = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
         listed = f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders)."
         super().__init__(
-            CoordinateModule,
+            LightningModule,
             LightningDataModule,
+            parser_class=VerbParser,
             subclass_mode_model=True,
             subclass_mode_data=True,
             save_config_callback=KeepConfig,
@@ -107,13 +132,13 @@ class CoordinateCLI(LightningCLI):
             trainer_defaults=TRAINER_DEFAULTS,
             parser_kwargs={
                 **common,
-                **{verb: {**common, "description": listed} for verb in ("fit", "validate", "test", "predict")},
+                **{verb: {**common, "description": listed, "verb": verb} for verb in self.subcommands()},
             },
             args=args,
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds the ``wandb`` group and the precision of matrix products."""
+        """Adds the ``wandb`` group, the precision of matrix products and the output of ``predict``."""
         parser.add_class_arguments(WandbSettings, "wandb")
         parser.add_argument(
             "--float32_matmul_precision",
@@ -122,25 +147,39 @@ class CoordinateCLI(LightningCLI):
             help="Of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, 10 bits), "
             "'medium' bfloat16. Exact fits and Gram matrices are always in full precision.",
         )
+        if isinstance(parser, VerbParser) and parser.verb == "predict":
+            parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
+            shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
+            parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
+            written = "What is written: auto suits the source (PNG, MP4, WAV, else NPY), or png, mp4, gif, wav, npy, h5."
+            parser.add_argument("--output_format", type=str, default="auto", help=written)
+            parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=_shape_or_none)
+            parser.link_arguments("output_format", "data.init_args.output_format")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses, with errors of one paragraph, and refuses a model that is not the checkpoint's."""
         try:
             self.config = parser.parse_args(args if isinstance(args, list) else None)
         except ArgumentError as error:
-            raise InputError(explain(str(error))) from error
-        verb = self.config.subcommand
-        path = self.config[verb].get("ckpt_path")
+            raise InputError(explain(str(error), OPTIONS)) from error
+        self._given_model = self.config[self.config.subcommand].model
+        path = self.config[self.config.subcommand].get("ckpt_path")
         if path and Path(path).is_file():
-            refuse_other_options(path, self.config[verb].model.as_dict())
+            with _input_errors():
+                model = parser.instantiate_classes(self.config)[self.config.subcommand].model
+            if isinstance(model, CoordinateModule):
+                refuse_other_model(read_checkpoint(path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
+
+    def before_instantiate_classes(self) -> None:
+        """Takes the options of the model as they were given, where LightningCLI has put those of the checkpoint."""
+        if self._given_model is not None:
+            self.config[self.config.subcommand].model = self._given_model
 
     def instantiate_classes(self) -> None:
-        """Makes data, model and Trainer; what a constructor refuses is the user's to change."""
+        """Makes data, model and Trainer."""
         torch.set_float32_matmul_precision(self.config[self.config.subcommand].float32_matmul_precision)
-        try:
+        with _input_errors():
             super().instantiate_classes()
-        except (ValueError, MisconfigurationException) as error:
-            raise InputError(root_message(error)) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds the callbacks that every run has, unless their switches are off."""
@@ -158,17 +197,16 @@ class CoordinateCLI(LightningCLI):
         callbacks: list[Any] = [recorder, self.stop]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
+        self.best = ModelCheckpoint(
+            filename="best",
+            monitor=getattr(self.model, "monitor", None),
+            mode=getattr(self.model, "monitor_mode", "max"),
+            save_last=True,
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
+        )
         if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
-            callbacks.append(
-                ModelCheckpoint(
-                    filename="best",
-                    monitor="val/psnr",
-                    mode="max",
-                    save_last=True,
-                    enable_version_counter=False,
-                    save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
-                )
-            )
+            callbacks.append(self.best)
         given = trainer.callbacks or []
         trainer.callbacks = [*(given if isinstance(given, list) else [given]), *callbacks]
         if trainer.logger in (None, True):
@@ -176,8 +214,11 @@ class CoordinateCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def before_fit(self) -> None:
-        """Loads the data, so that bad input fails before anything is started or written."""
+        """Loads the data and builds the model for it, so that bad input fails before anything is started or written."""
         self._load("fit")
+        if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
+            self.model.build(self.datamodule.info)
+            self.best.monitor = self.model.monitor  # the metric is the data's
 
     def before_validate(self) -> None:
         """Loads the data."""
@@ -192,8 +233,6 @@ class CoordinateCLI(LightningCLI):
         if isinstance(self.datamodule, SignalDataModule):
             self.datamodule.prepare_data()
             self.datamodule.setup(stage)
-            if not self.config_init[self.subcommand].get("ckpt_path"):
-                self.model.build(self.datamodule.info)
 
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""
@@ -201,6 +240,19 @@ class CoordinateCLI(LightningCLI):
         if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
             # finishes the run and waits for wandb's own process, which writes the last records after finish() returns
             wandb.teardown()
+
+
+def _shape_or_none(output_shape: list[int]) -> list[int] | None:
+    return output_shape or None
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """What a constructor refuses is the user's to change."""
+    try:
+        yield
+    except (ValueError, MisconfigurationException) as error:
+        raise InputError(root_message(error)) from error
 
 
 class KeepConfig(SaveConfigCallback):

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, Trainer
-
-from pe_lightning.callbacks import WandbSettings
 from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["explain", "root_message"]
 
-OPTIONS = [
-    *(f"--{name}" for name in ("config", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
-    *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
-    *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-]
-"""What can be misspelt outside of model and data."""
-OBSERVERS = ("PeakMemory", "Snapshots", "StableRank", "TimeToPSNR")
-"""Callbacks of ours that are there to be named."""
+LIST_OPTIONS = "--help lists the options"
+CALLBACKS = ("PeakMemory", "Snapshots", "StableRank", "TimeToPSNR")
+"""Our callbacks for ``--trainer.callbacks+``; the others are always there."""
 
 
 def root_message(error: BaseException) -> str:
     """What a constructor said, without what jsonargparse put around it."""
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
     while True:
         inner = error.__cause__ or error.__context__
         if isinstance(inner, MisconfigurationException):  # what a callback of Lightning refuses
@@ -36,41 +31,72 @@ def root_message(error: BaseException) -> str:
         error = inner
 
 
-def explain(message: str) -> str:
-    """The parser's message as one paragraph, with the nearest names for what it does not know."""
+def explain(message: str, options: Iterable[str] = ()) -> str:
+    """The parser's message as one paragraph, with the nearest names for what it does not know.
+
+    Args:
+        message: Of jsonargparse.
+        options: The options that can be misspelt, ``--name`` each.
+    """
     # jsonargparse also tries the base class in the place of a callback
     message = re.sub(r"Problem with given class_path 'lightning\.Callback':\s+Option '\w+' is not accepted", "", message)
+    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
+    lines = [line.strip(" -") for line in message.splitlines()]
+    rest = " ".join(line for line in lines if line and not line.startswith(noise))
+    return _wrong_name(message, options) or _wrong_value(lines) or rest
+
+
+def _wrong_name(message: str, options: Iterable[str]) -> str | None:
+    """For a class, an argument or an option that does not exist, or is missing."""
     owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
-    unknown = re.search(r"Option '([\w.+]+)' is not accepted|[Kk]ey '([\w.]+)' is not expected", message)
+    unknown = re.search(r"(?:Option|[Kk]ey) '([\w.+]+)' is not (?:accepted|expected)", message)
     if owner and unknown:
-        word = next(group for group in unknown.groups() if group)
         cls: Any = pydoc.locate(owner[-1])
         allowed = list(inspect.signature(cls).parameters)
-        return f"{cls.__name__} has no argument {word!r}{did_you_mean(word, allowed) or '.'} It takes: {', '.join(allowed)}"
-    missing = re.search(r"the following arguments are required: ([\w, ]+)", message)
-    if owner and missing:
-        return f"{owner[-1].rpartition('.')[2]} needs {missing[1].strip()}"
-    unknown_class = re.search(r"trainer\.callbacks.*Expected a dot import path string: (\w+)", message, re.DOTALL)
-    if unknown_class:
-        near = did_you_mean(unknown_class[1], [cls.__name__ for cls in _subclasses(Callback)]) or "."
-        return f"unknown callback {unknown_class[1]!r}{near} Ours: {', '.join(OBSERVERS)}"
-    option = re.search(r"[Uu]nrecognized arguments?: (--[\w.]+)", message) or re.search(
-        r"[Kk]ey '(?:\w+\.)?([\w.]+)' is not expected", message
-    )
-    if option:
-        near = did_you_mean(option[1], OPTIONS) if option[1].startswith("--") else ""
-        return f"unknown option {option[1]!r}{near or '.'} pe-lightning VERB --help lists the options"
-    lines = [line.strip(" -") for line in message.splitlines()]
+        near = did_you_mean(unknown[1], [*allowed, *_short_forms(allowed)]) or "."
+        return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
+    missing = re.search(r"the following arguments are required: ([\w., -]+)", message)
+    if missing:
+        names = re.sub(r"\w+\.", "", missing[1])
+        return f"{owner[-1].rpartition('.')[2]} needs {names}" if owner else f"missing: {names}; {LIST_OPTIONS}"
+    callback = re.search(r"trainer\.callbacks.*Expected a dot import path string: (\w+)", message, re.DOTALL)
+    if callback:
+        from lightning.pytorch import Callback
+
+        near = did_you_mean(callback[1], [cls.__name__ for cls in _subclasses(Callback)]) or "."
+        return f"unknown callback {callback[1]!r}{near} Ours: {', '.join(CALLBACKS)}"
+    word = re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown
+    if word is None:
+        return None
+    if not word[1].startswith("-"):  # a word too many, or a key of a file
+        return f"unknown {'option' if word is unknown else 'argument'} {word[1]!r}; {LIST_OPTIONS}"
+    return f"unknown option {word[1]!r}{did_you_mean(word[1], options) or '.'} {LIST_OPTIONS}"
+
+
+def _wrong_value(lines: list[str]) -> str | None:
+    """For a value of another type: the option, the type that is expected, what was given."""
     place = next((place for place, line in enumerate(lines) if line.startswith("Expected a")), None)
-    if place is not None:
-        keys = [key for line in lines[:place] for key in re.findall(r'Parser key "([\w.]+)"', line)]
-        wanted, _, given = lines[place].partition(". Got value: ")
-        later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
-        wanted = re.sub(r"a typing\.Literal\[(.*)\]", r"one of \1", wanted.replace("Expected", "expected"))
-        wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
-        return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given or next(iter(later), 'something else')}"
-    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
-    return " ".join(line for line in lines if line and not line.startswith(noise))
+    if place is None:
+        return None
+    keys = [key for line in lines[:place] for key in re.findall(r'Parser key "([\w.]+)"', line)]
+    wanted, _, given = lines[place].replace("Expected", "expected").partition(". Got value: ")
+    later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
+    given = given or next(iter(later), "something else")
+    near = ""
+    if choices := re.search(r"a typing\.Literal(\[.*\])", wanted):
+        near = did_you_mean(given, map(str, ast.literal_eval(choices[1])))
+        wanted = f"expected one of {choices[1].strip('[]')}"
+    wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
+    return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given}{near}"
+
+
+def _short_forms(arguments: Iterable[str]) -> Iterable[str]:
+    """What the command line takes in the place of the groups among the arguments of a DataModule."""
+    if "batching" not in arguments:
+        return ()
+    from pe_lightning.naming import SHORT_FORMS
+
+    return SHORT_FORMS
 
 
 def _subclasses(base: type[Any]) -> list[type[Any]]:

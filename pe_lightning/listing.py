@@ -1,45 +1,29 @@
-"""The table of ``pe-lightning encoders``."""
+"""The verb ``encoders``."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from pe_lightning.encoders import encoder_table
-from pe_lightning.errors import InputError
-
-__all__ = ["print_encoders"]
-
-HELP = """\
-usage: pe-lightning encoders
-
-Lists the registered encoders, those of installed plugins included: name, feature, arguments with their defaults, source.
-"""
+__all__ = ["list_encoders"]
 
 
-def print_encoders(arguments: Sequence[str]) -> int:
-    """Prints the table and returns the exit status: 1 if a plugin failed to import.
+def list_encoders() -> int:
+    """Lists the registered encoders, those of installed plugins included: name, feature, arguments, reference.
 
-    Raises:
-        InputError: If there are arguments other than ``--help``.
+    Exit status: 0, or 1 if a plugin could not be imported.
     """
-    if any(argument in ("-h", "--help") for argument in arguments):
-        print(HELP, end="")
-        return 0
-    if arguments:
-        raise InputError(f"encoders takes no arguments, got {' '.join(arguments)!r}")
-    rows = encoder_table()
+    from pe_lightning.encoders import encoder_table  # imports torch, which --help does not need
+
     table = Table(show_lines=True)
     table.add_column("name", style="bold", no_wrap=True)
     for title in ("feature", "arguments", "reference"):
         table.add_column(title, overflow="fold")
+    rows = encoder_table()
     for row in rows:
         if row.error is None:
             table.add_row(row.name, row.formula, "\n".join(row.parameters), row.reference)
-    # a pipe has no width of its own: wide enough there that no cell is broken
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
     console.print(table)
     broken = [row.error for row in rows if row.error is not None]
     for message in broken:

@@ -1,71 +1,129 @@
-"""Every shipped recipe is parsed, complete when printed, and says the same when parsed again."""
+"""Every shipped recipe is parsed, complete when printed, and says the same when parsed again; names and short forms."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from lightning.pytorch import LightningDataModule, LightningModule
 
 from pe_lightning.__main__ import main
+from pe_lightning.naming import expand_arguments, expand_tree
 
 ROOT = Path(__file__).parents[1]
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(SWEEPS))
+DEMO = ["--config", str(ROOT / "configs/image/demo.yaml")]
 
 
 def printed(capsys, *arguments: str) -> dict:
-    with pytest.raises(SystemExit) as finished:
-        main(["fit", *arguments, "--print_config"])
-    assert finished.value.code == 0
+    assert main(["fit", *arguments, "--print_config"]) == 0
     return yaml.safe_load(capsys.readouterr().out)
 
 
-def test_there_are_recipes():
-    assert {path.name for path in RECIPES} >= {"demo.yaml", "complex_gau.yaml", "simple_mlp.yaml", "random_points.yaml"}
+def encoder_of(config: dict) -> dict:
+    return config["model"]["init_args"]["encoder"]
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_recipe(path, capsys, tmp_path):
     config = printed(capsys, "--config", str(path))
-    encoder = config["model"]["init_args"]["encoder"]
-    assert encoder["class_path"].startswith("pe_lightning.encoders.")
+    assert encoder_of(config)["class_path"].startswith("pe_lightning.encoders.")
     again = tmp_path / "again.yaml"
     again.write_text(yaml.safe_dump(config))
     assert printed(capsys, "--config", str(again)) == config
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_recipe_says_only_what_it_needs(path):
-    """Short files: what is a default stays one."""
     lines = [line for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    assert len(lines) <= 20
+    assert len(lines) <= 20, "what is a default stays one"
     assert re.match(r"#", path.read_text()), "a recipe says first what it is"
 
 
 def test_an_optimiser_and_a_scheduler_from_the_command_line(capsys):
     arguments = ["--model.optimizer", "SGD", "--model.optimizer.lr", "0.5", "--model.optimizer.momentum", "0.9"]
     arguments += ["--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "100"]
-    config = printed(capsys, "--config", str(ROOT / "configs/image/demo.yaml"), *arguments)["model"]["init_args"]
+    config = printed(capsys, *DEMO, *arguments)["model"]["init_args"]
     assert config["optimizer"]["class_path"] == "torch.optim.SGD"
     assert config["optimizer"]["init_args"]["lr"] == 0.5
     assert config["lr_scheduler"]["init_args"]["T_max"] == 100
 
 
-def test_an_encoder_from_its_own_file(capsys, tmp_path):
-    file = tmp_path / "encoder.yaml"
-    file.write_text("{name: laplace, scale: 0.01}")
-    config = printed(capsys, "--config", str(ROOT / "configs/image/demo.yaml"), "--model.encoder", str(file))
-    assert config["model"]["init_args"]["encoder"]["init_args"]["scale"] == 0.01
+@pytest.mark.parametrize(
+    "spelling", ["tri", "Triangle", "pe_lightning.encoders.Triangle", '{"name": "tri", "half_width": 0.5}', "FILE"]
+)
+def test_an_encoder_by_name_class_path_and_file(spelling, capsys, tmp_path):
+    """Another encoder starts from its own defaults and keeps the number of features."""
+    if spelling == "FILE":
+        (tmp_path / "encoder.yaml").write_text("{name: tri, half_width: 0.5}")
+        spelling = str(tmp_path / "encoder.yaml")
+    many = ["--model.encoder.num_features", "64"]
+    encoder = encoder_of(printed(capsys, *DEMO, *many, f"--model.encoder={spelling}"))
+    assert encoder["class_path"].endswith(".Triangle")
+    width = 0.5 if "half_width" in spelling or "yaml" in spelling else None
+    assert encoder["init_args"] == {"num_features": 64, "half_width": width, "padding": 0}
+
+
+def test_arguments_after_a_named_encoder_are_its_own(capsys):
+    encoder = encoder_of(printed(capsys, *DEMO, "--model.encoder", "rff", "--model.encoder.sigma", "30"))
+    assert encoder["class_path"].endswith(".RandomFourier")
+    assert encoder["init_args"]["sigma"] == 30
 
 
 def test_a_second_file_names_another_encoder(capsys, tmp_path):
-    """The second file's encoder starts from its own defaults and keeps the number of features."""
+    """Jsonargparse alone would hand gau's sigma to rff."""
     file = tmp_path / "other.yaml"
     file.write_text("model: {class_path: ComplexLinear, init_args: {encoder: rff}}")
     base = str(ROOT / "configs/image/complex_gau.yaml")
-    encoder = printed(capsys, "--config", base, "--config", str(file))["model"]["init_args"]["encoder"]
+    encoder = encoder_of(printed(capsys, "--config", base, "--config", str(file)))
     assert encoder["class_path"].endswith(".RandomFourier")
     assert encoder["init_args"] == {"num_features": 256, "sigma": None, "seed": 0, "num_axes": 1}
+
+
+class Grouped(LightningDataModule):
+    """A DataModule whose options are grouped; it has a ``cache`` of its own."""
+
+    def __init__(self, batching: Any = None, storage: Any = None, cache: str = "") -> None: ...
+
+
+class Flat(LightningDataModule):
+    """A DataModule of somebody else."""
+
+    def __init__(self, batch_size: int = 1) -> None: ...
+
+
+def test_short_forms_stand_for_grouped_options():
+    data = {"class_path": f"{__name__}.Grouped", "init_args": {"batch": "points", "batch_size": 9, "cache": "x"}}
+    expected = {"batching": {"kind": "points", "size": 9}, "cache": "x"}
+    assert expand_tree({"data": data})["data"]["init_args"] == expected
+    named = ["--data", f"{__name__}.Grouped"]
+    words = ["--data.batch", "points", "--data.init_args.shuffle=false", "--data.in_memory", "false", "--data.cache", "x"]
+    assert expand_arguments([*named, *words])[2:] == [
+        "--data.batching.kind", "points", "--data.batching.shuffle=false", "--data.storage.in_memory", "false",
+        "--data.cache", "x",
+    ]  # fmt: skip
+
+
+def test_a_data_module_that_has_an_option_itself_gets_it_as_it_is():
+    data = {"class_path": f"{__name__}.Flat", "init_args": {"batch_size": 9}}
+    assert expand_tree({"data": data}) == {"data": data}
+    words = ["--data", f"{__name__}.Flat", "--data.batch_size", "9"]
+    assert expand_arguments(words) == words
+
+
+class Own(LightningModule):
+    """A model that is no coordinate network.
+
+    Args:
+        width: Of its layers.
+    """
+
+    def __init__(self, width: int = 3) -> None:
+        super().__init__()
+
+
+def test_a_model_and_data_of_somebody_else_are_parsed(capsys):
+    config = printed(capsys, "--model", f"{__name__}.Own", "--model.width", "5", "--data", f"{__name__}.Flat")
+    assert config["model"] == {"class_path": f"{__name__}.Own", "init_args": {"width": 5}}
+    assert config["data"]["init_args"] == {"batch_size": 1}
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.name)

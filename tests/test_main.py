@@ -9,16 +9,27 @@ from pe_lightning import __version__, encoders
 from pe_lightning.__main__ import VERBS, main
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["encoders"], ["--version"], ["encoders", "--help"]])
-def test_lightning_is_not_imported(arguments):
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], "torch"),
+        (["--version"], "torch"),
+        (["encoders", "--help"], "torch"),
+        (["cache", "--help"], "torch"),
+        (["cache", "list"], "torch"),
+        (["compare", "--help"], "torch"),
+        (["encoders"], "lightning"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_heavy_libraries_are_not_imported(arguments, heavy):
     code = f"""
 import sys
 from pe_lightning.__main__ import main
-status = main({arguments!r})
-assert status == 0, status
-assert not [name for name in sys.modules if name.split(".")[0] in ("lightning", "pytorch_lightning", "wandb")]
+assert main({arguments!r}) == 0
+assert not {{{heavy!r}, "lightning", "wandb"}} & sys.modules.keys()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -45,18 +56,28 @@ def test_encoders_lists_all_of_them_with_their_arguments(capsys):
     assert "Eq. 54" in shown
 
 
-def test_fit_help_lists_the_encoders(capsys):
-    with pytest.raises(SystemExit) as finished:
-        main(["fit", "--help"])
-    assert finished.value.code == 0
+def test_fit_help_lists_the_encoders_and_options(capsys):
+    assert main(["fit", "--help"]) == 0
     shown = capsys.readouterr().out
     assert ", ".join(encoders.names()[:3]) in " ".join(shown.split())
-    assert "--model" in shown
-    assert "--wandb.project" in shown
+    for option in ("--model", "--wandb.project", "--trainer.max_steps", "--float32_matmul_precision"):
+        assert option in shown
+    assert "--output_shape" not in shown
+    assert main(["predict", "--help"]) == 0
+    assert "--output_shape" in capsys.readouterr().out
 
 
 def test_as_a_module():
     done = subprocess.run([sys.executable, "-m", "pe_lightning", "fti"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.strip().startswith("pe-lightning: error: unknown verb 'fti'")
+    assert done.stderr.strip().startswith("pe-lightning: error: unknown verb 'fti'; did you mean 'fit'?")
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pe_lightning.cli.run", interrupted)
+    assert main(["fit"]) == 130
+    assert capsys.readouterr().err == "pe-lightning: interrupted\n"
