@@ -18,4 +18,4 @@ The parts, from the bottom up:
 Importing this package imports neither torch nor Lightning.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

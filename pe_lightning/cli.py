@@ -28,7 +28,7 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError
 from pe_lightning.explain import explain, root_message
 from pe_lightning.modules import CoordinateModule
-from pe_lightning.modules.description import refuse_other_model
+from pe_lightning.modules.base import refuse_other_model
 
 __all__ = ["CoordinateCLI", "prepare", "run"]
 
@@ -43,7 +43,7 @@ OPTIONS = [
 ]
 """What can be misspelt outside of model and data."""
 
-MEMORY_OPTIONS = frozenset({"signals_per_batch", "signals_per_chunk", "points_per_chunk"})
+MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
 
 TRAINER_DEFAULTS = {
@@ -217,7 +217,7 @@ class CoordinateCLI(LightningCLI):
         """Loads the data and builds the model for it, so that bad input fails before anything is started or written."""
         self._load("fit")
         if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
-            self.model.build(self.datamodule.info)
+            self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric is the data's
 
     def before_validate(self) -> None:

@@ -94,11 +94,10 @@ class SignalsStrategy(DDPStrategy):
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         """Takes the state of this process's signals from a checkpoint of all."""
-
-        def own(value: Tensor, count: int) -> Tensor:
-            return value[self.shard(count)]
-
-        states = [{**state, "state": self._of_optimizer(state["state"], own)} for state in checkpoint["optimizer_states"]]
+        states = [
+            {**state, "state": self._of_optimizer(state["state"], lambda value, count: value[self.shard(count)])}
+            for state in checkpoint["optimizer_states"]
+        ]
         super().load_optimizer_state_dict({**checkpoint, "optimizer_states": states})
 
     def _per_signal(self, state: dict[str, Any], change: Callable[[Tensor, int], Tensor]) -> dict[str, Any]:

@@ -195,5 +195,3 @@ def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
     if not finite.all():
         plain[f"{prefix}_reason"] = "; ".join(reason for reason, where in reasons.items() if where.any())
     return plain
-
-def create(name, n, sync_on_compute=True): return SignalPSNR(n, sync_on_compute)  # SHIM

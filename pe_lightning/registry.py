@@ -203,7 +203,7 @@ class Registry(Generic[T]):
             arguments.update(arguments.pop("init_args", None) or {})
             if name is not None:
                 return self.create(name, **arguments)
-        example = self._example()
+        example = next(iter(self._classes), "NAME")
         raise InputError(
             f"a {self.kind} is a name such as {example!r}, a mapping with a 'name' such as {{name: {example}}}, or a "
             f"{self.base.__name__}; got {given!r}"

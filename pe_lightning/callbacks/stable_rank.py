@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -18,9 +17,8 @@ from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.media.figures import plot_curves
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
-from pe_lightning.modules.mlp import ACTIVATIONS
 
-__all__ = ["StableRank", "hidden_layers"]
+__all__ = ["StableRank"]
 
 PLOT = "stable_rank.png"
 
@@ -113,32 +111,11 @@ class StableRank(PeriodicCallback):
         batch = to_device(require_signals("StableRank", trainer).calibration_batch(), module.device)
         if self._coords is None:
             self._coords = sample_coordinates(batch, self.points).to(next(module.parameters()).dtype)
-        if self._features is None or any(p.requires_grad for p in module.encoding.parameters()):
-            self._features = feature_rank(module.encoding, batch, self._coords).mean().item()
-        coords = self._coords.expand(module.require_info().num_signals, -1, -1)
-        ranks = [[stable_rank(layer).item() for layer in hidden_layers(module, n, own)] for n, own in enumerate(coords)]
-        layers = {f"layer{number}": fmean(of_signals) for number, of_signals in enumerate(zip(*ranks, strict=True))}
+        if self._features is None or module.features_are_trained:
+            count = 1 if module.features_are_shared else module.networks.num_signals
+            encodings = [module.networks.network_of(signal).encoding for signal in range(count)]
+            ranks = [feature_rank(encoding, batch, self._coords).mean() for encoding in encodings]  # type: ignore[arg-type]
+            self._features = torch.stack(ranks).mean().item()
+        hidden = module.hidden(self._coords)
+        layers = {f"layer{n}": stable_rank(layer).mean().item() for n, layer in enumerate(hidden)}
         return {"features": self._features, **layers}
-
-
-@torch.no_grad()
-def hidden_layers(module: CoordinateModule, signal: int, coords: Tensor) -> list[Tensor]:
-    """Activations of the hidden layers of one signal, after the non-linearity, ``(P, width)`` each.
-
-    Args:
-        module: A SimpleMLP, or a ComplexLinear, whose layer before the head is the first.
-        signal: Which signal.
-        coords: ``(P, D)``.
-    """
-    if isinstance(module, SimpleMLP):
-        mlp, x, found = module.mlp, module.encoding(coords), []
-    elif isinstance(module, ComplexLinear) and module.head is not None:
-        linear = module.encoding.points(module.weight[signal : signal + 1], coords)[0].mT
-        mlp, x = module.head, ACTIVATIONS[module.activation](linear)
-        found = [x]
-    else:
-        return []
-    for weight, bias in zip(list(mlp.weights)[:-1], list(mlp.biases)[:-1], strict=True):
-        x = mlp.activation(x @ weight[signal] + bias[signal])
-        found.append(x)
-    return found

@@ -19,6 +19,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning import __version__, metrics
+from pe_lightning.checkpoints import VERSION_KEY, refuse_other_version
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
@@ -29,7 +30,7 @@ from pe_lightning.linalg import full_precision
 from pe_lightning.metrics import psnr
 from pe_lightning.networks import Stack
 
-__all__ = ["CoordinateModule", "EncoderChoice", "plain_encoder"]
+__all__ = ["CoordinateModule", "EncoderChoice", "plain_encoder", "refuse_other_model"]
 
 EncoderChoice = Encoder | list[Encoder] | str
 """An encoder for all axes, or one per axis. At run time names and descriptions are accepted in their place."""
@@ -37,7 +38,6 @@ EncoderChoice = Encoder | list[Encoder] | str
 SIGNALS_KEY = "pe_lightning/signals"
 ENCODERS_KEY = "pe_lightning/encoders"
 SOLUTION_KEY = "pe_lightning/solution"
-VERSION_KEY = "pe_lightning/version"
 COORDINATES_LOST = ("16-true", "bf16-true")
 """Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
@@ -188,7 +188,7 @@ class CoordinateModule(LightningModule, ABC):
         # come from the CPU's generator, so that a seed means the same model everywhere
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             network = self.make_network(info)
-            own = any(p.requires_grad for p in network.encoding.parameters()) and not self.shared_encoder  # type: ignore[union-attr, operator]
+            own = any(p.requires_grad for p in network.encoding.parameters()) and not self.shared_encoder  # type: ignore[union-attr]
             names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
             shared = () if own else [name for name in names if name.startswith("encoding.")]
             self.networks = Stack(network, info.num_signals, shared, self.signals_per_chunk)
@@ -304,7 +304,7 @@ class CoordinateModule(LightningModule, ABC):
     def _over_signals(self, values: Tensor) -> Tensor:
         """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
         total = values.sum()
-        return total if self.shard is None else self.trainer.strategy.reduce(total, reduce_op="sum")  # type: ignore[return-value]
+        return total if self.shard is None else self.trainer.strategy.reduce(total, reduce_op="sum")
 
     # -- checkpoints ----------------------------------------------------------------------------------------------------
 
@@ -324,12 +324,8 @@ class CoordinateModule(LightningModule, ABC):
         """
         if SIGNALS_KEY not in checkpoint:
             raise InputError("this checkpoint was not written by pe_lightning: it holds no shape of signals")
-        if VERSION_KEY not in checkpoint:
-            raise InputError(
-                f"this checkpoint was written by pe_lightning 0.1; version {__version__} has other networks and cannot read "
-                "it: fit again, or install that version"
-            )
-        _refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.free)
+        refuse_other_version(checkpoint)
+        refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.free)
         chosen = checkpoint[ENCODERS_KEY]
         if chosen != [plain_encoder(encoder) for encoder in self._configured]:  # widths chosen by the fit that it is of
             self._configured, self._several_encoders = [resolve(plain) for plain in chosen], len(chosen) > 1
@@ -417,7 +413,7 @@ class CoordinateModule(LightningModule, ABC):
         if logged:
             together = squared.detach().clone()  # a reduction writes into what it is given
             if shared:
-                together = trainer.strategy.reduce(together, reduce_op="sum")  # type: ignore[assignment]
+                together = trainer.strategy.reduce(together, reduce_op="sum")
             values = {"train/loss": self._over_signals(together / count)}
             if self.require_info().metric == "psnr":
                 scores = self._over_signals(psnr(together, torch.full_like(together, count)))
@@ -459,7 +455,7 @@ class CoordinateModule(LightningModule, ABC):
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         squared = get_total_norm([p.grad for p in parameters]).square()
-        norm = self.trainer.strategy.reduce(squared, reduce_op="sum").sqrt()  # type: ignore[union-attr]
+        norm = self.trainer.strategy.reduce(squared, reduce_op="sum").sqrt()
         clip_grads_with_norm_(parameters, gradient_clip_val, norm)
 
     def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
@@ -549,6 +545,13 @@ class CoordinateModule(LightningModule, ABC):
         values: Tensor = self.networks(points)
         return values
 
+    @torch.no_grad()
+    def hidden(self, coords: Tensor) -> list[Tensor]:
+        """The activations of every hidden layer at points ``(S or 1, P, D)``, each ``(S, P, width)``."""
+        each = len(coords) > 1
+        found: list[Tensor] = self.networks.call("hidden", coords if each else coords[0], each=each)
+        return found
+
     def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
         """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""
         return self._evaluate(batch)
@@ -599,7 +602,7 @@ def _shape_in_words(info: SignalInfo) -> str:
     return f"{info.num_signals} signal(s) of {info.num_axes} axes and {info.channels} channel(s)"
 
 
-def _refuse_other_model(saved: Mapping[str, Any], asked: Mapping[str, Any], free: frozenset[str]) -> None:
+def refuse_other_model(saved: Mapping[str, Any], asked: Mapping[str, Any], free: frozenset[str]) -> None:
     """Raises :class:`InputError` if a checkpoint is of another class, encoder or architecture than the model."""
 
     def in_words(key: str, value: Any) -> str:

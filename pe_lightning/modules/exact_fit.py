@@ -43,6 +43,7 @@ def choose_data(
     encoders = [encoder.to(device) for encoder in encoders]
     if _is_grid(dataset):
         batch = to_device(dataset.choice_batch(), device)
+        assert isinstance(dataset.split, GridSplit)  # the dataset refuses scattered samples that stay in their file
         sizes = [len(index) for index in dataset.split.index]
         return choose_grid(batch.values, batch.axes, encoders, ridge, width, sizes)
     points = to_device(dataset.train_batch, device)
@@ -77,6 +78,7 @@ def solve_data(
         choice = choose_data(chosen_by or dataset, encoders, ridge, center, device, "auto" if wanted else "given")
     if choice is not None:
         encoders, ridge = choice.encoders, choice.ridge
+    assert ridge != "auto"
     encoders = [encoder.to(device) for encoder in encoders]
     if not _is_grid(dataset):
         batch = to_device(dataset.train_batch, device)

@@ -107,7 +107,7 @@ class ComplexNetwork(nn.Module):
         self.weight[:channels] = linear
         self.weight[channels:both] = -linear
         identity = torch.eye(channels, dtype=linear.dtype, device=linear.device)
-        *hidden, last = self.head.layers
+        *hidden, last = [layer for layer in self.head.layers if isinstance(layer, nn.Linear)]
         for layer in hidden:
             layer.weight[:both] = 0  # (outputs, inputs)
             layer.weight[:both, :both] = torch.cat([torch.cat([identity, -identity]), torch.cat([-identity, identity])], 1)

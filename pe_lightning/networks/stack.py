@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -54,6 +55,13 @@ class Stack(nn.Module):
         for _, tensor in self.per_signal():
             tensor.data = change(tensor.data)
             self.num_signals = len(tensor)
+
+    def network_of(self, signal: int) -> nn.Module:
+        """A copy of the network of one signal."""
+        network = copy.deepcopy(self.network)
+        for name, tensor in itertools.chain(network.named_parameters(), network.named_buffers()):
+            tensor.data = tensor.data if name in self.shared else tensor.data[signal].clone()
+        return network
 
     def call(self, method: str, *inputs: Any, each: bool = False) -> Any:
         """Calls a method of every network.

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.data import RandomSampling, TensorDataModule
+from pe_lightning.data import Batching, RandomSampling, TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import ComplexLinear, SimpleMLP
 from pe_lightning.solvers import solve_grid
@@ -131,7 +131,7 @@ def test_sigma_is_chosen_without_a_warm_start_too(make_trainer):
 
 
 def test_a_resumed_fit_does_not_solve_again(make_trainer, tmp_path, monkeypatch):
-    data = TensorDataModule(smooth(), steps_per_epoch=2)
+    data = TensorDataModule(smooth(), batching=Batching(steps_per_epoch=2))
     model = ComplexLinear(GAU, warm_start=True, ridge=1e-3)
     trainer = make_trainer(max_steps=4, num_sanity_val_steps=0)
     trainer.fit(model, datamodule=data)

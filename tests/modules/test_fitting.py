@@ -11,7 +11,7 @@ from fits import GAU, MODULES, SAMPLINGS, Losses, MakeTrainer, fit, signals
 from lightning.pytorch import seed_everything
 from torch import Tensor
 
-from pe_lightning.data import PointBatch, TensorDataModule
+from pe_lightning.data import Batching, PointBatch, TensorDataModule
 from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
@@ -215,7 +215,7 @@ def test_a_scheduler_is_stepped_every_optimiser_step(make_trainer: MakeTrainer) 
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
         lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step),
     )
-    trainer = fit(module, TensorDataModule(signals(1, 8), steps_per_epoch=3), make_trainer, 5)
+    trainer = fit(module, TensorDataModule(signals(1, 8), batching=Batching(steps_per_epoch=3)), make_trainer, 5)
     assert trainer.optimizers[0].param_groups[0]["lr"] == 0.5**5
 
 
@@ -231,7 +231,7 @@ def plateau(**more: Any) -> ComplexLinear:
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_plateau_is_looked_for_at_every_validation(every: int, make_trainer: MakeTrainer) -> None:
-    data = TensorDataModule(signals(1, 8), steps_per_epoch=1)
+    data = TensorDataModule(signals(1, 8), batching=Batching(steps_per_epoch=1))
     trainer = fit(plateau(mode="max"), data, make_trainer, 5, check_val_every_n_epoch=every)
     validations = 5 // every  # the first sets the mark
     assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(1e-9 * 0.1 ** (validations - 1))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fits import GAU, MODULES, SAMPLINGS, MakeTrainer, fit, signals
 
-from pe_lightning.data import TensorDataModule
+from pe_lightning.data import Batching, TensorDataModule
 from pe_lightning.modules import ComplexLinear, CoordinateModule
 
 pytestmark = [
@@ -50,7 +50,7 @@ def test_a_fit(kind: str, sampling: str, make_trainer: MakeTrainer) -> None:
 
 @pytest.mark.parametrize("batch", ["points", "blocks"])
 def test_batches(batch: str, make_trainer: MakeTrainer) -> None:
-    data = {"batch": batch, "batch_size": 9 if batch == "blocks" else 50}
+    data = {"batching": Batching(batch, size=9 if batch == "blocks" else 50)}
     assert close(*both(MODULES["complex"], make_trainer, 20, data), decibels=0.01)
 
 

@@ -13,7 +13,7 @@ from fits import SAMPLINGS, Losses, MakeTrainer, fit, signals
 from lightning.pytorch import seed_everything
 from torch import Tensor, nn
 
-from pe_lightning.data import SignalInfo, TensorDataModule
+from pe_lightning.data import Batching, SignalInfo, TensorDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.base import Width
 from pe_lightning.errors import InputError
@@ -153,7 +153,7 @@ def test_a_chosen_width_is_where_training_starts(sampling: str, make_trainer: Ma
 def test_a_resumed_fit_keeps_what_was_learned(kind: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
     def run(steps: int, **more: Any) -> CoordinateModule:
         seed_everything(0, verbose=False)
-        module, data = MODULES[kind](Trainable()), TensorDataModule(signals(2, 10, 8), steps_per_epoch=3)
+        module, data = MODULES[kind](Trainable()), TensorDataModule(signals(2, 10, 8), batching=Batching(steps_per_epoch=3))
         trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, limit_val_batches=0)
         trainer.fit(module, data, **more)
         trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")

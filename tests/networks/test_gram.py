@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.data import GridBatch, PointBatch, TensorDataModule
+from pe_lightning.data import Batching, GridBatch, PointBatch, TensorDataModule
 from pe_lightning.data.loaders import FullLoader
 from pe_lightning.distributed import Process
 from pe_lightning.linalg import Banded
@@ -315,7 +315,7 @@ def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:
         (GAU, {"depth": 1, "width": 4}, {}),
         (GAU, {"optimizer": lambda parameters: torch.optim.LBFGS(parameters)}, {}),
         (GAU, {}, {"sampling": "random"}),
-        (GAU, {}, {"batch": "blocks", "batch_size": 8}),
+        (GAU, {}, {"batching": Batching("blocks", size=8)}),
         ({"name": "gau", "num_features": 30}, {}, {}),  # 12 x 10 trained samples
     ],
     ids=["head", "line-search", "scattered", "blocks", "many-features"],
@@ -332,7 +332,7 @@ def test_a_resumed_fit_goes_on_bit_for_bit(make_trainer: MakeTrainer, tmp_path: 
     """Where the loss was last evaluated exactly is not part of a checkpoint, and has no influence on the weights."""
 
     def run(steps: int, **more: Any) -> ComplexLinear:
-        module, data = ComplexLinear(GAU), TensorDataModule(signals(2, 24, 20), steps_per_epoch=5)
+        module, data = ComplexLinear(GAU), TensorDataModule(signals(2, 24, 20), batching=Batching(steps_per_epoch=5))
         trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, limit_val_batches=0)
         trainer.fit(module, data, **more)
         trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")

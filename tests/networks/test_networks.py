@@ -37,15 +37,6 @@ def made(kind: str, signals: int | None = None, chunk: int | None = None) -> nn.
     return network
 
 
-def alone(stack: nn.Module, kind: str, place: int) -> nn.Module:
-    """The network of one signal of a stack."""
-    assert isinstance(stack, Stack)
-    network, state = NETWORKS[kind]().double(), stack.network.state_dict()
-    own = {name for name, _ in stack.per_signal()}
-    network.load_state_dict({name: value[place] if name in own else value for name, value in state.items()})
-    return network
-
-
 @pytest.mark.parametrize("depth", [0, 1, 3])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_perceptron_is_its_formula(depth: int, activation: str) -> None:
@@ -109,7 +100,7 @@ def test_a_stack_is_its_networks(kind: str, signals: int, chunk: int | None) -> 
     stack = made(kind, signals, chunk)
     assert isinstance(stack, Stack)
     coords = torch.rand(signals, 5, 2, dtype=torch.float64)
-    networks = [alone(stack, kind, place) for place in range(signals)]
+    networks = [stack.network_of(place) for place in range(signals)]
     for values, points in ((stack(coords[0]), [coords[0]] * signals), (stack.call("forward", coords, each=True), coords)):
         expected = torch.stack([network(x) for network, x in zip(networks, points, strict=True)])
         torch.testing.assert_close(values, expected)
