@@ -4,9 +4,8 @@
     python benchmarks/training.py --parts complex --plot curves.png
     python benchmarks/training.py --parts together --together_steps 100 --paths FOLDER
 
-``complex``: 256 x 256 trained samples of 3 channels, gau, K = 256, with everything that ``pe-lightning fit`` switches on;
-the loop is autograd through the same mode products with the same fused Adam. ``overhead``: one step per batch, with more and
-more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each,
+``complex``: 256 x 256 trained samples of 3 channels, rff and gau, K = 256, with everything that ``pe-lightning fit``
+switches on; the loop is autograd through the same mode products with the same fused Adam. ``overhead``: the same with more and more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each,
 in one process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks.
 Validation and its checkpoints are left out: the loops have none. ``together``: sixteen pictures in one fit against sixteen
 in turn.
@@ -34,7 +33,7 @@ from quiet import machine, make_trainer
 from together import seconds
 
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder
-from pe_lightning.data import Batching, ImageDataModule, TensorDataModule
+from pe_lightning.data import ImageDataModule, TensorDataModule
 from pe_lightning.encodings import Complex, Simple
 from pe_lightning.modules import ComplexLinear, SimpleMLP
 
@@ -51,10 +50,10 @@ def adam(parameters: Any, rate: float) -> torch.optim.Adam:
     return torch.optim.Adam(parameters, lr=rate, weight_decay=1e-8, fused=True)
 
 
-def loop_complex(data: ImageDataModule) -> Step:
+def loop_complex(data: ImageDataModule, encoder: str = "gau") -> Step:
     """A step of the complex model in bare PyTorch."""
     batch = data.train_batch()
-    encoding = Complex("gau", num_axes=2)
+    encoding = Complex(encoder, num_axes=2)
     encoding.calibrate(batch.axes)
     first, second = encoding.axis_features(batch.axes)
     values = batch.values[0].permute(2, 0, 1)
@@ -169,8 +168,7 @@ def run(module: Any, data: ImageDataModule, turns: Turns, steps: int, around: st
 def bare_module(data: ImageDataModule) -> Step:
     """A step of our module and optimiser without a Trainer."""
     module, batch = ComplexLinear("gau"), data.train_batch()
-    module.build(data.info)
-    module.calibrate(batch)
+    module.build_from(data)
     optimizer = adam(module.parameters(), 0.1)
 
     def step() -> torch.Tensor:
@@ -228,7 +226,6 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--paths", nargs="+", help="pictures or folders; by default those of scikit-image")
     parser.add_argument("--steps", type=int, default=2000, help="of the complex model")
-    parser.add_argument("--steps_per_batch", type=int, default=10, help="of the complex model, in its first row")
     parser.add_argument("--simple_steps", type=int, default=40)
     parser.add_argument("--together_steps", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3, help="of the pictures together and in turn")
@@ -248,11 +245,10 @@ def main() -> None:
     print(f"{machine()}; load {os.getloadavg()[0]:.1f} before")
     print(f"{'':<44} {'fit':>8} {'loop':>8} {'loop / fit':>12}   milliseconds per step, medians")
     if "complex" in options.parts:
-        turns, several = Turns(loop_complex(data), block), options.steps_per_batch
-        data.batching = Batching(steps_per_epoch=max(1, 100 // several))  # validation every 100 steps
-        run(ComplexLinear("gau", steps_per_batch=several), data, turns, options.steps, "loggers")
-        print(turns.row(f"complex, everything on, {several} steps per batch"))
-        data.batching = Batching()
+        for name in ("rff", "gau"):
+            turns = Turns(loop_complex(data, name), block)
+            run(ComplexLinear(name), data, turns, options.steps, "loggers")
+            print(turns.row(f"complex, {name}, everything on"))
         print(compare_curves(turns, options.plot))
     if "overhead" in options.parts:
         turns, alone = Turns(loop_complex(data), block), bare_module(data)
