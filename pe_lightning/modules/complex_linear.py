@@ -21,7 +21,8 @@ from pe_lightning.modules.description import plain_encoder
 from pe_lightning.modules.gram import GramErrors
 from pe_lightning.modules.mlp import ACTIVATIONS, Activation, SignalMLP, check_activation
 from pe_lightning.modules.several_steps import check_steps_per_batch
-from pe_lightning.modules.warm_start import PASSING, ExactFit, pass_through, solve_data, wants_width
+from pe_lightning.modules.warm_start import PASSING, pass_through, solve_data, wants_width
+from pe_lightning.solvers import Solution
 
 __all__ = ["ComplexLinear"]
 
@@ -157,7 +158,7 @@ class ComplexLinear(CoordinateModule):
         self.adopt(fit, to_device(part.calibration_batch(), self.device))
 
     @torch.no_grad()
-    def adopt(self, fit: ExactFit, batch: GridBatch | PointBatch) -> None:
+    def adopt(self, fit: Solution, batch: GridBatch | PointBatch) -> None:
         """Takes over the encoders of an exact fit and, with ``warm_start``, its weights.
 
         Args:
@@ -166,7 +167,7 @@ class ComplexLinear(CoordinateModule):
         """
         self.encoding.encoders = nn.ModuleList(encoder.to(self.device) for encoder in fit.encoders)
         self.calibrate(batch)
-        self.solution = {"encoders": [plain_encoder(encoder) for encoder in fit.encoders], **fit.report}
+        self.solution = {"encoders": [plain_encoder(encoder) for encoder in fit.encoders], **fit.report()}
         if not self.warm_start:
             return
         # the module's features are the raw ones times the scales

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -18,29 +18,12 @@ from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.modules.mlp import SignalMLP
-from pe_lightning.solvers import solve_blocks, solve_grid
-from pe_lightning.solvers.choose import choose_grid
-from pe_lightning.solvers.scattered import solve_points
-from pe_lightning.solvers.scattered_choice import choose_points
+from pe_lightning.solvers import Solution, choose_grid, choose_points, solve_blocks, solve_grid, solve_points
 
-__all__ = ["PASSING", "ExactFit", "pass_through", "solve_data", "wants_width"]
+__all__ = ["PASSING", "pass_through", "solve_data", "wants_width"]
 
 PASSING = ("relu", "gelu", "silu")
 """Activations with f(z) - f(-z) = z, through which a pair of units hands a number on unchanged."""
-
-
-@dataclass(frozen=True)
-class ExactFit:
-    """What a solver found for a training batch."""
-
-    weight: Tensor
-    """``(S, C, K_1, ..., K_D)``, for raw features."""
-    mean: Tensor
-    """``(S, C)``."""
-    encoders: tuple[Encoder, ...]
-    """One per axis, with the width in force."""
-    report: dict[str, Any]
-    """Ridge, ranks or iterations, seconds and how sigma and ridge were chosen, as plain values."""
 
 
 def wants_width(encoders: Sequence[Encoder]) -> bool:
@@ -63,7 +46,7 @@ def solve_data(
     center: bool,
     device: torch.device,
     chosen_by: SignalDataset | None = None,
-) -> ExactFit:
+) -> Solution:
     """Fits the linear layer exactly to the training samples; several processes do it together.
 
     Args:
@@ -76,16 +59,12 @@ def solve_data(
         chosen_by: The signals that width and ridge are chosen by; by default those of ``data``.
     """
     sigma: Literal["auto", "given"] = "auto" if wants_width(encoders) else "given"
+    began = time.perf_counter()
     if not isinstance(data.split, GridSplit) and not isinstance(data.values, FileValues):
-        batch = to_device(data.train_batch, device)
-        assert isinstance(batch, PointBatch)
-        everything = to_device((chosen_by or data).train_batch, device)
-        assert isinstance(everything, PointBatch)
-        return _solve_points(batch, process, encoders, ridge, sigma == "auto", center, everything)
+        return _solve_points(data, process, encoders, ridge, sigma, center, device, chosen_by)
     looked_at = to_device((chosen_by or data).choice_batch(), device)
     assert isinstance(looked_at, GridBatch)
     assert isinstance(data.split, GridSplit)
-    began = time.perf_counter()
     sizes = [len(index) for index in data.split.index]
     choice = choose_grid(looked_at.values, looked_at.axes, encoders, ridge, sigma, sizes)
     if process.world_size == 1 and not isinstance(data.values, FileValues):
@@ -94,8 +73,7 @@ def solve_data(
     else:
         axes = [x[index].to(device) for x, index in zip(data.axes, data.split.index, strict=True)]
         solution = solve_blocks(_blocks(data, process, device), choice.encoders, axes, ridge=choice.ridge, center=center)
-    report = {**replace(solution, choice=choice).report(), "solve_seconds": time.perf_counter() - began}
-    return ExactFit(solution.weight, solution.mean, choice.encoders, {"solver": "grid", **report})
+    return replace(solution, choice=choice, seconds=time.perf_counter() - began)
 
 
 def _blocks(data: SignalDataset, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
@@ -110,48 +88,35 @@ def _blocks(data: SignalDataset, process: Process, device: torch.device) -> Iter
 
 
 def _solve_points(
-    batch: PointBatch,
+    data: SignalDataset,
     process: Process,
     encoders: Sequence[Encoder],
     ridge: float | Literal["auto"],
-    choose_width: bool,
+    sigma: Literal["auto", "given"],
     center: bool,
-    chosen_by: PointBatch,
-) -> ExactFit:
+    device: torch.device,
+    chosen_by: SignalDataset | None,
+) -> Solution:
     began = time.perf_counter()
+    batch = to_device(data.train_batch, device)
+    assert isinstance(batch, PointBatch)
     part = process.share(batch.values.shape[1])
-    values = batch.values[:, part]
-    where: dict[str, Any] = {
+    own: dict[str, Any] = {
         "coords": batch.coords[:, part],
         "axes": batch.axes,
         "index": None if batch.index is None else batch.index[:, part],
         "center": center,
         "distributed": process.world_size > 1,
     }
-    made, choice = tuple(encoders), None
-    if chosen_by is not batch and (choose_width or ridge == "auto"):
-        everything: dict[str, Any] = {"coords": chosen_by.coords, "axes": chosen_by.axes, "index": chosen_by.index}
-        choice = choose_points(chosen_by.values, made, ridge=ridge, width=choose_width, center=center, **everything)
-        made, ridge = choice.encoders, choice.ridge
-    elif choose_width:
-        choice = choose_points(values, made, ridge=ridge, **where)
-        made, ridge = choice.encoders, choice.ridge
-    solution = solve_points(values, made, ridge=ridge, **where)
-    choice = choice or solution.choice
-    report: dict[str, Any] = {
-        "solver": "points",
-        "ridge": solution.ridge,
-        "iterations": solution.iterations.tolist(),
-        "converged": bool(solution.converged.all()),
-        "relative_residual": float(solution.relative_residual.max()),
-        "solve_seconds": time.perf_counter() - began,
-    }
-    if choice is not None:
-        widths = [row.get("width") for row in choice.curve]
-        found = max(choice.curve, key=lambda row: row["psnr"])["width"] if choice.curve and any(widths) else None
-        curve = sorted([row["ridge"], row["psnr"]] for row in choice.curve if row.get("width") == found)
-        report["choice"] = {"rule": choice.rule, "ridge": choice.ridge, "curve": curve, "tried": choice.curve}
-    return ExactFit(solution.weight, solution.mean, made, report)
+    values = batch.values[:, part]
+    if chosen_by is None or chosen_by is data:
+        return solve_points(values, encoders, ridge=ridge, sigma=sigma, **own)
+    all_points = to_device(chosen_by.train_batch, device)
+    assert isinstance(all_points, PointBatch)
+    where: dict[str, Any] = {"coords": all_points.coords, "axes": all_points.axes, "index": all_points.index}
+    choice = choose_points(all_points.values, encoders, ridge=ridge, sigma=sigma, center=center, **where)
+    solution = solve_points(values, choice.encoders, ridge=choice.ridge, **own)
+    return replace(solution, choice=choice, seconds=time.perf_counter() - began)
 
 
 @torch.no_grad()

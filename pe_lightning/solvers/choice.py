@@ -280,7 +280,7 @@ class _ThinnedGrid:
         self.weight = (reduce(torch.kron, weights) * (1 - known)).reshape(grid)
         self.joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
         self.ridge_unit = math.prod(f.mean_diagonal for f in factors)
-        sparse = windows[(..., *[slice(None, None, 2 if thin else 1) for thin in thinned])]
+        sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, 2 if thin else 1) for thin in thinned)]
         mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
         self.target = windows - mean
         self.projection = mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])

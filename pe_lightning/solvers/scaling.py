@@ -16,9 +16,7 @@ from pe_lightning.errors import InputError
 __all__ = ["axis_encoders", "each", "shrunk", "spaced", "tunable"]
 
 
-def axis_encoders(
-    encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device
-) -> tuple[Encoder, ...]:
+def axis_encoders(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device) -> tuple[Encoder, ...]:
     """One encoder per axis on a device, from what a solver takes; the caller's own are not moved.
 
     Raises:
@@ -29,7 +27,7 @@ def axis_encoders(
         if entry.num_axes != 1:
             raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
 
-    def moved(entry: Encoder, _: int) -> Encoder:
+    def moved(entry: Encoder, _: float) -> Encoder:
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
         return copy.deepcopy(entry).to(device) if elsewhere else entry
 
@@ -41,7 +39,7 @@ def tunable(encoder: Encoder) -> str | None:
     return None if encoder.width is None else encoder.width.argument
 
 
-def spaced(encoder: Encoder, num_samples: int, factor: float) -> Encoder:
+def spaced(encoder: Encoder, num_samples: float, factor: float) -> Encoder:
     """The encoder with its width at ``factor`` times the default, in units of the sample spacing.
 
     The default follows K. Where there are fewer samples than features, their spacing is what counts: a Gaussian narrower
@@ -88,7 +86,7 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
 
 
 def each(
-    encoders: Sequence[Encoder], sizes: Sequence[int], change: Callable[[Encoder, int], Encoder]
+    encoders: Sequence[Encoder], sizes: Sequence[float], change: Callable[[Encoder, float], Encoder]
 ) -> tuple[Encoder, ...]:
     """Changed encoders; axes of one size that share an encoder go on sharing it, so that it is factorised once.
 
@@ -97,7 +95,7 @@ def each(
         sizes: Samples per axis.
         change: The new encoder for an encoder and a size.
     """
-    made: dict[tuple[int, int], Encoder] = {}
+    made: dict[tuple[int, float], Encoder] = {}
     for encoder, size in zip(encoders, sizes, strict=True):
         if (id(encoder), size) not in made:
             made[id(encoder), size] = change(encoder, size)

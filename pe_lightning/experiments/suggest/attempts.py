@@ -97,9 +97,7 @@ def _fit(part: Part, candidate: Candidate, device: torch.device) -> Score:
     metric = SignalPSNR(part.info.num_signals).to(device)
     metric.update(module.predict_grid(truth.axes or ()), truth.values, part.scored.to(device))
     rank = float(feature_rank(module, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
-    return Score(
-        tuple(metric.per_signal().tolist()), seconds, module.num_params, rank, fit.encoders, float(fit.report["ridge"])
-    )
+    return Score(tuple(metric.per_signal().tolist()), seconds, module.num_params, rank, fit.encoders, fit.ridge)
 
 
 def _interpolate(part: Part, method: Interpolation, device: torch.device) -> Score:
