@@ -11,7 +11,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ CHUNK_NUMBERS = 1 << 22
 
 
 class Samples(Operator):
-    r"""The joint features at ``P`` samples, ``(P, K)`` with ``K = K_1 ... K_D``; one such matrix per signal where they differ.
+    r"""The joint features at ``P`` samples, ``(P, K)`` with ``K = K_1 ... K_D``; one such matrix per signal where needed.
 
     Multiplies the last axis of weights ``(S, C, K)``. Values at samples that are not trained on are zero.
 

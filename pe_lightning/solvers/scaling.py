@@ -62,8 +62,8 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     """The features for an axis with ``1 / ratio`` of the samples: the same picture, seen with fewer, larger pixels.
 
     Features per sample, and widths in units of the sample spacing, stay what they are. An encoder that declares neither
-    width nor support, or whose learned features belong to their number, sees its coordinates closer together instead,
-    which keeps everything in units of the spacing but for the number of features per sample.
+    width nor support, or that has parameters of its own, sees its coordinates closer together instead, which keeps
+    everything in units of the spacing but for the number of features per sample.
 
     Args:
         encoder: The encoder of the whole axis.
@@ -72,17 +72,15 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     Returns:
         Coordinates in [0, 1] to features, ``(n,)`` -> ``(n, K')``.
     """
+    width = encoder.width
+    if (width is None and encoder.support is None) or any(True for _ in encoder.parameters()):
+        return lambda x: encoder(x / ratio)
     arguments, changes = encoder.resolved(), dict[str, Any]()
-    if encoder.width is not None:
-        changes[encoder.width.argument] = encoder.width.scaled(arguments[encoder.width.argument], ratio)
+    if width is not None:
+        changes[width.argument] = width.scaled(arguments[width.argument], ratio)
     if "num_features" in arguments:  # even numbers: the Fourier encoders take no others
         changes["num_features"] = max(2 * round(arguments["num_features"] / ratio / 2), 2)
-    if encoder.width is not None or encoder.support is not None:
-        try:
-            return encoder.copy(**changes)
-        except InputError:
-            pass
-    return lambda x: encoder(x / ratio)
+    return encoder.copy(**changes)
 
 
 def each(
