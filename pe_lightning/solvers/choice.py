@@ -42,7 +42,7 @@ DECADES = tuple(10.0**k for k in range(-8, 2))
 SCAN = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
 """Ridges that each width is tried with on a grid, before the full curve of the best one."""
 FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
-"""Widths that are tried, times the default in units of the spacing."""
+"""Widths that are tried on a grid, times the default in units of the spacing."""
 MIN_SAMPLES = 8
 """Axes with fewer samples are not thinned out."""
 WINDOW = {1: 4096, 2: 256, 3: 64}
@@ -169,10 +169,14 @@ def choose_grid(
     thinned = [n >= MIN_SAMPLES for n in values.shape[1:-1]]
     windows, coords = _windows(values, axes)
 
-    def curve(some: Sequence[Encoder], ridges: Sequence[float], coarse: bool) -> dict[float, float]:
+    strength = check_ridge(ridge)
+
+    def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
         held_out = _ThinnedGrid(windows, coords, some, sizes, thinned)
-        found = {r: held_out.score(r) for r in ridges}
-        if not coarse and len(ridges) > 1:  # the half and quarter decades around the best, and the least one in reach
+        if strength is not None:
+            return {strength: held_out.score(strength)}
+        found = {r: held_out.score(r) for r in (SCAN if coarse else DECADES)}
+        if not coarse:  # the half and quarter decades around the best, and the least that is tied with it
             for step in (10**0.5, 10**0.25):
                 best = max(found, key=lambda r: found[r])
                 found.update({r: held_out.score(r) for r in (best / step, best * step)})
@@ -182,55 +186,65 @@ def choose_grid(
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
-        return _choose(encoders, sizes, ridge, sigma, fallback, curve, (SCAN, DECADES), 0)
+        return _choose(encoders, sizes, strength, sigma, fallback, curve, scattered=False)
 
 
 def _choose(
     encoders: Sequence[Encoder],
     sizes: Sequence[float],
-    ridge: float | Literal["auto"],
+    ridge: float | None,
     sigma: Literal["given", "auto"],
     fallback: float | None,
-    curve: Callable[[Sequence[Encoder], Sequence[float], bool], dict[float, float]],
-    ridges: tuple[Sequence[float], Sequence[float]],
-    end: Literal[0, 1],
+    curve: Callable[[Sequence[Encoder], bool], dict[float, float]],
+    scattered: bool,
 ) -> Choice:
-    """The width by a coarse look at each candidate, then the ridge by a fine one at the best.
+    """The width by a coarse look at some candidates, then the ridge.
 
     Args:
         encoders: One per axis.
         sizes: Samples per axis, as many as a grid of their density has.
-        ridge: ``auto``, or the ridge to keep to.
+        ridge: The ridge to keep to; ``None`` to choose one.
         sigma: ``auto`` to choose a width.
         fallback: The ridge if nothing can be held out; ``None`` if something can.
-        curve: Held-out PSNR by ridge, of encoders at some ridges, coarse or not.
-        ridges: To be tried coarsely and finely.
-        end: Which end of the tied ridges is taken: 0 for the least, 1 for the largest.
+        curve: Held-out PSNR by ridge, of encoders at the ridges that are worth a coarse or a fine look.
+        scattered: At scattered points a look is expensive: widths are climbed, coarse looks are final, and the largest of
+            the tied ridges is taken. On a grid all :data:`FACTORS` are tried, and the least is taken.
     """
-    given = check_ridge(ridge)
-    candidates = {1.0: tuple(encoders)}
-    if sigma == "auto":
-        candidates = {f: each(encoders, sizes, lambda e, n, f=f: spaced(e, n, f)) for f in FACTORS}  # type: ignore[misc]
-    if fallback is not None:
-        return Choice(fallback if given is None else given, candidates[1.0], "fallback")
-    coarse, fine = ridges if given is None else ((given,), (given,))
+    widths: dict[float, tuple[Encoder, ...]] = {1.0: tuple(encoders)}
+    curves: dict[float, dict[float, float]] = {}
     tried: list[dict[str, Any]] = []
 
-    def attempt(some: tuple[Encoder, ...], values: Sequence[float], quick: bool) -> dict[float, float]:
-        found = curve(some, values, quick)
-        names = {tunable(e): e.resolved()[str(tunable(e))] for e in reversed(some) if tunable(e)}
-        tried.extend({"ridge": r, "psnr": score, "width": names or None} for r, score in found.items())
-        return found
+    def look(factor: float, coarse: bool) -> float:
+        if sigma == "auto" and factor not in curves:
+            widths[factor] = each(encoders, sizes, lambda e, n: spaced(e, n, factor))
+        if not coarse or factor not in curves:
+            found = curves[factor] = curve(widths[factor], coarse)
+            names = {tunable(e): e.resolved()[str(tunable(e))] for e in reversed(widths[factor]) if tunable(e)}
+            tried.extend({"ridge": r, "psnr": score, "width": names or None} for r, score in found.items())
+        return max(curves[factor].values())
 
-    chosen, factors = 1.0, dict[float, float]()
-    if len(candidates) > 1:
-        factors = {f: max(attempt(some, coarse, True).values()) for f, some in candidates.items()}
-        # of equally good widths the one nearest to the default
-        good = (f for f in factors if factors[f] >= max(factors.values()) - TIE / 5)
-        chosen = min(good, key=lambda f: abs(math.log(f)))
-    points = tuple(sorted(attempt(candidates[chosen], fine, False).items()))
-    found = tied(points)[end] if given is None else given
-    return Choice(found, candidates[chosen], "held-out", points, tuple(sorted(factors.items())), tuple(tried))
+    if fallback is not None:
+        start = tuple(encoders) if sigma == "given" else each(encoders, sizes, lambda e, n: spaced(e, n, 1.0))
+        return Choice(fallback if ridge is None else ridge, start, "fallback")
+    if sigma == "auto" and not scattered:
+        for factor in FACTORS:
+            look(factor, coarse=True)
+    elif sigma == "auto":
+        for step in (2**0.5, 2**-0.5):  # wider, or else narrower, as long as that helps
+            steps = 1
+            while look(step**steps, coarse=True) > look(step ** (steps - 1), coarse=True) and steps < 6:
+                steps += 1
+            if steps > 1:
+                break
+    factors = {factor: max(found.values()) for factor, found in curves.items()}
+    # of equally good widths the one nearest to the default
+    good = [f for f in factors if factors[f] >= max(factors.values()) - TIE / 5]
+    chosen = min(good, key=lambda f: abs(math.log(f)), default=1.0)
+    if not (scattered and curves):
+        look(chosen, coarse=False)
+    points = tuple(sorted(curves[chosen].items()))
+    strength = tied(points)[1 if scattered else 0] if ridge is None else ridge
+    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), tuple(tried))
 
 
 def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -280,7 +294,7 @@ class _ThinnedGrid:
         self.weight = (reduce(torch.kron, weights) * (1 - known)).reshape(grid)
         self.joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
         self.ridge_unit = math.prod(f.mean_diagonal for f in factors)
-        sparse = windows[(..., *[slice(None, None, 2 if thin else 1) for thin in thinned])]
+        sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, 2 if thin else 1) for thin in thinned)]
         mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
         self.target = windows - mean
         self.projection = mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])
@@ -361,25 +375,28 @@ def choose_points(
             reason = f"fewer than {MIN_HELD} points of a signal could be held out"
             warnings.warn(f"ridge: auto takes the relative ridge {fallback}; {reason}", ChoiceWarning, stacklevel=2)
 
-        def curve(some: Sequence[Encoder], ridges: Sequence[float], coarse: bool) -> dict[float, float]:
+        strength, near = check_ridge(ridge), POINT_RIDGES
+
+        def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
+            nonlocal near
             rest = (problem if some is encoders else build(some)).select(signals, kept)
             found: dict[float, float] = {}
             z: list[Tensor] | None = None
             best, worse = -math.inf, 0
-            for strength in ridges:
-                z = [part.z for part in rest.solve(strength, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
-                score = float(psnr(rest.squared_error(z, held), counts[0] * values.shape[-1]).mean())
-                found[strength] = score
-                best, worse = (score, 0) if score > best else (best, worse + 1)
-                if worse == (1 if coarse else 2):
+            for r in near if strength is None else (strength,):
+                z = [part.z for part in rest.solve(r, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
+                found[r] = float(psnr(rest.squared_error(z, held), counts[0] * values.shape[-1]).mean())
+                best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
+                if worse == 2:
                     break
+            top = max(found, key=lambda r: found[r])
+            near = (top * 10**0.5, top, top / 10**0.5)  # of the next width
             return found
 
         share = float(problem.counts.mean()) / math.prod(len(x) for x in axes) if axes is not None else 0.0
         count = float(problem.counts.mean())
         sizes = [count ** (1 / num_axes)] * num_axes if axes is None else [len(x) * share ** (1 / num_axes) for x in axes]
-        ridges = POINT_RIDGES[::2], POINT_RIDGES
-        return _choose(encoders, sizes, ridge, sigma, fallback, curve, ridges, 1)
+        return _choose(encoders, sizes, strength, sigma, fallback, curve, scattered=True)
 
 
 def _fractions(coords: Sequence[Tensor]) -> Tensor:

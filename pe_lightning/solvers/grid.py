@@ -116,8 +116,8 @@ class GridSolver:
                 self._sums = torch.zeros_like(sums)
                 self._projection = x if x.shape == shape else x.new_zeros(shape)
             if self._projection is not x:
-                columns = [slice(first, first + n) for first, n in zip(corner, x.shape[2:], strict=True)]
-                self._projection[(..., *columns)] += x
+                place = tuple(slice(first, first + n) for first, n in zip(corner, x.shape[2:], strict=True))
+                self._projection[(slice(None), slice(None)) + place] += x
             self._sums += sums
         self._blocks.append(_extent(block, origin))
 
@@ -211,7 +211,7 @@ class GridSolver:
                 residual += (centered - inside).clamp_min(0)
             ranks = tuple(factor.rank for factor in self.factors)
             bases = [factor.right.to(self._dtype) for factor in self.factors]
-            weight = mode_products(coefficients.unflatten(2, ranks), bases)
+            weight = mode_products(coefficients.reshape(*coefficients.shape[:2], *ranks), bases)
         effective = float((singular * response).sum())
         self._warn(effective, ridge)
         return Solution(
@@ -240,7 +240,10 @@ class GridSolver:
         for s, c in itertools.product(range(spectrum.shape[0]), range(spectrum.shape[1])):
             spectrum[s, c].sub_(joint, alpha=float(mean[s, c]))
         rotations = {axis: factor.rotation for axis, factor in enumerate(self.factors)}
-        if math.prod(self.factors[axis].condition for axis in rotations if rotations[axis] is not None) <= ROTATION_CONDITION:
+        if (
+            math.prod(self.factors[axis].condition for axis in rotations if rotations[axis] is not None)
+            <= ROTATION_CONDITION
+        ):
             spectrum = spectrum.to(self._dtype)
         for axis, rotation in rotations.items():
             if rotation is not None:

@@ -65,7 +65,9 @@ class PointProblem:
             raise InputError(f"a signal needs at least one training point; signals {empty} have none: see the mask")
         if not bool(total.isfinite().all()):
             bad = (~total.isfinite()).any(1).nonzero().flatten().tolist()
-            raise InputError(f"values or coordinates at training points are not finite, in signals {bad}; repair or mask them")
+            raise InputError(
+                f"values or coordinates at training points are not finite, in signals {bad}; repair or mask them"
+            )
         self.mean = total[:, :-2] / self.counts[:, None] if center else torch.zeros_like(sums)
         self.unit = total[:, -1] / self.counts
         """Mean of the joint diagonal over the training points, ``(S,)``: what a relative ridge of 1 stands for."""
@@ -104,14 +106,16 @@ class PointProblem:
             target = self._masked(signals, self._centered(signals)).contiguous()
             scale = self._scale(signals, ridge) if precondition else target.new_ones(1, 1, 1)
             absolute = ridge * self.unit[signals]
-            problem = LeastSquares(self._operator(signals), target, absolute, scale, self.summed if self.distributed else None)
+            problem = LeastSquares(
+                self._operator(signals), target, absolute, scale, self.summed if self.distributed else None
+            )
             found.append(conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None))
         return found
 
     def decode(self, z: Sequence[Tensor]) -> Tensor:
         """``z`` per group to weights ``(S, C, K_1, ..., K_D)``."""
         ranks, bases = [basis.shape[1] for basis in self.bases], [basis.to(self.dtype) for basis in self.bases]
-        return torch.cat([mode_products(part.unflatten(2, ranks), bases) for part in z])
+        return torch.cat([mode_products(part.reshape(*part.shape[:2], *ranks), bases) for part in z])
 
     def squared_error(self, z: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Sum of squared errors at other samples, under ``mask`` ``(S or 1, P)``; ``(S,)`` float64."""
@@ -125,7 +129,7 @@ class PointProblem:
 
     def _factor(self, moments: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
         """Per axis ``(K_a, R_a)`` eigenvectors, and the joint products of the eigenvalues, ``(R_1 ... R_D,)``; float64."""
-        parts = self.summed(torch.cat([m.flatten() for m in moments])).split([m.numel() for m in moments])
+        parts = torch.split(self.summed(torch.cat([m.flatten() for m in moments])), [m.numel() for m in moments])
         bases, spectrum = [], torch.ones(1, dtype=torch.float64, device=self.values.device)
         for moment in [part.reshape(m.shape) for part, m in zip(parts, moments, strict=True)]:
             eigenvalues, vectors = eigh(moment)
@@ -231,13 +235,13 @@ def point_problem(
     values, population = values.movedim(-1, 1), math.inf
     if axes is not None and index is not None:
         index = _rows("index", index, values, 2)
-        population = math.prod(grid)
+        population = count = math.prod(grid)
         if index.is_floating_point() or (index.numel() and not 0 <= int(index.min()) <= int(index.max()) < population):
             raise InputError(f"index holds row-major positions in a grid of {grid}: whole numbers below {population}")
-        mask = torch.zeros(len(index), population, dtype=torch.bool, device=device).scatter_(1, index, True)
+        mask = torch.zeros(len(index), count, dtype=torch.bool, device=device).scatter_(1, index, True)
         distinct = int(mask.sum()) == index.numel()
         if distinct and _grid_is_cheaper(grid, [encoder.num_features for encoder in encoders], index.shape[1]):
-            whole = values.new_zeros(*values.shape[:2], population)
+            whole = values.new_zeros(*values.shape[:2], count)
             whole.scatter_(2, index[:, None].expand(*values.shape[:2], -1), values)
             return PointProblem(MaskedGrid(encoders, axes, mask), whole, population, center, distributed)
         places = torch.unravel_index(index, grid)
@@ -254,7 +258,9 @@ def _rows(name: str, rows: Tensor, values: Tensor, ndim: int) -> Tensor:
     signals, _, points = values.shape
     if rows.ndim != ndim or rows.shape[1] != points or len(rows) not in (1, signals):
         shape = f"({signals} or 1, {points}{', D' if ndim == 3 else ''})"
-        raise InputError(f"values at {points} points of {signals} signals need {name} of shape {shape}; got {tuple(rows.shape)}")
+        raise InputError(
+            f"values at {points} points of {signals} signals need {name} of shape {shape}; got {tuple(rows.shape)}"
+        )
     return rows
 
 

@@ -11,7 +11,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ CHUNK_NUMBERS = 1 << 22
 
 
 class Samples(Operator):
-    r"""The joint features at ``P`` samples, ``(P, K)`` with ``K = K_1 ... K_D``; one such matrix per signal where they differ.
+    r"""The joint features at ``P`` samples, ``(P, K)`` with ``K = K_1 ... K_D``; one such matrix per signal where needed.
 
     Multiplies the last axis of weights ``(S, C, K)``. Values at samples that are not trained on are zero.
 
@@ -173,7 +172,7 @@ class MaskedGrid(Samples):
 
     def moments(self) -> tuple[list[Tensor], Tensor]:
         """From the numbers of training points at each position of an axis."""
-        mask = torch.ones(1, *self.grid, device=self.device) if self.mask is None else self.mask.unflatten(1, self.grid)
+        mask = torch.ones(1, *self.grid, device=self.device) if self.mask is None else self.mask.reshape(-1, *self.grid)
         norms = [f.square().sum(1)[None] for f in self.features[0]]
         diagonal = torch.stack([mode_products(part.double(), norms).reshape(()) for part in mask])
         moments, density = [], mask.sum(0, dtype=torch.float64)
@@ -183,10 +182,10 @@ class MaskedGrid(Samples):
         return moments, diagonal
 
     def _evaluate(self, weight: Tensor) -> Tensor:
-        return mode_products(weight.unflatten(2, self.widths), self.features[0]).flatten(2)
+        return mode_products(_split(weight, self.widths), self.features[0]).flatten(2)
 
     def _adjoint(self, values: Tensor) -> Tensor:
-        return mode_products(values.unflatten(2, self.grid), self.features[1]).flatten(2)
+        return mode_products(_split(values, self.grid), self.features[1]).flatten(2)
 
 
 class ScatteredPoints(Samples):
@@ -253,7 +252,7 @@ class ScatteredPoints(Samples):
     def _evaluate(self, weight: Tensor) -> Tensor:
         values = weight.new_empty(*weight.shape[:2], self.coords.shape[1])
         for row, signals in self._rows(len(weight)):
-            part = weight[signals].unflatten(2, self.widths)
+            part = _split(weight[signals], self.widths)
             for where, features in self._chunks(row, part.numel() // self.widths[0]):
                 values[signals, :, where] = rowwise_products(part, features)
         return values
@@ -282,7 +281,15 @@ class ScatteredPoints(Samples):
         size, count, stored = max(1, CHUNK_NUMBERS // max(1, numbers)), self.coords.shape[1], self.features
         for start in range(0, count, size):
             where = slice(start, min(start + size, count))
-            yield where, self._encode(self.coords[row, where].unbind(-1)) if stored is None else [f[where] for f in stored[row]]
+            yield (
+                where,
+                self._encode(self.coords[row, where].unbind(-1)) if stored is None else [f[where] for f in stored[row]],
+            )
+
+
+def _split(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """``(s, C, n_1 ... n_D)`` -> ``(s, C, n_1, ..., n_D)``."""
+    return x.reshape(*x.shape[:2], *sizes)
 
 
 def _last(x: Tensor, axis: int) -> Tensor:

@@ -16,9 +16,7 @@ from pe_lightning.errors import InputError
 __all__ = ["axis_encoders", "each", "shrunk", "spaced", "tunable"]
 
 
-def axis_encoders(
-    encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device
-) -> tuple[Encoder, ...]:
+def axis_encoders(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device) -> tuple[Encoder, ...]:
     """One encoder per axis on a device, from what a solver takes; the caller's own are not moved.
 
     Raises:
@@ -29,7 +27,7 @@ def axis_encoders(
         if entry.num_axes != 1:
             raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
 
-    def moved(entry: Encoder, _: int) -> Encoder:
+    def moved(entry: Encoder, _: float) -> Encoder:
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
         return copy.deepcopy(entry).to(device) if elsewhere else entry
 
@@ -41,7 +39,7 @@ def tunable(encoder: Encoder) -> str | None:
     return None if encoder.width is None else encoder.width.argument
 
 
-def spaced(encoder: Encoder, num_samples: int, factor: float) -> Encoder:
+def spaced(encoder: Encoder, num_samples: float, factor: float) -> Encoder:
     """The encoder with its width at ``factor`` times the default, in units of the sample spacing.
 
     The default follows K. Where there are fewer samples than features, their spacing is what counts: a Gaussian narrower
@@ -64,8 +62,8 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     """The features for an axis with ``1 / ratio`` of the samples: the same picture, seen with fewer, larger pixels.
 
     Features per sample, and widths in units of the sample spacing, stay what they are. An encoder that declares neither
-    width nor support, or whose learned features belong to their number, sees its coordinates closer together instead,
-    which keeps everything in units of the spacing but for the number of features per sample.
+    width nor support, or that has parameters of its own, sees its coordinates closer together instead, which keeps
+    everything in units of the spacing but for the number of features per sample.
 
     Args:
         encoder: The encoder of the whole axis.
@@ -74,21 +72,19 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     Returns:
         Coordinates in [0, 1] to features, ``(n,)`` -> ``(n, K')``.
     """
+    width = encoder.width
+    if (width is None and encoder.support is None) or any(True for _ in encoder.parameters()):
+        return lambda x: encoder(x / ratio)
     arguments, changes = encoder.resolved(), dict[str, Any]()
-    if encoder.width is not None:
-        changes[encoder.width.argument] = encoder.width.scaled(arguments[encoder.width.argument], ratio)
+    if width is not None:
+        changes[width.argument] = width.scaled(arguments[width.argument], ratio)
     if "num_features" in arguments:  # even numbers: the Fourier encoders take no others
         changes["num_features"] = max(2 * round(arguments["num_features"] / ratio / 2), 2)
-    if encoder.width is not None or encoder.support is not None:
-        try:
-            return encoder.copy(**changes)
-        except InputError:
-            pass
-    return lambda x: encoder(x / ratio)
+    return encoder.copy(**changes)
 
 
 def each(
-    encoders: Sequence[Encoder], sizes: Sequence[int], change: Callable[[Encoder, int], Encoder]
+    encoders: Sequence[Encoder], sizes: Sequence[float], change: Callable[[Encoder, float], Encoder]
 ) -> tuple[Encoder, ...]:
     """Changed encoders; axes of one size that share an encoder go on sharing it, so that it is factorised once.
 
@@ -97,7 +93,7 @@ def each(
         sizes: Samples per axis.
         change: The new encoder for an encoder and a size.
     """
-    made: dict[tuple[int, int], Encoder] = {}
+    made: dict[tuple[int, float], Encoder] = {}
     for encoder, size in zip(encoders, sizes, strict=True):
         if (id(encoder), size) not in made:
             made[id(encoder), size] = change(encoder, size)

@@ -1,33 +1,27 @@
+"""Factorisations of one axis's features against NumPy's, in float64."""
+
 import numpy as np
 import pytest
 import torch
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import FactorisationError, LocalMatrix, encode_axis, factor_axis, products
+from pe_lightning.linalg import Banded, FactorisationError, eigh, factor_axis
 from pe_lightning.linalg import factor as factor_module
-from pe_lightning.linalg import local as local_module
-from pe_lightning.linalg.mode_products import mode_products
 
-MIN_FEATURES = 160
-"""In these tests, features of so many columns may be local: small enough to compare with dense ones."""
-COMPACT = ["gau", "tri", "rect", "keys", "bspline", "impulse"]
+FEATURES = 160
 
 
 def coordinates(n):
     return torch.arange(n, dtype=torch.float64) / n
 
 
+def banded(encoder, n):
+    return Banded.from_dense(encoders.resolve({"num_features": FEATURES, **encoder})(coordinates(n)))
+
+
 def rebuilt(factor):
     return factor.left() * factor.singular_values @ factor.right.T
-
-
-@pytest.fixture(autouse=True)
-def _small_and_uncached(monkeypatch):
-    for module in (factor_module, local_module):
-        monkeypatch.setattr(module, "MIN_FEATURES", MIN_FEATURES)
-        monkeypatch.setattr(module, "MAX_DENSITY", 0.6)
-    factor_module.clear_cache()
 
 
 @pytest.mark.parametrize(("n", "k"), [(7, 7), (20, 6), (6, 20), (1, 5), (5, 1)])
@@ -50,40 +44,42 @@ def test_reveals_the_rank():
     assert nothing.left().shape == (5, 0)
 
 
-def test_second_route_when_divide_and_conquer_fails(monkeypatch):
+def fails(*_args, **_kwargs):
+    raise torch.linalg.LinAlgError("the algorithm failed to converge")
+
+
+def test_second_routes_when_divide_and_conquer_fails(monkeypatch):
     matrix = encoders.create("logf", num_features=64)(coordinates(50))
-    first = factor_axis(matrix, reuse=False)
-
-    def fails(*_args, **_kwargs):
-        raise torch.linalg.LinAlgError("linalg.svd: the algorithm failed to converge")
-
+    gram = matrix.T @ matrix
+    first, expected = factor_axis(matrix), torch.linalg.eigvalsh(gram)
     monkeypatch.setattr(torch.linalg, "svd", fails)
-    second = factor_axis(matrix, reuse=False)
+    monkeypatch.setattr(torch.linalg, "eigh", fails)
+    second = factor_axis(matrix)
     assert (first.method, second.method) == ("svd", "gesvd")
     torch.testing.assert_close(rebuilt(second), matrix, atol=1e-12, rtol=0)
     assert second.rank == first.rank
+    eigenvalues, vectors = eigh(gram)
+    torch.testing.assert_close(eigenvalues, expected, atol=1e-10, rtol=0)
+    torch.testing.assert_close(vectors * eigenvalues @ vectors.T, gram, atol=1e-10, rtol=0)
 
 
 def test_a_wrong_svd_is_noticed(monkeypatch):
     right = torch.linalg.svd
     monkeypatch.setattr(torch.linalg, "svd", lambda *a, **k: [part * (1 + 1e-6) for part in right(*a, **k)])
     matrix = torch.eye(6, dtype=torch.float64)
-    assert factor_axis(matrix, reuse=False).method == "gesvd"
+    assert factor_axis(matrix).method == "gesvd"
     monkeypatch.setattr(factor_module.scipy.linalg, "svd", lambda *a, **k: [np.full(n, np.nan) for n in ((6, 6), 6, (6, 6))])
     with pytest.raises(FactorisationError, match="no SVD reproduces"):
-        factor_axis(matrix, reuse=False)
+        factor_axis(matrix)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_refuses_features_that_are_not_finite(bad):
-    matrix = torch.ones(4, 3)
-    matrix[1, 2] = bad
+@pytest.mark.parametrize("store", [lambda matrix: matrix, Banded.from_dense])
+def test_refuses_features_that_are_not_finite(bad, store):
+    matrix = torch.eye(FEATURES)
+    matrix[3, 3] = bad
     with pytest.raises(InputError, match="NaN or infinite"):
-        factor_axis(matrix)
-    wide = torch.eye(MIN_FEATURES)
-    wide[3, 3] = bad
-    with pytest.raises(InputError, match="NaN or infinite"):
-        factor_axis(LocalMatrix.from_dense(wide))
+        factor_axis(store(matrix))
 
 
 @pytest.mark.parametrize("bad", [torch.ones(3), torch.ones(0, 3), torch.ones(3, 3, dtype=torch.int64)])
@@ -92,68 +88,10 @@ def test_refuses_what_is_no_matrix(bad):
         factor_axis(bad)
 
 
-def test_reuses_equal_features_and_forgets_the_oldest(monkeypatch):
-    psi = encoders.create("gau", num_features=16)(coordinates(20))
-    first = factor_axis(psi)
-    assert factor_axis(psi.clone()) is first
-    assert factor_axis(psi.float()) is not first  # rounded: other features
-    assert factor_axis(psi, reuse=False) is not first
-    monkeypatch.setattr(factor_module, "CACHE_BYTES", first.nbytes())
-    factor_axis(psi + 1)
-    assert factor_axis(psi) is not first
-
-
-# -- local matrices ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", COMPACT)
-def test_local_matrices_multiply_as_dense_ones(name):
-    psi = encoders.create(name, num_features=MIN_FEATURES)(coordinates(220))
-    local = encode_axis(encoders.create(name, num_features=MIN_FEATURES), coordinates(220))
-    assert isinstance(local, LocalMatrix)
-    assert local.density < 0.6
-    torch.testing.assert_close(local.dense(), psi, atol=1e-9, rtol=0)
-    generator = torch.Generator().manual_seed(0)
-    for axis in (0, 1, 2):
-        shape = [2, 3, 4]
-        x = torch.randn(*shape[:axis], MIN_FEATURES, *shape[axis + 1 :], dtype=torch.float64, generator=generator)
-        y = torch.randn(*shape[:axis], 220, *shape[axis + 1 :], dtype=torch.float64, generator=generator)
-        torch.testing.assert_close(local.product(x, axis), (x.movedim(axis, -1) @ local.dense().T).movedim(-1, axis))
-        expected = (y.movedim(axis, -1) @ local.dense()).movedim(-1, axis)
-        torch.testing.assert_close(local.transposed_product(y, axis), expected)
-    torch.testing.assert_close(local.gram(), local.dense().T @ local.dense())
-    torch.testing.assert_close(local.squares(), local.dense().square().sum())
-
-
-def test_rows_of_a_local_matrix():
-    local = LocalMatrix.from_dense(encoders.create("tri", num_features=100)(coordinates(300)))
-    for start, stop in [(0, 300), (7, 8), (40, 170), (299, 300), (5, 5)]:
-        part = local.rows(start, stop)
-        assert torch.equal(part.dense(), local.dense()[start:stop])
-        first, trimmed = part.trimmed()
-        inside = slice(first, first + trimmed.shape[1])
-        assert torch.equal(trimmed.dense(), local.dense()[start:stop, inside])
-    x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(
-        products(x.T.contiguous(), [local.rows(10, 20)]), mode_products(x.T, [local.dense()[10:20].float()])
-    )
-    with pytest.raises(InputError, match="needs 100 entries"):
-        local.product(torch.zeros(99), 0)
-
-
-def test_dense_features_stay_dense():
-    assert isinstance(encode_axis(encoders.create("rff", num_features=MIN_FEATURES), coordinates(20)), torch.Tensor)
-    assert isinstance(encode_axis(encoders.create("gau", num_features=64), coordinates(20)), torch.Tensor)
-    gau = encoders.create("gau", num_features=MIN_FEATURES)
-    assert isinstance(encode_axis(gau, coordinates(200), compact=False), torch.Tensor)
-    wide = encoders.create("gau", num_features=MIN_FEATURES, sigma=0.2)
-    assert isinstance(encode_axis(wide, coordinates(200)), torch.Tensor)
-
-
 @pytest.mark.parametrize("name", ["gau", "tri", "keys", "bspline"])
-def test_local_factorisation_equals_the_svd(name):
-    local = encode_axis(encoders.create(name, num_features=MIN_FEATURES), coordinates(220))
-    fast, exact = factor_axis(local), factor_axis(local, compact=False)
+def test_banded_factorisation_equals_the_svd(name):
+    matrix = banded({"name": name}, 220)
+    fast, exact = factor_axis(matrix), factor_axis(matrix.dense())
     assert (fast.method, exact.method) == ("gram", "svd")
     torch.testing.assert_close(fast.singular_values, exact.singular_values, rtol=1e-9, atol=0)
     assert fast.mean_diagonal == pytest.approx(exact.mean_diagonal)
@@ -164,11 +102,10 @@ def test_local_factorisation_equals_the_svd(name):
 
 @pytest.mark.parametrize(
     ("encoder", "n"),
-    [({"name": "gau", "sigma": 3 / MIN_FEATURES}, 220), ({"name": "tri"}, 130), ({"name": "rect", "sigma": 1e-6}, 168)],
+    [({"name": "gau", "sigma": 3 / FEATURES}, 220), ({"name": "tri"}, 130), ({"name": "rect", "sigma": 1e-6}, 168)],
 )
-def test_badly_conditioned_local_features_go_through_the_svd(encoder, n):
-    local = encode_axis(encoders.resolve({**encoder, "num_features": MIN_FEATURES}), coordinates(n))
-    assert isinstance(local, LocalMatrix)
-    factor = factor_axis(local)
+def test_badly_conditioned_banded_features_go_through_the_svd(encoder, n):
+    matrix = banded(encoder, n)
+    factor = factor_axis(matrix)
     assert factor.method == "svd"
-    assert factor.rank == np.linalg.matrix_rank(local.dense().numpy())
+    assert factor.rank == np.linalg.matrix_rank(matrix.dense().numpy())

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import interpolate
+from pe_lightning.callbacks.ranks import feature_rank, sample_coordinates
 from pe_lightning.data.dataset import to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
@@ -87,7 +87,7 @@ def _fit(part: Part, candidate: Candidate, device: torch.device) -> Score:
     module = ComplexLinear(described, warm_start=True)
     module.build(part.info)
     module.to(device)
-    given = list(module.encoding.encoders)
+    given = [encoder for encoder in module.encoding.encoders if isinstance(encoder, Encoder)]
     began = time.perf_counter()
     fit = solve_data(part.dataset, Process(), given, "auto", True, device)
     batch = to_device(part.dataset.calibration_batch(), device)
@@ -96,10 +96,8 @@ def _fit(part: Part, candidate: Candidate, device: torch.device) -> Score:
     truth = to_device(part.dataset.evaluation_batch, device)
     metric = SignalPSNR(part.info.num_signals).to(device)
     metric.update(module.predict_grid(truth.axes or ()), truth.values, part.scored.to(device))
-    rank = float(feature_rank(module.encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
-    return Score(
-        tuple(metric.per_signal().tolist()), seconds, module.num_params, rank, fit.encoders, float(fit.report["ridge"])
-    )
+    rank = float(feature_rank(module, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
+    return Score(tuple(metric.per_signal().tolist()), seconds, module.num_params, rank, fit.encoders, fit.ridge)
 
 
 def _interpolate(part: Part, method: Interpolation, device: torch.device) -> Score:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any
@@ -16,9 +17,10 @@ from torch import Tensor
 from pe_lightning import encoders
 from pe_lightning.data import grid_axes, point_coordinates
 from pe_lightning.encoders import Encoder
-from pe_lightning.encodings import Blended, Complex
+from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
-from pe_lightning.solvers.scattered import ConvergenceWarning, ScatteredProgress, solve_points
+from pe_lightning.solvers import ConvergenceWarning, solve_points
+from pe_lightning.solvers.samples import MaskedGrid, ScatteredPoints
 
 ENCODERS: list[dict[str, Any]] = [
     {"name": "gau", "num_features": 6, "sigma": 0.12},
@@ -91,7 +93,7 @@ def test_masked_grid(num_axes: int, shared: bool, precondition: bool, center: bo
         weight, mean, absolute = dense(at(made, points[where]), values[s][where], 1e-2, center)
         torch.testing.assert_close(solution.weight[s], weight, rtol=1e-7, atol=1e-8)
         torch.testing.assert_close(solution.mean[s], mean)
-        assert solution.ridge_absolute[s].item() == pytest.approx(absolute)
+        assert solution.absolute_ridge[s].item() == pytest.approx(absolute)
         error = (row_kron(at(made, points[where])) @ weight.flatten(1).T + mean - values[s][where]).square().sum()
         assert solution.squared_error[s].item() == pytest.approx(error.item())
         assert solution.count[s] == 2 * int(where.sum())
@@ -109,7 +111,7 @@ def test_any_coordinates(num_axes: int, shared: bool, precondition: bool) -> Non
         weight, mean, absolute = dense(at(made, coords[0 if shared else s]), values[s], 1e-2)
         torch.testing.assert_close(solution.weight[s], weight, rtol=1e-7, atol=1e-8)
         torch.testing.assert_close(solution.mean[s], mean)
-        assert solution.ridge_absolute[s].item() == pytest.approx(absolute)
+        assert solution.absolute_ridge[s].item() == pytest.approx(absolute)
     assert solution.converged.all()
 
 
@@ -178,14 +180,15 @@ def test_the_gradient_of_the_objective_vanishes(kind: str, dtype: torch.dtype) -
     values, coords = numbers(2, 40, 1), numbers(2, 40, 2, seed=2)
     images = numbers(2, *grid, 1)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-11
-    given: dict[str, Any] = {"ridge": 1e-2, "tolerance": tolerance, "iterations": 500, "dtype": dtype}
+    given: dict[str, Any] = {"ridge": 1e-2, "tolerance": tolerance, "iterations": 500}
+    values, images = values.to(dtype), images.to(dtype)
     if kind == "mask":
         solution = solve_points(images, made, axes=axes, mask=mask, **given)
     else:
         solution = solve_points(values, made, coords=coords, **given)
     encoding = Complex(made, 2, normalize=False).double()
     weight = solution.weight.double().requires_grad_()
-    ridge = solution.ridge_absolute[:, None] * weight.flatten(1).square()
+    ridge = solution.absolute_ridge[:, None] * weight.flatten(1).square()
     mean = solution.mean.double()
     if kind == "mask":
         error = (encoding.grid(weight, axes).movedim(1, -1) + mean[:, None, None] - images)[mask]
@@ -233,7 +236,7 @@ def test_groups_of_signals_are_solved_alike(monkeypatch: pytest.MonkeyPatch) -> 
     values, mask = numbers(5, 9, 8, 2), numbers(5, 9, 8, seed=1) < 0.5
     given: dict[str, Any] = {"encoder": make(2), "axes": grid_axes((9, 8)), "mask": mask, "ridge": 0.01, **TIGHT}
     together = solve_points(values, **given)
-    monkeypatch.setattr("pe_lightning.solvers.scattered_system.GROUP_NUMBERS", {"cpu": 2 * 2 * 72})
+    monkeypatch.setattr("pe_lightning.solvers.points.GROUP_NUMBERS", {"cpu": 2 * 2 * 72})
     torch.testing.assert_close(solve_points(values, **given).weight, together.weight)
 
 
@@ -242,9 +245,9 @@ def test_chunks_of_points_are_solved_alike(monkeypatch: pytest.MonkeyPatch, cach
     values, coords = numbers(2, 50, 2), numbers(2, 50, 2, seed=2)
     given: dict[str, Any] = {"encoder": make(2), "coords": coords, "ridge": 0.01, **TIGHT}
     whole = solve_points(values, **given)
-    monkeypatch.setattr("pe_lightning.solvers.scattered_free.CHUNK_NUMBERS", 100)
+    monkeypatch.setattr("pe_lightning.solvers.samples.CHUNK_NUMBERS", 100)
     if not cached:
-        monkeypatch.setattr("pe_lightning.solvers.scattered_free.CACHE_BYTES", 0)
+        monkeypatch.setattr("pe_lightning.solvers.samples.CACHE_BYTES", 0)
     torch.testing.assert_close(solve_points(values, **given).weight, whole.weight)
 
 
@@ -258,45 +261,43 @@ def test_a_signal_is_solved_the_same_with_and_without_others() -> None:
         torch.testing.assert_close(together.weight[s], alone.weight[0], rtol=1e-7, atol=1e-8 * float(values[s].max()))
 
 
-def test_a_start_at_the_solution_takes_no_iteration() -> None:
-    values, coords = numbers(2, 50, 2), numbers(1, 50, 2, seed=2)
-    given: dict[str, Any] = {"encoder": make(2), "coords": coords, "ridge": 0.01}
-    first = solve_points(values, tolerance=1e-9, **given)
-    again = solve_points(values, tolerance=1e-6, initial=first.weight, **given)
-    assert again.iterations.tolist() == [0, 0]
-    torch.testing.assert_close(again.weight, first.weight)
-
-
-def test_progress_is_reported() -> None:
-    seen: list[ScatteredProgress] = []
-    values, coords = numbers(2, 50, 2), numbers(1, 50, 2, seed=2)
-    solution = solve_points(values, make(2), coords=coords, ridge=0.01, progress=seen.append)
-    assert [p.iteration for p in seen] == list(range(1, int(solution.iterations.max()) + 1))
-    assert seen[-1].relative_residual < seen[0].relative_residual < 1.5
-    assert (seen[0].signals, seen[0].num_signals) == (0, 2)
-
-
-# -- blending inside the solver ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shared", [True, False])
-def test_blending_solves_for_the_blended_features(shared: bool) -> None:
-    made, values = make(2), numbers(2, 60, 1)
-    coords = numbers(1 if shared else 2, 60, 2, seed=4)
-    solution = solve_points(values, made, coords=coords, ridge=1e-2, blending=True, **TIGHT)
-    blended = Blended(Complex(made, 2, normalize=False))
-    for s in range(2):
-        weight, _, _ = dense(blended.axis_features(coords[0 if shared else s]), values[s], 1e-2)
-        torch.testing.assert_close(solution.weight[s], weight, rtol=1e-6, atol=1e-7)
+@pytest.mark.parametrize("kind", [MaskedGrid, ScatteredPoints])
+def test_samples_multiply_as_their_dense_matrices(kind: type, shared: bool) -> None:
+    made, axes = make(2), grid_axes((9, 7), torch.float64)
+    mask = numbers(1 if shared else 2, 63, seed=1) < 0.6
+    coords = numbers(1 if shared else 2, 63, 2, seed=2)
+    samples = MaskedGrid(made, axes, mask) if kind is MaskedGrid else ScatteredPoints(made, coords, mask)
+    matrix = samples.dense()
+    rows = samples.coordinates()
+    expected = torch.stack([row_kron(at(made, rows[min(s, len(rows) - 1)])) * m[:, None] for s, m in enumerate(mask)])
+    torch.testing.assert_close(matrix, expected)
+    assert matrix.shape[1:] == samples.shape == (63, 30)
+    x, y = numbers(2, 3, 30), numbers(2, 3, 63)
+    torch.testing.assert_close(samples.mv(x), x @ matrix.transpose(1, 2))
+    torch.testing.assert_close(samples.rmv(y, 2), y @ matrix)
+    torch.testing.assert_close(samples.rows(5, 20).dense(), matrix[:, 5:20])
+    bases = [numbers(6, 4), numbers(5, 3)]
+    turned = samples.to(torch.float32, bases)
+    torch.testing.assert_close(turned.dense().double(), matrix @ torch.kron(*bases), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(turned.rows(5, 20).dense(), turned.dense()[:, 5:20])
+    with pytest.raises(InputError, match="last axis"):
+        samples.mv(x, 0)
 
 
-def test_blending_of_a_mask_is_blending_of_its_points() -> None:
-    made, axes, index = make(2), grid_axes((9, 8), torch.float64), torch.arange(0, 72, 3)[None]
-    values = numbers(1, 9, 8, 1)
-    mask = torch.zeros(1, 72, dtype=torch.bool).scatter_(1, index, True).reshape(1, 9, 8)
-    given: dict[str, Any] = {"encoder": made, "axes": axes, "ridge": 1e-2, "blending": True, **TIGHT}
-    by_index = solve_points(values.flatten(1, 2)[:, index[0]], index=index, **given)
-    torch.testing.assert_close(solve_points(values, mask=mask, **given).weight, by_index.weight, rtol=1e-7, atol=1e-8)
+def test_the_solution_predicts_and_reports() -> None:
+    axes, made = grid_axes((9, 8), torch.float64), make(2)
+    index = torch.arange(0, 72, 2)
+    values = numbers(2, 36, 2)
+    solution = solve_points(values, made, axes=axes, index=index, ridge=0.01, **TIGHT)
+    whole = solution.predict(axes)
+    torch.testing.assert_close(whole.flatten(1, 2)[:, index], solution.at(point_coordinates(axes, index)))
+    error = (solution.at(point_coordinates(axes, index)) - values).square().sum((1, 2))
+    torch.testing.assert_close(solution.squared_error, error)
+    report = solution.report()
+    assert json.loads(json.dumps(report)) == report
+    assert (report["solver"], report["converged"], report["choice"]["rule"]) == ("points", True, "given")
+    assert report["iterations"] == solution.iterations.tolist()
 
 
 # -- nothing blows up -------------------------------------------------------------------------------------------------
@@ -391,18 +392,14 @@ def test_running_out_of_iterations_warns_if_much_is_left() -> None:
         ({"axes": grid_axes((4, 4)), "mask": torch.ones(4, 4, dtype=torch.bool)}, "the mask is boolean"),
         ({"values": torch.rand(10, 2)}, r"\(S, P, C\)"),
         ({"values": torch.full((2, 10, 1), torch.nan)}, r"not finite, in signals \[0, 1\]"),
-        ({"values": torch.ones(2, 10, 1, dtype=torch.int64)}, "float32 or float64"),
-        ({"dtype": torch.float16}, "float32 or float64"),
-        ({"ridge": -1.0}, "ridge is a number"),
-        ({"ridge": "best"}, "ridge is a number"),
+        ({"values": torch.ones(2, 10, 1, dtype=torch.int64)}, "floating-point"),
+        ({"ridge": -1.0}, "a number >= 0"),
+        ({"ridge": "best"}, "a number >= 0"),
         ({"ridge": 0.0, "precondition": True}, "positive ridge"),
         ({"iterations": -1}, "iterations"),
         ({"tolerance": 1.0}, "tolerance"),
-        ({"initial": torch.zeros(2, 1, 3, 3)}, r"\(2, 1, 8, 8\)"),
         ({"distributed": True}, "initialised"),
         ({"encoder": [{"name": "rff", "num_axes": 2, "num_features": 8}] * 2}, "encoders of one axis"),
-        ({"encoder": Complex("gau", 3)}, "3 axes"),
-        ({"encoder": {"name": "impulse", "num_features": 8}, "blending": True}, "blended"),
     ],
 )
 def test_wrong_input_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pe_lightning.linalg import factor as factor_module
-from pe_lightning.linalg import local as local_module
+from pe_lightning.linalg import operators
 
 
 @pytest.fixture(autouse=True)
@@ -18,14 +17,13 @@ def _benchmarks(monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_stream(tmp_path, monkeypatch, local):
+@pytest.mark.parametrize("banded", [True, False])
+def test_stream(tmp_path, monkeypatch, banded):
     import solvers_stream
 
-    if local:
-        for module in (factor_module, local_module):
-            monkeypatch.setattr(module, "MIN_FEATURES", 16)
-            monkeypatch.setattr(module, "MAX_DENSITY", 1.0)
+    if banded:
+        monkeypatch.setattr(operators, "MIN_FEATURES", 16)
+        monkeypatch.setattr(operators, "MAX_DENSITY", 1.0)
     solvers_stream.write(tmp_path / "source.h5", 160, 48)
     found = solvers_stream.run(str(tmp_path / "source.h5"), 40, 48)
     assert found["psnr"] > 20

@@ -11,9 +11,10 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 from pe_lightning.data import grid_axes
-from pe_lightning.solvers.scattered import solve_points
+from pe_lightning.errors import InputError
+from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
 
-GRID = (14, 13)
+GAU = {"name": "gau", "num_features": 40}
 ENCODERS = [{"name": "gau", "num_features": 9}, {"name": "linf", "num_features": 8}]
 CASES: dict[str, dict[str, Any]] = {
     "mask": {"ridge": 1e-2},
@@ -22,7 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "none for one": {"ridge": 1e-2},
     "plain": {"ridge": 1e-2, "precondition": False},
     "auto": {"ridge": "auto"},
-    "blending": {"ridge": 1e-2, "blending": True},
+    "width": {"ridge": "auto", "sigma": "auto"},
 }
 
 
@@ -33,6 +34,11 @@ def problem() -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     values = torch.stack([torch.sin(5 * x + y), torch.cos(4 * y) * x])[..., None]
     noise = torch.rand(2, *grid, 1, generator=generator, dtype=torch.float64)
     return values + 0.1 * noise, torch.rand(2, *grid, generator=generator) < 0.5, grid_axes(grid, torch.float64)
+
+
+def grid_problem() -> tuple[Tensor, tuple[Tensor, ...]]:
+    values = torch.rand(2, 101, 48, 3, generator=torch.Generator().manual_seed(0))
+    return values, grid_axes((101, 48), torch.float64)
 
 
 def share(case: str, rank: int | None) -> dict[str, Any]:
@@ -64,6 +70,14 @@ def work(rank: int, folder: str) -> None:
     for case in CASES:
         solution = solve_points(**share(case, rank), distributed=True)
         found[case] = [solution.weight, solution.mean, solution.squared_error, solution.count, solution.ridge]
+    values, axes = grid_problem()
+    first, last = [(0, 30), (30, 101)][rank]  # uneven
+    solution = solve_blocks([((first, 0), values[:, first:last])], GAU, axes, ridge=1e-3)
+    found["grid"] = [solution.weight, solution.mean, solution.squared_error]
+    try:
+        solve_blocks([((0, 0), values)], GAU, axes, ridge=1e-3)
+    except InputError as error:
+        found["twice"] = str(error)
     torch.save(found, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -88,3 +102,16 @@ def test_two_processes_find_what_one_finds(case: str, by_two: list[dict[str, Any
     torch.testing.assert_close(mean, alone.mean)
     torch.testing.assert_close(squared_error, alone.squared_error, rtol=1e-6, atol=1e-9)
     assert torch.equal(count, alone.count)
+
+
+@pytest.mark.slow
+def test_two_processes_solve_a_grid_as_one_does(by_two: list[dict[str, Any]]) -> None:
+    values, axes = grid_problem()
+    alone = solve_grid(values, GAU, axes, ridge=1e-3)
+    for found in by_two:
+        weight, mean, error = found["grid"]
+        torch.testing.assert_close(weight, alone.weight, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(mean, alone.mean)
+        torch.testing.assert_close(error, alone.squared_error, rtol=1e-4, atol=0)
+        assert all(torch.equal(a, b) for a, b in zip(found["grid"], by_two[0]["grid"], strict=True))
+        assert "cover 9696 of the grid's 4848" in found["twice"], "samples that two processes hold are not counted once"
