@@ -74,6 +74,7 @@ class ImageDataModule(SignalDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
+        self.paths = paths
         self._source = ImageSource(paths, center_crop, resize, color, alpha, max_pixels, key, value_range)
 
     def read(self) -> RawSignals:

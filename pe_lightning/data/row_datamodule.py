@@ -89,6 +89,7 @@ class RowDataModule(SignalDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
+        self.paths = paths
         self._source = RowSource(
             paths,
             rows,

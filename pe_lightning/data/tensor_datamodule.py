@@ -37,6 +37,7 @@ class TensorDataModule(SignalDataModule):
             names do not fit.
 
     Example:
+        >>> import torch
         >>> data = TensorDataModule(torch.rand(1, 64, 64, 3), sampling="random")
         >>> tuple(data.train_batch().values.shape)
         (1, 1024, 3)

@@ -79,6 +79,7 @@ class VideoDataModule(SignalDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(sampling, protocol, batch, batch_size, shuffle, steps_per_epoch, in_memory, cache, cache_dir)
+        self.paths = paths
         self._source = VideoSource(paths, frames, center_crop, resize, fps, color, preset, key, value_range, max_pixels)
 
     def read(self) -> RawSignals:

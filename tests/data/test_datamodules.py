@@ -24,7 +24,6 @@ from pe_lightning.data import (
 )
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.tensor_datamodule import as_values
 from pe_lightning.errors import InputError
 
 CPU = torch.device("cpu")
@@ -256,96 +255,6 @@ def test_describe_is_plain_and_complete(tmp_path):
         }
     )
     assert TensorDataModule(tensor(1, 4, 4, 1)).describe()["paths"] == []
-
-
-# -- arrays -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_floating_point_tensors_become_float32(dtype):
-    given = tensor(1, 4, 5, 2).to(dtype)
-    assert as_values(given).equal(given.float())
-
-
-@pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", "longdouble"])
-def test_floating_point_arrays_become_float32(dtype):
-    given = tensor(1, 4, 5, 2).numpy().astype(dtype)
-    np.testing.assert_array_equal(as_values(given).numpy(), given.astype(np.float32))
-
-
-@pytest.mark.parametrize(("dtype", "peak"), [("uint8", 255), ("uint16", 65535)])
-def test_unsigned_integers_are_divided_by_their_peak(dtype, peak):
-    given = np.linspace(0, peak, 24).astype(dtype).reshape(1, 4, 6, 1)
-    expected = given.astype(np.float32) / np.float32(peak)
-    np.testing.assert_array_equal(as_values(given).numpy(), expected)
-    np.testing.assert_array_equal(as_values(torch.from_numpy(given)).numpy(), expected)
-
-
-def test_layout_and_ownership_of_the_source():
-    given = tensor(1, 4, 5, 2)
-    assert as_values(given.permute(0, 2, 1, 3)).is_contiguous()
-    assert as_values(given[:, ::2].numpy()[..., ::-1]).is_contiguous()
-    frozen = given.numpy().copy()
-    frozen.setflags(write=False)
-    assert as_values(frozen).equal(given)
-    tracked = given.clone().requires_grad_()
-    assert not as_values(tracked).requires_grad
-    for source in (given, given.numpy()):
-        data = TensorDataModule(source)
-        before = data.values.clone()
-        source[:] = 0
-        assert data.values.equal(before)
-        given = tensor(1, 4, 5, 2)
-
-
-@pytest.mark.parametrize(
-    ("values", "parts"),
-    [
-        (torch.rand(8, 8), ["shape (8, 8)", "at least three", "values[None, ..., None]", "(1, 8, 8, 1)"]),
-        (torch.rand(1, 0, 8, 1), ["shape (1, 0, 8, 1)", "an empty axis"]),
-        (torch.rand(1, 1, 8, 1), ["fewer than 2 samples on an axis", "(signals, *samples per axis, channels)"]),
-        (torch.full((1, 4, 4, 1), torch.nan), ["16 entries that are not finite", "nan at (0, 0, 0, 0)", "nan_to_num"]),
-        (torch.full((1, 4, 4, 1), torch.inf), ["inf at (0, 0, 0, 0)"]),
-        (torch.full((1, 4, 4, 1), -0.5), ["[-0.5, -0.5]", "must lie in [0, 1]", "PSNR"]),
-        (
-            torch.arange(16.0).reshape(1, 4, 4, 1),
-            ["[0, 15]", "(values - values.min()) / (values.max() - values.min())"],
-        ),
-        (torch.ones(1, 4, 4, 1, dtype=torch.int64), ["dtype int64", "uint8, uint16"]),
-        (torch.ones(1, 4, 4, 1, dtype=torch.bool), ["dtype bool"]),
-        (np.ones((1, 4, 4, 1), np.int32), ["dtype int32"]),
-        (torch.ones(1, 4, 4, 1, dtype=torch.complex64), ["dtype complex64"]),
-        (np.ones((1, 4, 4, 1), complex), ["dtype complex128", "real floating point"]),
-        (np.full((1, 4, 4, 1), "x"), ["dtype <U1"]),
-        ([[[0.5]]], ["a torch tensor or a NumPy array, got list"]),
-    ],
-)
-def test_arrays_that_are_refused(values, parts):
-    with pytest.raises(InputError) as error:
-        TensorDataModule(values)
-    assert "\n" not in str(error.value)
-    for part in parts:
-        assert part in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("names", "match"),
-    [
-        (["a"], "list of 2 names"),
-        ("ab", "list of 2 names"),
-        (["a", ""], "non-empty string without slashes"),
-        (["a", "b/c"], "without slashes"),
-        (["a", 3], "without slashes"),
-        (["a", "A"], "must be distinct"),
-    ],
-)
-def test_names_that_are_refused(names, match):
-    with pytest.raises(InputError, match=match):
-        TensorDataModule(tensor(2, 4, 4, 1), names=names)
-
-
-def test_names_are_kept():
-    assert TensorDataModule(tensor(2, 4, 4, 1), names=["left", "right"]).info.names == ("left", "right")
 
 
 # -- images -----------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
         if format == "npy":
             yield np.load(file.path, mmap_mode="r", allow_pickle=False)
         elif format == "npz":
-            with np.load(file.path, allow_pickle=False) as archive:
+            with file.path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 yield archive
         else:
             import h5py  # late: whoever reads .npy files does not wait for it

@@ -112,7 +112,7 @@ def reading(given: str) -> Iterator[None]:
             raise InputError(
                 f"{given!r} is compressed in a way that needs another package ({error}); save it uncompressed"
             ) from error
-        if "allow_pickle" in str(error) or "Python objects" in str(error):
+        if str(error).startswith("Object arrays") or "Python objects in dtype" in str(error):
             raise InputError(
                 f"{given!r} holds Python objects, which are never loaded: unpickling runs whatever code the file brings. "
                 "Save the numbers as one plain array, such as numpy.save(path, numpy.stack(arrays))"

@@ -133,9 +133,12 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
 def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
     """Line numbers and cells of every row but comments and empty lines at either end."""
     with reading(file.given):
-        text = file.path.read_bytes().decode("utf-8-sig").strip("\r\n")
+        text = file.path.read_bytes().decode("utf-8-sig")
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
-        if "\0" in text or not any(line.strip() for _, line in lines):
+        for end in (0, -1):
+            while lines and not lines[end][1].strip():
+                lines.pop(end)
+        if "\0" in text or not lines:
             raise ValueError("it holds no text, but zero bytes" if "\0" in text else "it holds no numbers")
         fits = {delimiter: _evenness(lines[:_SAMPLE], delimiter) for delimiter in _DELIMITERS}
         delimiter = max(fits, key=fits.__getitem__)  # the first one of several
@@ -152,10 +155,11 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
+    """The cells of one line; none at all if a quote is not closed."""
     line = line.strip() if delimiter == " " else line
     # one line at a time, so that a quote which is not closed is an error
     try:
-        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [""])
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True)) or [""]
     except csv.Error:
         return []
 

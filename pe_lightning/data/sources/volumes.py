@@ -84,11 +84,10 @@ def _opened(file: SourceFile) -> Iterator[Any]:
     handler.emit = lambda record: reports.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("tifffile").addHandler(handler)
     try:
-        with reading(file.given):
-            with tifffile.TiffFile(file.path) as tiff:
-                yield tiff
-            if reports:
-                raise ValueError(reports[0])
+        with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+            if not tiff.series or reports:
+                raise ValueError(*reports)
+            yield tiff
     finally:
         logging.getLogger("tifffile").removeHandler(handler)
 
