@@ -53,10 +53,6 @@ def read_tables(
         columns: Names or positions (from 0) of the columns to take from each file; by default all that hold numbers.
         limits: The numbers that become 0 and 1, of all columns.
         length: Take only the first n rows.
-
-    Raises:
-        InputError: As :func:`read_table`; also if columns differ in length, a column is constant, or a number is outside
-            the limits.
     """
     tables = [read_table(file, columns) for file in files]
     rows = one_length([(file.given, len(table[0].values)) for file, table in zip(files, tables, strict=True)], length)
@@ -83,15 +79,11 @@ def read_tables(
 
 
 def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> list[Column]:
-    """Reads columns of one text table.
+    """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
 
     The delimiter is a tab, a semicolon, a comma or spaces, whichever cuts the first lines most evenly. The first line is
     a header if none of its cells is a number, or if one is not where the next line has a number. Lines that begin with
     ``#`` are comments. The decimal mark is a point.
-
-    Args:
-        file: The file, UTF-8.
-        columns: Names or positions (from 0); by default every column with a number in it; a notice names the others.
 
     Raises:
         InputError: If the file is no text, a row has more or fewer cells than the first, there is no such column, or a cell

@@ -219,8 +219,8 @@ class VideoSource(Source):
             if not channels <= {1, 3}:
                 listed = ", ".join(map(str, sorted(channels)))
                 raise InputError(
-                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 (grey) "
-                    "and 3 (RGB) can. Fit them in runs of their own, with color auto"
+                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 "
+                    "(grey) and 3 (RGB) can. Fit them in runs of their own, with color auto"
                 )
             clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
         if clips[0].media == "video":

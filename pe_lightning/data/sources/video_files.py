@@ -81,13 +81,8 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
 
     Frames come in presentation order, as 8-bit RGB, or as 16-bit RGB from sources of more bits; grey ones have one channel.
     The colour matrix and range that the file states are applied (BT.601 and limited range where it states none), as is its
-    rotation. Its pixel aspect ratio is ignored: samples are the stored ones. So are its sound and its transparency.
-
-    Args:
-        file: The file; its content decides the format, not its suffix.
-        fps: Frames per second to resample to: the latest frame shown at each time. ``None`` takes the frames of the file; if
-            they come at uneven times, it is resampled to its mean rate, with a notice.
-        max_pixels: Refuse frames that claim more; ``None`` for no limit.
+    rotation. Its pixel aspect ratio, its sound and its transparency are ignored. Without ``fps``, a video whose frames come
+    at uneven times is resampled to its mean rate, with a notice.
 
     Raises:
         InputError: If it is not a video, is damaged or cut short, has fewer than 2 frames, or claims too large ones.
