@@ -1,10 +1,14 @@
 """The registry of sources, and what a source says of itself."""
 
+import doctest
+import importlib
 import json
+import pkgutil
 
 import numpy as np
 import pytest
 
+import pe_lightning.data.sources
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources import ImageSource, RowSource, Source, TensorSource, VideoSource, sources
 from pe_lightning.errors import InputError
@@ -66,3 +70,8 @@ def test_a_source_of_a_plugin():
 
     assert (Ramp().read().shape, Ramp(size=5).describe(), list(Ramp().files())) == ((1, 9, 1), {"size": 5}, [])
     assert (ImageSource.metric, Ramp.metric, TensorSource(np.zeros((1, 4, 1))).describe()) == ("psnr", "snr", {"paths": []})
+
+
+def test_examples_in_docstrings():
+    for module in pkgutil.iter_modules(pe_lightning.data.sources.__path__):
+        assert doctest.testmod(importlib.import_module(f"pe_lightning.data.sources.{module.name}")).failed == 0, module.name
