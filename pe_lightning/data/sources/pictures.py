@@ -26,7 +26,14 @@ FloatArray = NDArray[np.float32]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
-_ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 258, 339  # TIFF and EXIF tags
+_ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE, _SAMPLE_FORMAT, _WIDTH, _LENGTH = (
+    274,
+    262,
+    258,
+    339,
+    256,
+    257,
+)  # TIFF and EXIF tags
 _MIN_IS_WHITE, _RGB = 0, 2  # TIFF PhotometricInterpretation
 _PREMULTIPLIED, _STRAIGHT = 1, 2  # TIFF ExtraSamples
 
@@ -93,7 +100,9 @@ def header_of(file: SourceFile) -> Header:
     try:
         with reading(file.given), _opened(file) as image:
             turned = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
-            height, width = (image.width, image.height) if turned else (image.height, image.width)
+            tags: Any = getattr(image, "tag_v2", {})  # of a TIFF, which some versions of Pillow turn before they load it
+            height, width = tags.get(_LENGTH, image.height), tags.get(_WIDTH, image.width)
+            height, width = (width, height) if turned else (height, width)
             return Header(height, width, _bits(image, file.path), image.mode in _GREY or image.mode.startswith("I;16"))
     except InputError:
         array = decode_image(file)

@@ -137,8 +137,8 @@ class RowSource(Source):
         if len(kinds) > 1:
             listed = ", ".join(f"{kind}: {file.given}" for kind, file in sorted(kinds.items()))
             raise InputError(
-                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind. Give "
-                "the files of one kind, by name or in a folder of their own"
+                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind. "
+                "Give the files of one kind, by name or in a folder of their own"
             )
         kind = next(iter(kinds))
         self._check_arguments(kind, files[0])
