@@ -40,8 +40,9 @@ OPTIONS = [
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
     *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format")),
+    *(f"--data.{name}" for name in naming.SHORT_FORMS),
 ]
-"""What can be misspelt outside of model and data."""
+"""What can be misspelt and is no argument of a class that is named."""
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""

@@ -53,7 +53,8 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
     if owner and unknown:
         cls: Any = pydoc.locate(owner[-1])
         allowed = list(inspect.signature(cls).parameters)
-        near = did_you_mean(unknown[1], [*allowed, *_short_forms(allowed)]) or "."
+        short = [option[7:] for option in options if option.startswith("--data.") and "batching" in allowed]
+        near = did_you_mean(unknown[1], [*allowed, *short]) or "."
         return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
     missing = re.search(r"the following arguments are required: ([\w., -]+)", message)
     if missing:
@@ -88,15 +89,6 @@ def _wrong_value(lines: list[str]) -> str | None:
         wanted = f"expected one of {choices[1].strip('[]')}"
     wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
     return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given}{near}"
-
-
-def _short_forms(arguments: Iterable[str]) -> Iterable[str]:
-    """What the command line takes in the place of the groups among the arguments of a DataModule."""
-    if "batching" not in arguments:
-        return ()
-    from pe_lightning.naming import SHORT_FORMS
-
-    return SHORT_FORMS
 
 
 def _subclasses(base: type[Any]) -> list[type[Any]]:

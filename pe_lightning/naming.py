@@ -219,16 +219,10 @@ def _concrete(base: type[Any]) -> list[type[Any]]:
     return found
 
 
-def _is_short(word: str, cls: type[Any] | None) -> bool:
-    """Whether a DataModule takes an option in groups and not by its short name; ``None``: of a class that is not known."""
-    names: set[str] = set()
-    for base in (cls or SignalDataModule).__mro__:
-        if "__init__" in vars(base):
-            parameters = inspect.signature(vars(base)["__init__"]).parameters
-            names |= parameters.keys()
-            if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
-                break  # a base gets what it passes on
-    return word in SHORT_FORMS and word not in names and SHORT_FORMS[word].partition(".")[0] in names
+def _is_short(word: str, data: type[Any] | None) -> bool:
+    """Whether an option of a DataModule is a short form; ``None``: of a class that is not known."""
+    cls = data or SignalDataModule
+    return word in SHORT_FORMS and issubclass(cls, SignalDataModule) and word not in inspect.signature(cls).parameters
 
 
 def _configured_data(text: str) -> dict[str, Any]:

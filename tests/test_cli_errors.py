@@ -56,6 +56,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigma", "wide"], ["model.encoder.sigma", "float", "wide"]),
         (["--model.encoder", "rff", "--model.encoder.num_features", "7"], ["num_features", "even", "6 or 8"]),
         (["--model.encoder", "[gau, gau, gau]"], ["3 encoders", "2 axes"]),
+        (["--model.ridge", "-1"], ["ridge", "-1"]),
         (["--model.depth", "-1"], ["depth", ">= 0", "-1"]),
         (["--model.activation", "rleu"], ["model.activation", "'relu'", "rleu"]),
         (["--data.protocol", "odd", "--data.sampling.stride", "3"], ["odd", "stride"]),

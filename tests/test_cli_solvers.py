@@ -84,13 +84,6 @@ def test_the_choice_knows_nothing_of_the_held_out_samples():
     assert found[0]["test/psnr"] != found[1]["test/psnr"]
 
 
-@pytest.mark.parametrize("ridge", ["-1", "some"])
-def test_bad_ridges(capsys, ridge):
-    assert main(["fit", "--config", str(ROOT / "configs/image/closed_form.yaml"), f"--model.ridge={ridge}"]) == 2
-    assert "ridge" in capsys.readouterr().err
-    assert not Path("runs").exists()
-
-
 @pytest.mark.parametrize("encoder", ["gau", "rff"])
 def test_the_recipe_that_continues_never_ends_below_the_solution(encoder):
     """The first steps of Adam must not throw away what the solver found."""

@@ -1,4 +1,4 @@
-"""Fits that are killed, interrupted, and taken up again."""
+"""Fits that are killed, interrupted, and resumed."""
 
 import json
 import os
@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 QUICK = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.log_every_n_steps", "5"]
 QUICK += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
 TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+
+pytestmark = pytest.mark.slow
 
 
 def fit(folder: Path, *arguments: str, recipe: str = "image/demo.yaml", wandb: bool = False) -> subprocess.CompletedProcess:
@@ -42,8 +44,8 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
+FULL = ["--data.steps_per_epoch", "10"]
 CASES = {
-    "full": ["--data.steps_per_epoch", "10"],
     "random, scheduled": [
         "--data.sampling", "random", "--data.batch", "points", "--data.batch_size", "50", "--data.steps_per_epoch", "7",
         "--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "40",
@@ -52,9 +54,8 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_a_killed_fit_ends_where_an_uninterrupted_one_does(tmp_path, case):
+def test_a_killed_fit_is_resumed_to_the_weights_of_an_uninterrupted_one(tmp_path, case):
     recipe = "image/simple_mlp.yaml" if case == "mlp" else "image/demo.yaml"
     arguments = [*CASES[case], "--trainer.max_steps", "33"]
     if case == "mlp":
@@ -77,15 +78,14 @@ def test_a_killed_fit_ends_where_an_uninterrupted_one_does(tmp_path, case):
     assert one["steps"] == two["steps"] == 33
 
 
-@pytest.mark.slow
 def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
-    whole = fit(tmp_path / "whole", *CASES["full"], "--trainer.max_steps", "36")
-    part = fit(tmp_path / "part", *CASES["full"], "--trainer.max_steps", "23", wandb=True)
+    whole = fit(tmp_path / "whole", *FULL, "--trainer.max_steps", "36")
+    part = fit(tmp_path / "part", *FULL, "--trainer.max_steps", "23", wandb=True)
     assert whole.returncode == part.returncode == 0, whole.stderr + part.stderr
     run = only_run(tmp_path / "part")
     first = json.loads((run / "metrics.json").read_text())
     checkpoint = str(run / "checkpoints/last.ckpt")
-    rest = fit(tmp_path / "part", *CASES["full"], "--trainer.max_steps", "36", "--ckpt_path", checkpoint, wandb=True)
+    rest = fit(tmp_path / "part", *FULL, "--trainer.max_steps", "36", "--ckpt_path", checkpoint, wandb=True)
     assert rest.returncode == 0, rest.stderr
     assert weights(run)["weight"].equal(weights(only_run(tmp_path / "whole"))["weight"])
     # the seconds of both parts, one W&B run in two offline parts
@@ -94,12 +94,10 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
     assert segments == [(run / "wandb/run-id.txt").read_text().strip()] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("devices", [[], TWO], ids=["one", "two"])
 def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
     done = fit(tmp_path, "--trainer.max_steps", "1000000", *stopped(60, 2, rank=0), *devices)
     assert done.returncode == 130, done.stderr
-    assert "results so far are kept" in done.stdout + done.stderr
     run = only_run(tmp_path)
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["steps"] == (100 if devices else 60)
@@ -108,9 +106,7 @@ def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
     assert list((run / "reconstructions").iterdir())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_process_ends_the_others_with_an_error(tmp_path, rank):
-    done = fit(tmp_path, "--trainer.max_steps", "1000000", *stopped(60, 9, rank), *TWO)
+def test_a_killed_process_ends_the_others_with_an_error(tmp_path):
+    done = fit(tmp_path, "--trainer.max_steps", "1000000", *stopped(60, 9, rank=1), *TWO)
     assert done.returncode not in (0, 130)
     assert not (only_run(tmp_path) / "metrics.json").exists()

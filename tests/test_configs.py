@@ -9,6 +9,7 @@ import yaml
 from lightning.pytorch import LightningDataModule, LightningModule
 
 from pe_lightning.__main__ import main
+from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.naming import expand_arguments, expand_tree
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +79,7 @@ def test_a_second_file_names_another_encoder(capsys, tmp_path):
     assert encoder["init_args"] == {"num_features": 256, "sigma": None, "seed": 0, "num_axes": 1}
 
 
-class Grouped(LightningDataModule):
+class Grouped(SignalDataModule):
     """A DataModule whose options are grouped; it has a ``cache`` of its own."""
 
     def __init__(self, batching: Any = None, storage: Any = None, cache: str = "") -> None: ...
