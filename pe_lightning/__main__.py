@@ -59,8 +59,9 @@ def main(args: Sequence[str] | None = None) -> int:
             return print_encoders(arguments[1:])
         if verb == "compare":
             from pe_lightning.experiments.compare.command import compare_runs
+            from pe_lightning.verbs import call
 
-            return compare_runs(arguments[1:])
+            return call("compare", compare_runs, arguments[1:])
         if verb == "sweep":
             from pe_lightning.experiments.sweep.command import sweep
 

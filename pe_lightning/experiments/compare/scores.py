@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from scipy.special import stdtrit
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.compare.keys import MISSING, check_key, look_up, shown
-from pe_lightning.experiments.compare.reading import PER_SIGNAL, Run, Signal, printable
+from pe_lightning.experiments.compare.keys import as_text, check_key, look_up
+from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, mean, printable
 
-__all__ = ["CONFIDENCE", "Difference", "Row", "Scores", "compare", "complete_mean", "paired", "why_several"]
+__all__ = ["CONFIDENCE", "Difference", "Row", "ScoreTable", "compare", "paired", "why_several"]
 
 CONFIDENCE = 0.95
-SAME = ("data_fingerprint", "protocol", "sampling")
+SAME = ("data_fingerprint", "protocol", "sampling", "metric")
 """Runs share a table if all of these agree in metrics.json; otherwise a difference says nothing about the models."""
-TOLERANCE = 0.005
-"""Interpolation of the same samples that differs by more dB between runs is reported; tables show two digits."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Mean paired difference over signals, and half the width of its interval: ``None`` for fewer than two signals."""
+class Difference(NamedTuple):
+    """Mean paired difference, half the width of its interval, NaN for fewer than two signals, and their number."""
 
     mean: float
-    half_width: float | None
-    count: int
+    half_width: float
+    signals: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,31 +38,30 @@ class Row:
     Args:
         name: What it is called.
         runs: The runs of which it is the mean; those that report it, for an interpolation.
-        psnr: Test PSNR per signal, the mean over the runs; ``None`` where a run has none.
+        test: Test score per signal, the mean over the runs; NaN where a run has none.
         ssim: Test SSIM per signal, likewise.
-        train_psnr: Training PSNR per signal, likewise.
-        reason: Why a signal has no test PSNR.
+        train: Training score per signal, likewise.
+        reason: Why a signal has no test score.
         interpolation: Whether nothing was fitted.
     """
 
     name: str
     runs: tuple[Run, ...]
-    psnr: Mapping[Signal, float | None]
-    ssim: Mapping[Signal, float | None] = field(default_factory=dict)
-    train_psnr: Mapping[Signal, float | None] = field(default_factory=dict)
-    reason: str | None = None
+    test: Mapping[str, float]
+    ssim: Mapping[str, float] = field(default_factory=dict)
+    train: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
     interpolation: bool = False
 
     @property
-    def mean(self) -> float | None:
-        """Mean test PSNR over the signals; ``None`` unless every one of them has a finite value."""
-        return complete_mean(self.psnr.values())
+    def mean(self) -> float:
+        """Mean test score over the signals; NaN unless every one of them has a finite value."""
+        return mean(self.test.values())
 
     @property
-    def deviation(self) -> float | None:
+    def deviation(self) -> float:
         """Standard deviation over the signals at hand, as in ``metrics.json``."""
-        finite = [value for value in self.psnr.values() if value is not None]
-        return statistics.pstdev(finite) if self.mean is not None else None
+        return math.nan if math.isnan(self.mean) else statistics.pstdev(self.test.values())
 
     @property
     def params(self) -> tuple[int, int] | None:
@@ -73,17 +70,18 @@ class Row:
         return None if self.interpolation or not found else (min(found), max(found))
 
     @property
-    def seconds(self) -> float | None:
-        """Mean seconds of the fits; ``None`` unless all are known."""
-        return None if self.interpolation else complete_mean(run.metrics.get("fit_seconds") for run in self.runs)
+    def seconds(self) -> float:
+        """Mean seconds of the fits; NaN unless all are known."""
+        return math.nan if self.interpolation else mean(run.metrics.get("fit_seconds") for run in self.runs)
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """One table: rows on the same signals, samples and protocol, best first.
+class ScoreTable:
+    """Rows on the same signals, samples, protocol and metric, best first.
 
     Args:
         title: Signals, protocol and sampling in words.
+        metric: What the rows are scored with.
         fingerprint: The fingerprint of the data.
         rows: Best mean first; those without a mean last.
         baseline: The row that differences are taken against.
@@ -92,41 +90,43 @@ class Scores:
     """
 
     title: str
-    fingerprint: str | None
+    metric: Metric
+    fingerprint: str
     rows: tuple[Row, ...]
     baseline: Row
     differences: Mapping[str, Difference | None]
     notes: tuple[str, ...]
 
     @property
+    def fitted(self) -> tuple[Row, ...]:
+        """The rows that are no interpolations."""
+        return tuple(row for row in self.rows if not row.interpolation)
+
+    @property
     def runs(self) -> tuple[Run, ...]:
         """All runs, in the order of the rows."""
-        return tuple(run for row in self.rows if not row.interpolation for run in row.runs)
+        return tuple(run for row in self.fitted for run in row.runs)
 
 
-def paired(values: Mapping[Signal, float | None], baseline: Mapping[Signal, float | None]) -> Difference | None:
+def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
     """Mean of ``values - baseline`` over the signals that have both, with the paired t interval of :data:`CONFIDENCE`.
 
-    >>> a, b = Signal("a"), Signal("b")
-    >>> paired({a: 30.0, b: 32.0}, {a: 29.0, b: 29.0}).mean
+    >>> paired({"a": 30.0, "b": 32.0}, {"a": 29.0, "b": 29.0}).mean
     2.0
     """
-    found: list[float] = []
-    for signal, value in values.items():
-        other = baseline.get(signal)
-        if value is not None and other is not None:
-            found.append(value - other)
+    both = [value - baseline.get(signal, math.nan) for signal, value in values.items()]
+    found = [difference for difference in both if not math.isnan(difference)]
     if not found:
         return None
-    mean, count = statistics.fmean(found), len(found)
+    count = len(found)
     if count == 1:
-        return Difference(mean, None, 1)
+        return Difference(found[0], math.nan, 1)
     quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
-    return Difference(mean, quantile * statistics.stdev(found) / count**0.5, count)
+    return Difference(statistics.fmean(found), quantile * statistics.stdev(found) / count**0.5, count)
 
 
-def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[Scores]:
-    """One table per kind of data, protocol and sampling, largest first.
+def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
+    """One table per kind of data, protocol, sampling and metric, largest first.
 
     Args:
         runs: At least one.
@@ -139,10 +139,10 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     """
     if by is not None:
         check_key(runs, by)
-    tables: dict[str, list[Run]] = {}
+    groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        tables.setdefault(_table_key(run), []).append(run)
-    members = sorted(tables.values(), key=len, reverse=True)
+        groups.setdefault(_conditions(run), []).append(run)
+    members = sorted(groups.values(), key=len, reverse=True)
     rows = [_rows(group, by) for group in members]
     chosen = [_find(table, baseline) for table in rows]
     if baseline is not None and not any(chosen):
@@ -150,69 +150,62 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
         raise InputError(
             f"--baseline {printable(baseline)!r} is no row{did_you_mean(baseline, names) or '.'} Rows: {', '.join(names)}"
         )
-    return [_scores(group, table, row, baseline) for group, table, row in zip(members, rows, chosen, strict=True)]
+    return [_table(group, table, row, baseline) for group, table, row in zip(members, rows, chosen, strict=True)]
 
 
-def why_several(tables: Sequence[Scores]) -> str:
+def why_several(tables: Sequence[ScoreTable]) -> str:
     """Why there is more than one table."""
-    first = [scores.runs[0].metrics for scores in tables]
-    differing = [key for key in SAME if len({json.dumps(metrics.get(key), sort_keys=True) for metrics in first}) > 1]
+    conditions = zip(*(_conditions(table.runs[0]) for table in tables), strict=True)
+    differing = [key for key, values in zip(SAME, conditions, strict=True) if len(set(values)) > 1]
     return (
-        f"{len(tables)} tables: the runs differ in {', '.join(differing) or 'data that has no fingerprint'}. "
+        f"{len(tables)} tables: the runs differ in {', '.join(differing)}. "
         "Across tables nothing is averaged, paired or ranked."
     )
 
 
-def _table_key(run: Run) -> str:
-    # data without a fingerprint cannot be shown to be anyone else's: a table of its own
-    unknown = str(run.path) if run.metrics.get("data_fingerprint") is None else None
-    return json.dumps([unknown, *(run.metrics.get(key) for key in SAME)], sort_keys=True)
+def _conditions(run: Run) -> tuple[str, ...]:
+    """The values of :data:`SAME`. Data without a fingerprint cannot be shown to be that of another run."""
+    known = run.metrics | {"metric": run.metric.name}
+    if known.get("data_fingerprint") is None:
+        known["data_fingerprint"] = str(run.path)
+    return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
 
 
 def _rows(runs: list[Run], by: str | None) -> list[Row]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(run.label if by is None else _group(run, by), []).append(run)
+        value = run.label if by is None else look_up(run.metrics, by)
+        groups.setdefault(f"no {by}" if value is MISSING else as_text(value), []).append(run)
     rows = [_average(name, group) for name, group in groups.items()]
-    taken = {row.name for row in rows}
-    for name in dict.fromkeys(name for run in runs for name in run.metrics.get("baselines", {})):
+    metric = runs[0].metric
+    for name in dict.fromkeys(name for run in runs for name in run.baselines):
+        members = tuple(run for run in runs if name in run.baselines)
+        test = members[0].scores(f"test/{metric.name}", name)
         title = f"{printable(name)} interpolation"
-        title += " of the data" if title in taken else ""  # a group may have any name
-        rows.append(_interpolation(title, name, [run for run in runs if name in run.metrics.get("baselines", {})]))
-    # best first; Python's sort is stable, so equals stay in the order of the arguments
-    return sorted(rows, key=lambda row: -float("inf") if row.mean is None else row.mean, reverse=True)
-
-
-def _group(run: Run, by: str) -> str:
-    value = look_up(run.metrics, by)
-    return f"no {by}" if value is MISSING else shown(value)
+        title += " of the data" if title in groups else ""  # a group may have any name
+        reason = _reason(test, members[0].baselines[name], metric)
+        rows.append(Row(title, members, test, reason=reason, interpolation=True))
+    sign = 1 if metric.higher_is_better else -1
+    # Python's sort is stable, so equals stay in the order of the arguments
+    return sorted(rows, key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True)
 
 
 def _average(name: str, runs: list[Run]) -> Row:
-    def per_signal(key: str) -> dict[Signal, float | None]:
-        scores = [run.scores(key) for run in runs]
-        signals = dict.fromkeys(signal for score in scores for signal in score)
-        return {signal: complete_mean(score.get(signal) for score in scores) for signal in signals}
-
-    reasons = dict.fromkeys(
-        _reason(run.metrics, len(runs) > 1 and run.label) for run in runs if None in run.scores("test/psnr").values()
-    )
+    metric, signals = runs[0].metric, dict.fromkeys(signal for run in runs for signal in run.signals)
+    keys = f"test/{metric.name}", "test/ssim", f"train/{metric.name}"
+    found = [[run.scores(key) for run in runs] for key in keys]
+    test, ssim, train = ({s: mean(scores.get(s) for scores in values) for s in signals} for values in found)
+    reasons = {run.label: _reason(run.test, run.metrics, metric) for run in runs}
+    texts = [f"{label}: {reason}" if len(runs) > 1 else reason for label, reason in reasons.items() if reason]
     if len({frozenset(run.signals) for run in runs}) > 1:
-        reasons["its runs do not name the same signals"] = None
-    psnr, ssim, train = (per_signal(key) for key in PER_SIGNAL)
-    return Row(name, tuple(runs), psnr, ssim, train, "; ".join(reasons) or None)
+        texts.append("its runs do not name the same signals")
+    return Row(name, tuple(runs), test, ssim, train, "; ".join(texts))
 
 
-def _reason(entry: Mapping[str, Any], label: str | bool = False) -> str:
-    reason = printable(entry.get("test/psnr_reason") or "no reason recorded")
-    return f"{label}: {reason}" if label else reason
-
-
-def _interpolation(title: str, name: str, runs: list[Run]) -> Row:
-    entry = runs[0].metrics["baselines"][name]
-    values = entry.get("test/psnr_per_signal") or [None] * len(runs[0].signals)
-    reason = _reason(entry) if None in values else None
-    return Row(title, tuple(runs), dict(zip(runs[0].signals, values, strict=True)), reason=reason, interpolation=True)
+def _reason(scores: Mapping[str, float], entry: Mapping[str, Any], metric: Metric) -> str:
+    """Why one of the scores is missing; empty if none is."""
+    missing = any(map(math.isnan, scores.values()))
+    return printable(entry.get(f"test/{metric.name}_reason") or "no reason recorded") if missing else ""
 
 
 def _find(rows: list[Row], baseline: str | None) -> Row | None:
@@ -227,54 +220,31 @@ def _find(rows: list[Row], baseline: str | None) -> Row | None:
     return None
 
 
-def _scores(runs: list[Run], rows: list[Row], baseline: Row | None, wanted: str | None) -> Scores:
-    fitted = [row for row in rows if not row.interpolation]
-    against = baseline or fitted[0]
+def _table(runs: list[Run], rows: list[Row], baseline: Row | None, wanted: str | None) -> ScoreTable:
+    against = baseline or next(row for row in rows if not row.interpolation)
+    differences = {row.name: paired(row.test, against.test) for row in rows}
+    fingerprint = runs[0].metrics.get("data_fingerprint")
     notes: list[str] = []
     if wanted is not None and baseline is None:
         notes.append(f"the baseline {printable(wanted)} is not in this table; differences are against its best row")
-    if runs[0].metrics.get("data_fingerprint") is None:
+    if fingerprint is None:
         notes.append("alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data")
     notes += [f"{row.name} has no mean: {row.reason}" for row in rows if row.reason]
-    notes += _disagreements(runs)
-    differences = {row.name: paired(row.psnr, against.psnr) for row in rows}
-    for row in rows:
-        difference = differences[row.name]
-        count = difference.count if difference else 0
-        if count < len(against.psnr):
-            notes.append(f"{row.name}: {count} of {len(against.psnr)} signals have a value in it and in {against.name}")
-    return Scores(_title(runs[0]), runs[0].metrics.get("data_fingerprint"), tuple(rows), against, differences, tuple(notes))
-
-
-def _disagreements(runs: list[Run]) -> Iterable[str]:
-    """Interpolations that are not the same for all runs, which they are for the same samples and code."""
-    for name in dict.fromkeys(name for run in runs for name in run.metrics.get("baselines", {})):
-        entries = [run.metrics["baselines"][name] for run in runs if name in run.metrics.get("baselines", {})]
-        means = [complete_mean(entry.get("test/psnr_per_signal") or [None]) for entry in entries]
-        finite = [mean for mean in means if mean is not None]
-        if finite and max(finite) - min(finite) > TOLERANCE:
-            yield (
-                f"{printable(name)} interpolation differs between runs, {min(finite):.2f} to {max(finite):.2f} dB; "
-                "shown is the first run's. Were they made by different versions?"
-            )
+    for name, difference in differences.items():
+        count = 0 if difference is None else difference.signals
+        if count < len(against.test):
+            notes.append(f"{name}: {count} of {len(against.test)} signals have a value in it and in {against.name}")
+    shown = printable("unknown" if fingerprint is None else str(fingerprint))
+    return ScoreTable(_title(runs[0]), runs[0].metric, shown, tuple(rows), against, differences, tuple(notes))
 
 
 def _title(run: Run) -> str:
-    signals = [str(signal) for signal in run.signals]
-    names = ", ".join(signals[:3]) + (f" and {len(signals) - 3} more" if len(signals) > 3 else "")
-    grid = run.metrics.get("grid")
-    size = f" ({' x '.join(map(shown, grid))})" if isinstance(grid, list) and grid else ""
-    sampling = run.metrics.get("sampling")
+    names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
+    grid, sampling = run.metrics.get("grid"), run.metrics.get("sampling")
+    size = f" ({' x '.join(map(as_text, grid))})" if isinstance(grid, list) and grid else ""
     if isinstance(sampling, Mapping) and "name" in sampling:
-        rest = [f"{printable(key)} {shown(value)}" for key, value in sampling.items() if key != "name"]
-        words = ", ".join([f"{shown(sampling['name'])} sampling", *rest])
+        rest = [f"{printable(key)} {as_text(value)}" for key, value in sampling.items() if key != "name"]
+        words = ", ".join([f"{as_text(sampling['name'])} sampling", *rest])
     else:
-        words = "sampling unknown" if sampling is None else f"sampling {shown(sampling)}"
-    return f"{names}{size}, protocol {shown(run.metrics.get('protocol'))}, {words}"
-
-
-def complete_mean(values: Iterable[float | None]) -> float | None:
-    """The mean; ``None`` if a value is missing, or all are."""
-    found = list(values)
-    finite = [value for value in found if value is not None]
-    return statistics.fmean(finite) if finite and len(finite) == len(found) else None
+        words = "sampling unknown" if sampling is None else f"sampling {as_text(sampling)}"
+    return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {words}"
