@@ -350,7 +350,7 @@ class Rows {
 
 performance.mark("tables");
 document.addEventListener("DOMContentLoaded", () => {
-  const signals = JSON.parse(content("viewers"));
+  const signals = JSON.parse(content("signals"));
   for (const root of document.querySelectorAll(".viewer")) new Viewer(root, signals[root.dataset.number]);
   performance.mark("viewers");
 });
