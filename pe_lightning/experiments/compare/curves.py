@@ -101,7 +101,7 @@ class _Line(NamedTuple):
     y_error: Any = None
 
 
-def plot(table: ScoreTable, curves: Mapping[Run, Curve]) -> dict[str, bytes]:
+def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
     """The plots of a table that have something to show: what the score is plotted against -> PNG.
 
     Args:
@@ -122,12 +122,12 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve]) -> dict[str, bytes]:
                 seconds.append(_Line(place, curve.seconds, curve.values))
             if fit_seconds and not math.isnan(end):
                 seconds.append(_Line(place, [fit_seconds], [end]))
-        if row.params is not None and row.params[0] > 0 and not math.isnan(row.mean):
+        if row.params[0] > 0 and not math.isnan(row.mean):
             middle = sum(row.params) / 2
             width = [[middle - row.params[0]], [row.params[1] - middle]]
             parameters.append(_Line(place, [middle], [row.mean], width, [row.deviation]))
     found: dict[str, bytes] = {}
-    if any(run in curves for run in table.runs):
+    if any(curves.get(run) for run in table.runs):
         found["step"] = _draw(table, "step", steps, log=False)
     if seconds:
         note = "curves: the seconds of the fit spread evenly over its steps" if spread else ""

@@ -23,8 +23,6 @@ __all__ = ["MISSING", "Found", "Metric", "Run", "find_runs", "mean", "printable"
 SCHEMA = 1
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
 """Folders of a run directory that hold no runs."""
-
-
 MISSING = "–"
 """What is shown for a value that is not there."""
 
@@ -53,11 +51,8 @@ class Metric(NamedTuple):
 
     def text(self, value: float, sign: str = "", unit: bool = False) -> str:
         """A value as it is shown, with or without the unit."""
-        if math.isnan(value):
-            return MISSING
-        return format(value, f"{sign}.2f" if self.unit == "dB" else f"{sign}.4f") + (
-            f" {self.unit}" if unit and self.unit else ""
-        )
+        text = format(value, f"{sign}.2f" if self.unit == "dB" else f"{sign}.4f")
+        return MISSING if math.isnan(value) else f"{text} {self.unit if unit else ''}".rstrip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,24 +95,26 @@ class Run:
 
     @cached_property
     def test(self) -> dict[str, float]:
-        """The held-out score per signal; NaN where it is not finite."""
+        """The held-out score per signal."""
         return self.scores(f"test/{self.metric.name}")
 
-    @property
-    def baselines(self) -> dict[str, dict[str, Any]]:
-        """The entries of ``metrics.json`` about interpolations, by name."""
-        return dict(self.metrics.get("baselines", {}))
-
-    def scores(self, key: str, baseline: str | None = None) -> dict[str, float]:
-        """A metric per signal; NaN where it is not finite, or all of it where it was not recorded.
-
-        Args:
-            key: Key of the mean: ``"test/psnr"``.
-            baseline: Name of an interpolation: its scores, not those of the run.
-        """
-        entry = self.metrics if baseline is None else self.baselines[baseline]
-        values = entry.get(f"{key}_per_signal") or [None] * len(self.signals)
+    def scores(self, key: str) -> dict[str, float]:
+        """A metric per signal; NaN where it is not finite, or all of it where it was not recorded."""
+        values = self.metrics.get(f"{key}_per_signal") or [None] * len(self.signals)
         return {s: math.nan if value is None else float(value) for s, value in zip(self.signals, values, strict=True)}
+
+    @property
+    def reason(self) -> str:
+        """Why a signal has no held-out score; empty if all have one."""
+        missing = any(map(math.isnan, self.test.values()))
+        return printable(self.metrics.get(f"test/{self.metric.name}_reason") or "no reason recorded") if missing else ""
+
+    @property
+    def interpolations(self) -> list[Run]:
+        """What interpolation of the same training samples reaches, as runs without parameters and seconds."""
+        shared = {key: self.metrics[key] for key in ("signals", "metric") if key in self.metrics}
+        entries = self.metrics.get("baselines", {}).items()
+        return [Run(self.path, f"{printable(name)} interpolation", shared | entry) for name, entry in entries]
 
 
 @dataclass(frozen=True)

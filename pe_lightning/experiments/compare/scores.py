@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scipy.special import stdtrit
 
@@ -33,29 +34,26 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A run, a group of runs, or an interpolation.
-
-    Args:
-        name: What it is called.
-        runs: The runs of which it is the mean; those that report it, for an interpolation.
-        test: Test score per signal, the mean over the runs; NaN where a run has none.
-        ssim: Test SSIM per signal, likewise.
-        train: Training score per signal, likewise.
-        reason: Why a signal has no test score.
-        interpolation: Whether nothing was fitted.
-    """
+    """A run, the mean of a group of runs, or an interpolation: nothing was fitted."""
 
     name: str
     runs: tuple[Run, ...]
-    test: Mapping[str, float]
-    ssim: Mapping[str, float] = field(default_factory=dict)
-    train: Mapping[str, float] = field(default_factory=dict)
-    reason: str = ""
     interpolation: bool = False
+
+    def scores(self, key: str) -> dict[str, float]:
+        """A metric per signal, the mean over the runs; NaN where a run has none."""
+        found = [run.scores(key) for run in self.runs]
+        signals = dict.fromkeys(signal for scores in found for signal in scores)
+        return {signal: mean(scores.get(signal) for scores in found) for signal in signals}
+
+    @cached_property
+    def test(self) -> dict[str, float]:
+        """Held-out score per signal."""
+        return self.scores(f"test/{self.runs[0].metric.name}")
 
     @property
     def mean(self) -> float:
-        """Mean test score over the signals; NaN unless every one of them has a finite value."""
+        """Mean held-out score over the signals; NaN unless every one of them has a finite value."""
         return mean(self.test.values())
 
     @property
@@ -64,38 +62,48 @@ class Row:
         return math.nan if math.isnan(self.mean) else statistics.pstdev(self.test.values())
 
     @property
-    def params(self) -> tuple[int, int] | None:
-        """Fewest and most parameters per signal."""
+    def params(self) -> tuple[float, float]:
+        """Fewest and most parameters per signal; NaN if they are not known."""
         found = [run.metrics["num_params"] for run in self.runs if run.metrics.get("num_params") is not None]
-        return None if self.interpolation or not found else (min(found), max(found))
+        return (min(found), max(found)) if found else (math.nan, math.nan)
 
     @property
     def seconds(self) -> float:
         """Mean seconds of the fits; NaN unless all are known."""
-        return math.nan if self.interpolation else mean(run.metrics.get("fit_seconds") for run in self.runs)
+        return mean(run.metrics.get("fit_seconds") for run in self.runs)
+
+    @property
+    def reason(self) -> str:
+        """Why a signal has no held-out score; empty if all have one."""
+        reasons = {run.label: run.reason for run in self.runs if run.reason}
+        texts = [f"{label}: {reason}" if len(self.runs) > 1 else reason for label, reason in reasons.items()]
+        if len({frozenset(run.signals) for run in self.runs}) > 1:
+            texts.append("its runs do not name the same signals")
+        return "; ".join(texts)
+
+    def is_called(self, name: str) -> bool:
+        """Whether it has this name, or is the run at this path; an interpolation can be called by its method, too."""
+        paths = [] if self.interpolation else [run.path for run in self.runs]
+        return (
+            name == self.name
+            or (self.interpolation and f"{name} interpolation" == self.name)
+            or Path(name).resolve() in paths
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Rows on the same signals, samples, protocol and metric, best first.
+    """Rows on the same signals, samples, protocol and metric.
 
     Args:
-        title: Signals, protocol and sampling in words.
-        metric: What the rows are scored with.
-        fingerprint: The fingerprint of the data.
         rows: Best mean first; those without a mean last.
         baseline: The row that differences are taken against.
-        differences: By name of row; ``None`` where no signal has both values.
-        notes: What a reader has to know.
+        not_here: The row that they were to be taken against, if this table does not have it.
     """
 
-    title: str
-    metric: Metric
-    fingerprint: str
     rows: tuple[Row, ...]
     baseline: Row
-    differences: Mapping[str, Difference | None]
-    notes: tuple[str, ...]
+    not_here: str = ""
 
     @property
     def fitted(self) -> tuple[Row, ...]:
@@ -107,6 +115,57 @@ class ScoreTable:
         """All runs, in the order of the rows."""
         return tuple(run for row in self.fitted for run in row.runs)
 
+    @property
+    def metric(self) -> Metric:
+        """What the runs are scored with."""
+        return self.runs[0].metric
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the data."""
+        found = self.runs[0].metrics.get("data_fingerprint")
+        return "unknown" if found is None else as_text(found)
+
+    @property
+    def title(self) -> str:
+        """Signals, protocol and sampling in words."""
+        run = self.runs[0]
+        names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
+        size = f" ({' x '.join(map(str, run.grid))})" if run.grid else ""
+        sampling = run.metrics.get("sampling")
+        words = f"sampling {as_text(sampling)}"
+        if isinstance(sampling, Mapping) and "name" in sampling:
+            rest = [f"{printable(key)} {as_text(value)}" for key, value in sampling.items() if key != "name"]
+            words = ", ".join([f"{as_text(sampling['name'])} sampling", *rest])
+        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {words}"
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """How to read the table, and what a reader has to know."""
+        count = len(self.baseline.test)
+        interval = (
+            f", with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "; one signal has no interval"
+        )
+        yield (
+            f"Differences: against {self.baseline.name}, paired by signal{interval}. "
+            "Means ± standard deviation over signals."
+        )
+        if self.not_here:
+            yield f"the baseline {printable(self.not_here)} is not in this table; differences are against its best row"
+        if self.runs[0].metrics.get("data_fingerprint") is None:
+            yield "alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data"
+        for row in self.rows:
+            if row.reason:
+                yield f"{row.name} has no mean: {row.reason}"
+            difference = self.difference(row)
+            shared = 0 if difference is None else difference.signals
+            if shared < count:
+                yield f"{row.name}: {shared} of {count} signals have a value in it and in {self.baseline.name}"
+
+    def difference(self, row: Row) -> Difference | None:
+        """The difference of a row and the baseline; ``None`` where no signal has both values."""
+        return paired(row.test, self.baseline.test)
+
 
 def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
     """Mean of ``values - baseline`` over the signals that have both, with the paired t interval of :data:`CONFIDENCE`.
@@ -116,13 +175,10 @@ def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Differ
     """
     both = [value - baseline.get(signal, math.nan) for signal, value in values.items()]
     found = [difference for difference in both if not math.isnan(difference)]
-    if not found:
-        return None
-    count = len(found)
-    if count == 1:
-        return Difference(found[0], math.nan, 1)
-    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
-    return Difference(statistics.fmean(found), quantile * statistics.stdev(found) / count**0.5, count)
+    if len(found) < 2:
+        return Difference(found[0], math.nan, 1) if found else None
+    quantile = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2))
+    return Difference(statistics.fmean(found), quantile * statistics.stdev(found) / len(found) ** 0.5, len(found))
 
 
 def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
@@ -142,25 +198,26 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_conditions(run), []).append(run)
-    members = sorted(groups.values(), key=len, reverse=True)
-    rows = [_rows(group, by) for group in members]
-    chosen = [_find(table, baseline) for table in rows]
-    if baseline is not None and not any(chosen):
-        names = list(dict.fromkeys(row.name for table in rows for row in table))
+    tables = []
+    for group in sorted(groups.values(), key=len, reverse=True):
+        rows = _rows(group, by)
+        chosen = next((row for row in rows if baseline is not None and row.is_called(baseline)), None)
+        best = next(row for row in rows if not row.interpolation)
+        tables.append(ScoreTable(rows, chosen or best, "" if chosen or baseline is None else baseline))
+    if baseline is not None and all(table.not_here for table in tables):
+        names = list(dict.fromkeys(row.name for table in tables for row in table.rows))
         raise InputError(
             f"--baseline {printable(baseline)!r} is no row{did_you_mean(baseline, names) or '.'} Rows: {', '.join(names)}"
         )
-    return [_table(group, table, row, baseline) for group, table, row in zip(members, rows, chosen, strict=True)]
+    return tables
 
 
 def why_several(tables: Sequence[ScoreTable]) -> str:
-    """Why there is more than one table."""
+    """Why there is more than one table; empty if there is one."""
     conditions = zip(*(_conditions(table.runs[0]) for table in tables), strict=True)
     differing = [key for key, values in zip(SAME, conditions, strict=True) if len(set(values)) > 1]
-    return (
-        f"{len(tables)} tables: the runs differ in {', '.join(differing)}. "
-        "Across tables nothing is averaged, paired or ranked."
-    )
+    reason = f"{len(tables)} tables: the runs differ in {', '.join(differing)}."
+    return f"{reason} Across tables nothing is averaged, paired or ranked." if differing else ""
 
 
 def _conditions(run: Run) -> tuple[str, ...]:
@@ -171,80 +228,16 @@ def _conditions(run: Run) -> tuple[str, ...]:
     return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
 
 
-def _rows(runs: list[Run], by: str | None) -> list[Row]:
+def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     groups: dict[str, list[Run]] = {}
+    interpolations: dict[str, Run] = {}
     for run in runs:
         value = run.label if by is None else look_up(run.metrics, by)
         groups.setdefault(f"no {by}" if value is MISSING else as_text(value), []).append(run)
-    rows = [_average(name, group) for name, group in groups.items()]
-    metric = runs[0].metric
-    for name in dict.fromkeys(name for run in runs for name in run.baselines):
-        members = tuple(run for run in runs if name in run.baselines)
-        test = members[0].scores(f"test/{metric.name}", name)
-        title = f"{printable(name)} interpolation"
-        title += " of the data" if title in groups else ""  # a group may have any name
-        reason = _reason(test, members[0].baselines[name], metric)
-        rows.append(Row(title, members, test, reason=reason, interpolation=True))
-    sign = 1 if metric.higher_is_better else -1
+        for found in run.interpolations:  # the same for all runs on the same samples
+            interpolations.setdefault(found.label, found)
+    rows = [Row(name, tuple(group)) for name, group in groups.items()]
+    rows += [Row(name, (found,), interpolation=True) for name, found in interpolations.items()]
+    sign = 1 if runs[0].metric.higher_is_better else -1
     # Python's sort is stable, so equals stay in the order of the arguments
-    return sorted(rows, key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True)
-
-
-def _average(name: str, runs: list[Run]) -> Row:
-    metric, signals = runs[0].metric, dict.fromkeys(signal for run in runs for signal in run.signals)
-    keys = f"test/{metric.name}", "test/ssim", f"train/{metric.name}"
-    found = [[run.scores(key) for run in runs] for key in keys]
-    test, ssim, train = ({s: mean(scores.get(s) for scores in values) for s in signals} for values in found)
-    reasons = {run.label: _reason(run.test, run.metrics, metric) for run in runs}
-    texts = [f"{label}: {reason}" if len(runs) > 1 else reason for label, reason in reasons.items() if reason]
-    if len({frozenset(run.signals) for run in runs}) > 1:
-        texts.append("its runs do not name the same signals")
-    return Row(name, tuple(runs), test, ssim, train, "; ".join(texts))
-
-
-def _reason(scores: Mapping[str, float], entry: Mapping[str, Any], metric: Metric) -> str:
-    """Why one of the scores is missing; empty if none is."""
-    missing = any(map(math.isnan, scores.values()))
-    return printable(entry.get(f"test/{metric.name}_reason") or "no reason recorded") if missing else ""
-
-
-def _find(rows: list[Row], baseline: str | None) -> Row | None:
-    if baseline is None:
-        return None
-    path = Path(baseline).resolve()
-    for row in rows:
-        if baseline in (row.name, row.name.removesuffix(" interpolation") if row.interpolation else row.name):
-            return row
-        if not row.interpolation and path in [run.path for run in row.runs]:
-            return row
-    return None
-
-
-def _table(runs: list[Run], rows: list[Row], baseline: Row | None, wanted: str | None) -> ScoreTable:
-    against = baseline or next(row for row in rows if not row.interpolation)
-    differences = {row.name: paired(row.test, against.test) for row in rows}
-    fingerprint = runs[0].metrics.get("data_fingerprint")
-    notes: list[str] = []
-    if wanted is not None and baseline is None:
-        notes.append(f"the baseline {printable(wanted)} is not in this table; differences are against its best row")
-    if fingerprint is None:
-        notes.append("alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data")
-    notes += [f"{row.name} has no mean: {row.reason}" for row in rows if row.reason]
-    for name, difference in differences.items():
-        count = 0 if difference is None else difference.signals
-        if count < len(against.test):
-            notes.append(f"{name}: {count} of {len(against.test)} signals have a value in it and in {against.name}")
-    shown = printable("unknown" if fingerprint is None else str(fingerprint))
-    return ScoreTable(_title(runs[0]), runs[0].metric, shown, tuple(rows), against, differences, tuple(notes))
-
-
-def _title(run: Run) -> str:
-    names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
-    grid, sampling = run.metrics.get("grid"), run.metrics.get("sampling")
-    size = f" ({' x '.join(map(as_text, grid))})" if isinstance(grid, list) and grid else ""
-    if isinstance(sampling, Mapping) and "name" in sampling:
-        rest = [f"{printable(key)} {as_text(value)}" for key, value in sampling.items() if key != "name"]
-        words = ", ".join([f"{as_text(sampling['name'])} sampling", *rest])
-    else:
-        words = "sampling unknown" if sampling is None else f"sampling {as_text(sampling)}"
-    return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {words}"
+    return tuple(sorted(rows, key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True))

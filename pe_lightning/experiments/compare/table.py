@@ -16,9 +16,8 @@ from rich.text import Text
 from pe_lightning.experiments.compare.reading import MISSING, mean, printable
 from pe_lightning.experiments.compare.scores import CONFIDENCE, Row, ScoreTable, why_several
 
-__all__ = ["Cell", "as_csv", "as_markdown", "cells", "footnotes", "print_scores"]
+__all__ = ["Cell", "as_csv", "as_markdown", "cells", "print_scores"]
 
-PERCENT = f"{CONFIDENCE:.0%}"
 LEAST_WIDTH = 80
 """A table is not made narrower than this; a narrower terminal breaks its lines."""
 
@@ -43,18 +42,18 @@ class Cell(NamedTuple):
 
 def cells(table: ScoreTable, row: Row, by: str | None) -> list[Cell]:
     """What stands behind the name of a row: the same columns for all rows of a table; the first one only for groups."""
-    metric, difference = table.metric, table.differences[row.name]
+    metric, difference = table.metric, table.difference(row)
     spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
-    ssim, train = mean(row.ssim.values()), mean(row.train.values())
-    fewest, most = row.params or (math.nan, math.nan)
+    ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
+    fewest, most = row.params
     runs = math.nan if row.interpolation else len(row.runs)
     against = math.nan if difference is None else difference.mean
     interval = ""
-    if difference is not None and not math.isnan(difference.half_width):
-        ends = against - difference.half_width, against + difference.half_width
-        interval = f" [{metric.text(ends[0], '+')}, {metric.text(ends[1], '+')}]"
+    if difference is not None and difference.signals > 1:
+        low, high = against - difference.half_width, against + difference.half_width
+        interval = f" [{metric.text(low, '+')}, {metric.text(high, '+')}]"
     change = "baseline" if row is table.baseline else f"{metric.text(against, '+')}{interval}"
-    units = ", ".join(filter(None, [metric.unit, f"{PERCENT} CI"]))
+    units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
     found = [
         Cell("runs", "runs", _number(runs, "d"), runs),
         Cell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
@@ -71,14 +70,6 @@ def _number(value: float, form: str) -> str:
     return MISSING if math.isnan(value) else format(value, form)
 
 
-def footnotes(table: ScoreTable) -> list[str]:
-    """How to read a table, and its notes."""
-    count = len(table.baseline.test)
-    interval = f", with {PERCENT} t intervals over {count} signals" if count > 1 else "; a single signal gives no interval"
-    against = f"Differences: against {table.baseline.name}, paired by signal{interval}."
-    return [f"{against} Means ± standard deviation over signals.", *table.notes]
-
-
 def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
     """Prints every table, its notes below it.
 
@@ -88,7 +79,7 @@ def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
     """
     console = Console() if Console().is_terminal else Console(width=160)
     console.width = max(console.width, LEAST_WIDTH)
-    if len(tables) > 1:
+    if why_several(tables):
         console.print(Text(f"{why_several(tables)}\n"), style="yellow")
     for scores in tables:
         console.print(Text(f"{scores.title}; data {scores.fingerprint}", style="italic"))
@@ -103,7 +94,7 @@ def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
             style = "dim" if row.interpolation else "bold" if row is scores.baseline else ""
             table.add_row(Text(row.name), *texts, style=style)
         console.print(table)
-        for note in footnotes(scores):
+        for note in scores.notes:
             console.print(Text(note))
         console.print()
 
@@ -113,7 +104,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     records = []
     for number, table in enumerate(tables, 1):
         for row in table.rows:
-            change, half, count = table.differences[row.name] or (math.nan, math.nan, 0)
+            change, half, count = table.difference(row) or (math.nan, math.nan, 0)
             record = {
                 "table": number,
                 "data_fingerprint": table.fingerprint,
@@ -122,7 +113,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
                 "signals": len(row.test),
                 **{cell.key: cell.value for cell in cells(table, row, "run")},
                 f"test_{table.metric.name}_std": row.deviation,
-                "num_params_max": row.params and row.params[1],
+                "num_params_max": row.params[1],
                 "baseline": table.baseline.name,
                 "difference_low": change - half,
                 "difference_high": change + half,
@@ -140,7 +131,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
 
 def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
     """All tables as in the terminal, with every column."""
-    parts = [f"{_escaped(why_several(tables))}\n"] if len(tables) > 1 else []
+    parts = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
     for table in tables:
         rows = {row: cells(table, row, by or "run") for row in table.rows}
         headings = [cell.heading for cell in rows[table.baseline]]
@@ -149,7 +140,7 @@ def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
         for row, found in rows.items():
             name = f"*{_escaped(row.name)}*" if row.interpolation else _escaped(row.name)
             lines.append(f"| {' | '.join([name, *(cell.text for cell in found)])} |")
-        parts.append("\n".join([*lines, "", *(f"- {_escaped(note)}" for note in footnotes(table)), ""]))
+        parts.append("\n".join([*lines, "", *(f"- {_escaped(note)}" for note in table.notes), ""]))
     return "\n".join(parts)
 
 

@@ -120,7 +120,7 @@ def test_runs_of_an_earlier_version_are_scored_in_psnr(make_run, tmp_path):
     del metrics["metric"], metrics["grid"], metrics["baselines"]
     path.write_text(json.dumps(metrics))
     (run,) = find_runs([tmp_path]).runs
-    assert (run.metric.name, run.metric.unit, run.grid, run.baselines) == ("psnr", "dB", (), {})
+    assert (run.metric.name, run.metric.unit, run.grid, run.interpolations) == ("psnr", "dB", (), [])
 
 
 def test_printable():
