@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
 import re
+import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,25 +18,41 @@ import yaml
 
 from pe_lightning import runs
 
-__all__ = ["PER_SIGNAL", "Found", "Run", "Signal", "find_runs", "printable"]
+__all__ = ["MISSING", "Found", "Metric", "Run", "find_runs", "mean", "printable"]
 
 SCHEMA = 1
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
 """Folders of a run directory that hold no runs."""
-MOST_VALUES = 100_000
-"""A configuration with more is not one of ours."""
-PER_SIGNAL = ("test/psnr", "test/ssim", "train/psnr")
-"""Metrics that are kept per signal."""
+MISSING = "–"
+"""What is shown for a value that is not there."""
 
 
-class Signal(NamedTuple):
-    """A signal of a data set: its name, and which one of that name it is."""
+class Metric(NamedTuple):
+    """What a run is scored with: its name in the keys of ``metrics.json``, its unit, and what is better."""
 
     name: str
-    number: int = 1
+    unit: str
+    higher_is_better: bool
 
-    def __str__(self) -> str:
-        return printable(self.name) if self.number == 1 else f"{printable(self.name)} ({self.number})"
+    @classmethod
+    def of(cls, name: Any) -> Metric:
+        """The metric of this name; raises InputError if there is none."""
+        if name == "psnr":  # known without importing torch
+            return cls("psnr", "dB", True)
+        from pe_lightning.metrics import metrics
+
+        found = metrics.get(name)
+        return cls(name, found.unit, found.higher_is_better)
+
+    @property
+    def title(self) -> str:
+        """Its name and unit as a heading."""
+        return f"{self.name.upper()} ({self.unit})" if self.unit else self.name.upper()
+
+    def text(self, value: float, sign: str = "", unit: bool = False) -> str:
+        """A value as it is shown, with or without the unit."""
+        text = format(value, f"{sign}.2f" if self.unit == "dB" else f"{sign}.4f")
+        return MISSING if math.isnan(value) else f"{text} {self.unit if unit else ''}".rstrip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +71,50 @@ class Run:
     metrics: dict[str, Any]
     config: dict[str, Any] | None = None
 
+    @cached_property
+    def metric(self) -> Metric:
+        """What the run is scored with."""
+        return Metric.of(self.metrics.get("metric", "psnr"))
+
     @property
-    def signals(self) -> tuple[Signal, ...]:
-        """The signals, in the order of every list in ``metrics``."""
+    def grid(self) -> tuple[int, ...]:
+        """Samples per axis; empty if they are not known."""
+        grid: Any = self.metrics.get("grid")
+        known = isinstance(grid, list) and all(type(count) is int and count > 0 for count in grid)
+        return tuple(grid) if known else ()
+
+    @cached_property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals, in the order of every list in ``metrics``; equal ones are numbered: ``x``, ``x (2)``."""
         seen: Counter[str] = Counter()
         found = []
-        for name in self.metrics["signals"]:
+        for name in map(printable, self.metrics["signals"]):
             seen[name] += 1
-            found.append(Signal(name, seen[name]))
+            found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
         return tuple(found)
 
-    def scores(self, key: str) -> dict[Signal, float | None]:
-        """A metric per signal; ``None`` where it is not finite, or all of it where it was not recorded."""
+    @cached_property
+    def test(self) -> dict[str, float]:
+        """The held-out score per signal."""
+        return self.scores(f"test/{self.metric.name}")
+
+    def scores(self, key: str) -> dict[str, float]:
+        """A metric per signal; NaN where it is not finite, or all of it where it was not recorded."""
         values = self.metrics.get(f"{key}_per_signal") or [None] * len(self.signals)
-        return dict(zip(self.signals, values, strict=True))
+        return {s: math.nan if value is None else float(value) for s, value in zip(self.signals, values, strict=True)}
+
+    @property
+    def reason(self) -> str:
+        """Why a signal has no held-out score; empty if all have one."""
+        missing = any(map(math.isnan, self.test.values()))
+        return printable(self.metrics.get(f"test/{self.metric.name}_reason") or "no reason recorded") if missing else ""
+
+    @property
+    def interpolations(self) -> list[Run]:
+        """What interpolation of the same training samples reaches, as runs without parameters and seconds."""
+        shared = {key: self.metrics[key] for key in ("signals", "metric") if key in self.metrics}
+        entries = self.metrics.get("baselines", {}).items()
+        return [Run(self.path, f"{printable(name)} interpolation", shared | entry) for name, entry in entries]
 
 
 @dataclass(frozen=True)
@@ -85,34 +132,33 @@ def find_runs(paths: Sequence[str | Path]) -> Found:
     ``config.yaml`` and no ``metrics.json``; it is among the problems.
     """
     problems: list[str] = []
-    read: dict[Path, tuple[dict[str, Any], dict[str, Any] | None]] = {}
-    visited: set[Path] = set()
+    folders: dict[Path, None] = {}
     for given in paths:
         path = Path(given)
         path = path.parent if path.name == runs.METRICS and path.is_file() else path
+        candidates = list(_candidates(path.resolve())) if path.is_dir() else []
         if not path.is_dir():
             problems.append(f"{printable(given)} is not a directory")
-            continue
-        candidates = list(_candidates(path.resolve()))
-        if not candidates:
+        elif not candidates:
             problems.append(f"{printable(given)} holds no run: no {runs.METRICS} in it or below it")
-        for folder in candidates:
-            if folder in visited:
-                continue
-            visited.add(folder)
-            try:
-                metrics = _read_metrics(folder)
-            except ValueError as error:
-                problems.append(f"{printable(folder)}: {error}")
-                continue
-            try:
-                config = _read_config(folder)
-            except ValueError as error:
-                problems.append(f"{printable(folder)}: {error}; compared without its configuration")
-                config = None
-            read[folder] = metrics, config
-    labels = _labels(list(read))
-    return Found(tuple(Run(path, labels[path], *content) for path, content in read.items()), tuple(problems))
+        folders |= dict.fromkeys(candidates)
+    metrics, configs = {}, {}
+    for folder in folders:
+        try:
+            metrics[folder] = _read_metrics(folder)
+            configs[folder] = _read_config(folder)
+        except ValueError as error:
+            ending = "; compared without its configuration" if folder in metrics else ""
+            problems.append(f"{printable(folder)}: {error}{ending}")
+    labels = _labels(list(metrics))
+    found = tuple(Run(folder, labels[folder], metrics[folder], configs.get(folder)) for folder in metrics)
+    return Found(found, tuple(problems))
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """The mean; NaN if a value is missing, or all are."""
+    found = [math.nan if value is None else value for value in values]
+    return statistics.fmean(found) if found else math.nan
 
 
 def printable(text: str | Path) -> str:
@@ -153,80 +199,60 @@ def _read_metrics(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{runs.METRICS} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{runs.METRICS} is not JSON: {error}") from error
-    _check(metrics)
+    problem = _problem(metrics)
+    if problem:
+        raise ValueError(f"{runs.METRICS}{problem}")
+    Metric.of(metrics.get("metric", "psnr"))
     return dict(metrics)
 
 
-def _check(metrics: Any) -> None:
-    """Raises ValueError unless these are the metrics of a test, in the schema that is read here."""
+def _problem(metrics: Any) -> str:
+    """What is wrong with the metrics of a run; empty for those of a test, in the schema that is read here."""
     if not isinstance(metrics, dict) or "schema" not in metrics:
-        raise ValueError(f"{runs.METRICS} is not one of a pe-lightning run: no 'schema'")
+        return " is not one of a pe-lightning run: no 'schema'"
     if metrics["schema"] != SCHEMA or isinstance(metrics["schema"], bool):
-        raise ValueError(f"{runs.METRICS} has the schema {metrics['schema']!r}; this version reads {SCHEMA}")
-    names = metrics.get("signals")
-    if names is None and "val/psnr" in metrics:
-        raise ValueError(f"{runs.METRICS} holds the scores of a validate; compare reads those of a fit or a test")
+        return f" has the schema {metrics['schema']!r}; this version reads {SCHEMA}"
+    names, metric = metrics.get("signals"), metrics.get("metric", "psnr")
+    if names is None and f"val/{metric}" in metrics:
+        return " holds the scores of a validate; compare reads those of a fit or a test"
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{runs.METRICS}: 'signals' is not a list of names")
-    if "test/psnr_per_signal" not in metrics:
-        raise ValueError(f"{runs.METRICS}: no 'test/psnr_per_signal'")
-    for key in PER_SIGNAL:
-        _check_scores(metrics, key, len(names), key)
+        return ": 'signals' is not a list of names"
+    if f"test/{metric}_per_signal" not in metrics:
+        return f": no 'test/{metric}_per_signal'"
     for key in ("num_params", "fit_seconds", "steps"):
         if not _is_number(metrics.get(key)) or (metrics.get(key) or 0) < 0:
-            raise ValueError(f"{runs.METRICS}: {key!r} is not a number of at least 0")
-    if not isinstance(metrics.get("data_fingerprint"), (str, type(None))):
-        raise ValueError(f"{runs.METRICS}: 'data_fingerprint' is not text")
+            return f": {key!r} is not a number of at least 0"
     baselines = metrics.get("baselines", {})
-    if not isinstance(baselines, dict) or not all(isinstance(row, dict) for row in baselines.values()):
-        raise ValueError(f"{runs.METRICS}: 'baselines' is not an object of objects")
-    for name, row in baselines.items():
-        _check_scores(row, "test/psnr", len(names), f"baselines.{name}")
-
-
-def _check_scores(entry: dict[str, Any], key: str, count: int, shown: str) -> None:
-    values = entry.get(f"{key}_per_signal")
-    if values is None and key not in entry:
-        return
-    if values is not None and (not isinstance(values, list) or len(values) != count or not all(map(_is_number, values))):
-        raise ValueError(f"{runs.METRICS}: {shown!r} is not {count} finite numbers or null, one per signal")
-    if not isinstance(entry.get(f"{key}_reason", ""), str):
-        raise ValueError(f"{runs.METRICS}: the reason of {shown!r} is not text")
+    if not isinstance(baselines, dict) or not all(isinstance(entry, Mapping) for entry in baselines.values()):
+        return ": 'baselines' is not an object of objects"
+    lists = {key: metrics.get(f"{key}_per_signal") for key in (f"test/{metric}", "test/ssim", f"train/{metric}")}
+    lists |= {f"baselines.{name}": entry.get(f"test/{metric}_per_signal") for name, entry in baselines.items()}
+    for key, values in lists.items():
+        if values is not None and not (
+            isinstance(values, list) and len(values) == len(names) and all(map(_is_number, values))
+        ):
+            return f": {key!r} is not {len(names)} finite numbers or null, one per signal"
+    return ""
 
 
 def _is_number(value: Any) -> bool:
     """Whether ``value`` is ``None`` or a finite number."""
-    if value is None:
-        return True
     try:
-        return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+        return value is None or (type(value) in (int, float) and math.isfinite(value))
     except OverflowError:
         return False
 
 
 def _read_config(folder: Path) -> dict[str, Any] | None:
-    path = folder / runs.CONFIG
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = yaml.safe_load((folder / runs.CONFIG).read_text(encoding="utf-8"))
+        json.dumps(config, default=str)  # a mapping that contains itself has no end
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ValueError(f"{runs.CONFIG} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{runs.CONFIG} is not YAML: {str(error).splitlines()[0]}") from error
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{runs.CONFIG} is not YAML of plain values: {str(error).splitlines()[0]}") from error
     if not isinstance(config, dict):
         raise ValueError(f"{runs.CONFIG} is not a mapping")
-    if not _is_small(config):
-        raise ValueError(f"{runs.CONFIG} has more than {MOST_VALUES} values, or refers to itself")
     return config
-
-
-def _is_small(tree: object) -> bool:
-    """Whether a tree has at most :data:`MOST_VALUES` values; one line of YAML can name any number of them."""
-    open_ends, count = [tree], 0
-    while open_ends and count <= MOST_VALUES:
-        item = open_ends.pop()
-        count += 1
-        children = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-        open_ends += itertools.islice(children, MOST_VALUES)
-    return count <= MOST_VALUES

@@ -3,130 +3,186 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from scipy.special import stdtrit
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.compare.keys import MISSING, check_key, look_up, shown
-from pe_lightning.experiments.compare.reading import PER_SIGNAL, Run, Signal, printable
+from pe_lightning.experiments.compare.keys import as_text, check_key, look_up
+from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, mean, printable
 
-__all__ = ["CONFIDENCE", "Difference", "Row", "Scores", "compare", "complete_mean", "paired", "why_several"]
+__all__ = ["CONFIDENCE", "Difference", "Row", "ScoreTable", "compare", "paired", "why_several"]
 
 CONFIDENCE = 0.95
-SAME = ("data_fingerprint", "protocol", "sampling")
+SAME = ("data_fingerprint", "protocol", "sampling", "metric")
 """Runs share a table if all of these agree in metrics.json; otherwise a difference says nothing about the models."""
-TOLERANCE = 0.005
-"""Interpolation of the same samples that differs by more dB between runs is reported; tables show two digits."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Mean paired difference over signals, and half the width of its interval: ``None`` for fewer than two signals."""
+class Difference(NamedTuple):
+    """Mean paired difference, half the width of its interval, NaN for fewer than two signals, and their number."""
 
     mean: float
-    half_width: float | None
-    count: int
+    half_width: float
+    signals: int
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A run, a group of runs, or an interpolation.
-
-    Args:
-        name: What it is called.
-        runs: The runs of which it is the mean; those that report it, for an interpolation.
-        psnr: Test PSNR per signal, the mean over the runs; ``None`` where a run has none.
-        ssim: Test SSIM per signal, likewise.
-        train_psnr: Training PSNR per signal, likewise.
-        reason: Why a signal has no test PSNR.
-        interpolation: Whether nothing was fitted.
-    """
+    """A run, the mean of a group of runs, or an interpolation: nothing was fitted."""
 
     name: str
     runs: tuple[Run, ...]
-    psnr: Mapping[Signal, float | None]
-    ssim: Mapping[Signal, float | None] = field(default_factory=dict)
-    train_psnr: Mapping[Signal, float | None] = field(default_factory=dict)
-    reason: str | None = None
     interpolation: bool = False
 
-    @property
-    def mean(self) -> float | None:
-        """Mean test PSNR over the signals; ``None`` unless every one of them has a finite value."""
-        return complete_mean(self.psnr.values())
+    def scores(self, key: str) -> dict[str, float]:
+        """A metric per signal, the mean over the runs; NaN where a run has none."""
+        found = [run.scores(key) for run in self.runs]
+        signals = dict.fromkeys(signal for scores in found for signal in scores)
+        return {signal: mean(scores.get(signal) for scores in found) for signal in signals}
+
+    @cached_property
+    def test(self) -> dict[str, float]:
+        """Held-out score per signal."""
+        return self.scores(f"test/{self.runs[0].metric.name}")
 
     @property
-    def deviation(self) -> float | None:
+    def mean(self) -> float:
+        """Mean held-out score over the signals; NaN unless every one of them has a finite value."""
+        return mean(self.test.values())
+
+    @property
+    def deviation(self) -> float:
         """Standard deviation over the signals at hand, as in ``metrics.json``."""
-        finite = [value for value in self.psnr.values() if value is not None]
-        return statistics.pstdev(finite) if self.mean is not None else None
+        return math.nan if math.isnan(self.mean) else statistics.pstdev(self.test.values())
 
     @property
-    def params(self) -> tuple[int, int] | None:
-        """Fewest and most parameters per signal."""
+    def params(self) -> tuple[float, float]:
+        """Fewest and most parameters per signal; NaN if they are not known."""
         found = [run.metrics["num_params"] for run in self.runs if run.metrics.get("num_params") is not None]
-        return None if self.interpolation or not found else (min(found), max(found))
+        return (min(found), max(found)) if found else (math.nan, math.nan)
 
     @property
-    def seconds(self) -> float | None:
-        """Mean seconds of the fits; ``None`` unless all are known."""
-        return None if self.interpolation else complete_mean(run.metrics.get("fit_seconds") for run in self.runs)
+    def seconds(self) -> float:
+        """Mean seconds of the fits; NaN unless all are known."""
+        return mean(run.metrics.get("fit_seconds") for run in self.runs)
+
+    @property
+    def reason(self) -> str:
+        """Why a signal has no held-out score; empty if all have one."""
+        reasons = {run.label: run.reason for run in self.runs if run.reason}
+        texts = [f"{label}: {reason}" if len(self.runs) > 1 else reason for label, reason in reasons.items()]
+        if len({frozenset(run.signals) for run in self.runs}) > 1:
+            texts.append("its runs do not name the same signals")
+        return "; ".join(texts)
+
+    def is_called(self, name: str) -> bool:
+        """Whether it has this name, or is the run at this path; an interpolation can be called by its method, too."""
+        paths = [] if self.interpolation else [run.path for run in self.runs]
+        return (
+            name == self.name
+            or (self.interpolation and f"{name} interpolation" == self.name)
+            or Path(name).resolve() in paths
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """One table: rows on the same signals, samples and protocol, best first.
+class ScoreTable:
+    """Rows on the same signals, samples, protocol and metric.
 
     Args:
-        title: Signals, protocol and sampling in words.
-        fingerprint: The fingerprint of the data.
         rows: Best mean first; those without a mean last.
         baseline: The row that differences are taken against.
-        differences: By name of row; ``None`` where no signal has both values.
-        notes: What a reader has to know.
+        not_here: The row that they were to be taken against, if this table does not have it.
     """
 
-    title: str
-    fingerprint: str | None
     rows: tuple[Row, ...]
     baseline: Row
-    differences: Mapping[str, Difference | None]
-    notes: tuple[str, ...]
+    not_here: str = ""
+
+    @property
+    def fitted(self) -> tuple[Row, ...]:
+        """The rows that are no interpolations."""
+        return tuple(row for row in self.rows if not row.interpolation)
 
     @property
     def runs(self) -> tuple[Run, ...]:
         """All runs, in the order of the rows."""
-        return tuple(run for row in self.rows if not row.interpolation for run in row.runs)
+        return tuple(run for row in self.fitted for run in row.runs)
+
+    @property
+    def metric(self) -> Metric:
+        """What the runs are scored with."""
+        return self.runs[0].metric
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the data."""
+        found = self.runs[0].metrics.get("data_fingerprint")
+        return "unknown" if found is None else as_text(found)
+
+    @property
+    def title(self) -> str:
+        """Signals, protocol and sampling in words."""
+        run = self.runs[0]
+        names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
+        size = f" ({' x '.join(map(str, run.grid))})" if run.grid else ""
+        sampling = run.metrics.get("sampling")
+        words = f"sampling {as_text(sampling)}"
+        if isinstance(sampling, Mapping) and "name" in sampling:
+            rest = [f"{printable(key)} {as_text(value)}" for key, value in sampling.items() if key != "name"]
+            words = ", ".join([f"{as_text(sampling['name'])} sampling", *rest])
+        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {words}"
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """How to read the table, and what a reader has to know."""
+        count = len(self.baseline.test)
+        interval = (
+            f", with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "; one signal has no interval"
+        )
+        yield (
+            f"Differences: against {self.baseline.name}, paired by signal{interval}. "
+            "Means ± standard deviation over signals."
+        )
+        if self.not_here:
+            yield f"the baseline {printable(self.not_here)} is not in this table; differences are against its best row"
+        if self.runs[0].metrics.get("data_fingerprint") is None:
+            yield "alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data"
+        for row in self.rows:
+            if row.reason:
+                yield f"{row.name} has no mean: {row.reason}"
+            difference = self.difference(row)
+            shared = 0 if difference is None else difference.signals
+            if shared < count:
+                yield f"{row.name}: {shared} of {count} signals have a value in it and in {self.baseline.name}"
+
+    def difference(self, row: Row) -> Difference | None:
+        """The difference of a row and the baseline; ``None`` where no signal has both values."""
+        return paired(row.test, self.baseline.test)
 
 
-def paired(values: Mapping[Signal, float | None], baseline: Mapping[Signal, float | None]) -> Difference | None:
+def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
     """Mean of ``values - baseline`` over the signals that have both, with the paired t interval of :data:`CONFIDENCE`.
 
-    >>> a, b = Signal("a"), Signal("b")
-    >>> paired({a: 30.0, b: 32.0}, {a: 29.0, b: 29.0}).mean
+    >>> paired({"a": 30.0, "b": 32.0}, {"a": 29.0, "b": 29.0}).mean
     2.0
     """
-    found: list[float] = []
-    for signal, value in values.items():
-        other = baseline.get(signal)
-        if value is not None and other is not None:
-            found.append(value - other)
-    if not found:
-        return None
-    mean, count = statistics.fmean(found), len(found)
-    if count == 1:
-        return Difference(mean, None, 1)
-    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
-    return Difference(mean, quantile * statistics.stdev(found) / count**0.5, count)
+    both = [value - baseline.get(signal, math.nan) for signal, value in values.items()]
+    found = [difference for difference in both if not math.isnan(difference)]
+    if len(found) < 2:
+        return Difference(found[0], math.nan, 1) if found else None
+    quantile = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2))
+    return Difference(statistics.fmean(found), quantile * statistics.stdev(found) / len(found) ** 0.5, len(found))
 
 
-def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[Scores]:
-    """One table per kind of data, protocol and sampling, largest first.
+def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
+    """One table per kind of data, protocol, sampling and metric, largest first.
 
     Args:
         runs: At least one.
@@ -139,142 +195,49 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     """
     if by is not None:
         check_key(runs, by)
-    tables: dict[str, list[Run]] = {}
+    groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        tables.setdefault(_table_key(run), []).append(run)
-    members = sorted(tables.values(), key=len, reverse=True)
-    rows = [_rows(group, by) for group in members]
-    chosen = [_find(table, baseline) for table in rows]
-    if baseline is not None and not any(chosen):
-        names = list(dict.fromkeys(row.name for table in rows for row in table))
+        groups.setdefault(_conditions(run), []).append(run)
+    tables = []
+    for group in sorted(groups.values(), key=len, reverse=True):
+        rows = _rows(group, by)
+        chosen = next((row for row in rows if baseline is not None and row.is_called(baseline)), None)
+        best = next(row for row in rows if not row.interpolation)
+        tables.append(ScoreTable(rows, chosen or best, "" if chosen or baseline is None else baseline))
+    if baseline is not None and all(table.not_here for table in tables):
+        names = list(dict.fromkeys(row.name for table in tables for row in table.rows))
         raise InputError(
             f"--baseline {printable(baseline)!r} is no row{did_you_mean(baseline, names) or '.'} Rows: {', '.join(names)}"
         )
-    return [_scores(group, table, row, baseline) for group, table, row in zip(members, rows, chosen, strict=True)]
+    return tables
 
 
-def why_several(tables: Sequence[Scores]) -> str:
-    """Why there is more than one table."""
-    first = [scores.runs[0].metrics for scores in tables]
-    differing = [key for key in SAME if len({json.dumps(metrics.get(key), sort_keys=True) for metrics in first}) > 1]
-    return (
-        f"{len(tables)} tables: the runs differ in {', '.join(differing) or 'data that has no fingerprint'}. "
-        "Across tables nothing is averaged, paired or ranked."
-    )
+def why_several(tables: Sequence[ScoreTable]) -> str:
+    """Why there is more than one table; empty if there is one."""
+    conditions = zip(*(_conditions(table.runs[0]) for table in tables), strict=True)
+    differing = [key for key, values in zip(SAME, conditions, strict=True) if len(set(values)) > 1]
+    reason = f"{len(tables)} tables: the runs differ in {', '.join(differing)}."
+    return f"{reason} Across tables nothing is averaged, paired or ranked." if differing else ""
 
 
-def _table_key(run: Run) -> str:
-    # data without a fingerprint cannot be shown to be anyone else's: a table of its own
-    unknown = str(run.path) if run.metrics.get("data_fingerprint") is None else None
-    return json.dumps([unknown, *(run.metrics.get(key) for key in SAME)], sort_keys=True)
+def _conditions(run: Run) -> tuple[str, ...]:
+    """The values of :data:`SAME`. Data without a fingerprint cannot be shown to be that of another run."""
+    known = run.metrics | {"metric": run.metric.name}
+    if known.get("data_fingerprint") is None:
+        known["data_fingerprint"] = str(run.path)
+    return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
 
 
-def _rows(runs: list[Run], by: str | None) -> list[Row]:
+def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     groups: dict[str, list[Run]] = {}
+    interpolations: dict[str, Run] = {}
     for run in runs:
-        groups.setdefault(run.label if by is None else _group(run, by), []).append(run)
-    rows = [_average(name, group) for name, group in groups.items()]
-    taken = {row.name for row in rows}
-    for name in dict.fromkeys(name for run in runs for name in run.metrics.get("baselines", {})):
-        title = f"{printable(name)} interpolation"
-        title += " of the data" if title in taken else ""  # a group may have any name
-        rows.append(_interpolation(title, name, [run for run in runs if name in run.metrics.get("baselines", {})]))
-    # best first; Python's sort is stable, so equals stay in the order of the arguments
-    return sorted(rows, key=lambda row: -float("inf") if row.mean is None else row.mean, reverse=True)
-
-
-def _group(run: Run, by: str) -> str:
-    value = look_up(run.metrics, by)
-    return f"no {by}" if value is MISSING else shown(value)
-
-
-def _average(name: str, runs: list[Run]) -> Row:
-    def per_signal(key: str) -> dict[Signal, float | None]:
-        scores = [run.scores(key) for run in runs]
-        signals = dict.fromkeys(signal for score in scores for signal in score)
-        return {signal: complete_mean(score.get(signal) for score in scores) for signal in signals}
-
-    reasons = dict.fromkeys(
-        _reason(run.metrics, len(runs) > 1 and run.label) for run in runs if None in run.scores("test/psnr").values()
-    )
-    if len({frozenset(run.signals) for run in runs}) > 1:
-        reasons["its runs do not name the same signals"] = None
-    psnr, ssim, train = (per_signal(key) for key in PER_SIGNAL)
-    return Row(name, tuple(runs), psnr, ssim, train, "; ".join(reasons) or None)
-
-
-def _reason(entry: Mapping[str, Any], label: str | bool = False) -> str:
-    reason = printable(entry.get("test/psnr_reason") or "no reason recorded")
-    return f"{label}: {reason}" if label else reason
-
-
-def _interpolation(title: str, name: str, runs: list[Run]) -> Row:
-    entry = runs[0].metrics["baselines"][name]
-    values = entry.get("test/psnr_per_signal") or [None] * len(runs[0].signals)
-    reason = _reason(entry) if None in values else None
-    return Row(title, tuple(runs), dict(zip(runs[0].signals, values, strict=True)), reason=reason, interpolation=True)
-
-
-def _find(rows: list[Row], baseline: str | None) -> Row | None:
-    if baseline is None:
-        return None
-    path = Path(baseline).resolve()
-    for row in rows:
-        if baseline in (row.name, row.name.removesuffix(" interpolation") if row.interpolation else row.name):
-            return row
-        if not row.interpolation and path in [run.path for run in row.runs]:
-            return row
-    return None
-
-
-def _scores(runs: list[Run], rows: list[Row], baseline: Row | None, wanted: str | None) -> Scores:
-    fitted = [row for row in rows if not row.interpolation]
-    against = baseline or fitted[0]
-    notes: list[str] = []
-    if wanted is not None and baseline is None:
-        notes.append(f"the baseline {printable(wanted)} is not in this table; differences are against its best row")
-    if runs[0].metrics.get("data_fingerprint") is None:
-        notes.append("alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data")
-    notes += [f"{row.name} has no mean: {row.reason}" for row in rows if row.reason]
-    notes += _disagreements(runs)
-    differences = {row.name: paired(row.psnr, against.psnr) for row in rows}
-    for row in rows:
-        difference = differences[row.name]
-        count = difference.count if difference else 0
-        if count < len(against.psnr):
-            notes.append(f"{row.name}: {count} of {len(against.psnr)} signals have a value in it and in {against.name}")
-    return Scores(_title(runs[0]), runs[0].metrics.get("data_fingerprint"), tuple(rows), against, differences, tuple(notes))
-
-
-def _disagreements(runs: list[Run]) -> Iterable[str]:
-    """Interpolations that are not the same for all runs, which they are for the same samples and code."""
-    for name in dict.fromkeys(name for run in runs for name in run.metrics.get("baselines", {})):
-        entries = [run.metrics["baselines"][name] for run in runs if name in run.metrics.get("baselines", {})]
-        means = [complete_mean(entry.get("test/psnr_per_signal") or [None]) for entry in entries]
-        finite = [mean for mean in means if mean is not None]
-        if finite and max(finite) - min(finite) > TOLERANCE:
-            yield (
-                f"{printable(name)} interpolation differs between runs, {min(finite):.2f} to {max(finite):.2f} dB; "
-                "shown is the first run's. Were they made by different versions?"
-            )
-
-
-def _title(run: Run) -> str:
-    signals = [str(signal) for signal in run.signals]
-    names = ", ".join(signals[:3]) + (f" and {len(signals) - 3} more" if len(signals) > 3 else "")
-    grid = run.metrics.get("grid")
-    size = f" ({' x '.join(map(shown, grid))})" if isinstance(grid, list) and grid else ""
-    sampling = run.metrics.get("sampling")
-    if isinstance(sampling, Mapping) and "name" in sampling:
-        rest = [f"{printable(key)} {shown(value)}" for key, value in sampling.items() if key != "name"]
-        words = ", ".join([f"{shown(sampling['name'])} sampling", *rest])
-    else:
-        words = "sampling unknown" if sampling is None else f"sampling {shown(sampling)}"
-    return f"{names}{size}, protocol {shown(run.metrics.get('protocol'))}, {words}"
-
-
-def complete_mean(values: Iterable[float | None]) -> float | None:
-    """The mean; ``None`` if a value is missing, or all are."""
-    found = list(values)
-    finite = [value for value in found if value is not None]
-    return statistics.fmean(finite) if finite and len(finite) == len(found) else None
+        value = run.label if by is None else look_up(run.metrics, by)
+        groups.setdefault(f"no {by}" if value is MISSING else as_text(value), []).append(run)
+        for found in run.interpolations:  # the same for all runs on the same samples
+            interpolations.setdefault(found.label, found)
+    rows = [Row(name, tuple(group)) for name, group in groups.items()]
+    rows += [Row(name, (found,), interpolation=True) for name, found in interpolations.items()]
+    sign = 1 if runs[0].metric.higher_is_better else -1
+    # Python's sort is stable, so equals stay in the order of the arguments
+    return tuple(sorted(rows, key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True))

@@ -1,10 +1,11 @@
-"""Tables of scores in the terminal, as CSV and as Markdown."""
+"""A table of scores in the terminal, as CSV and as Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -12,85 +13,64 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning.experiments.compare.keys import MISSING
-from pe_lightning.experiments.compare.reading import printable
-from pe_lightning.experiments.compare.scores import CONFIDENCE, Row, Scores, complete_mean, why_several
+from pe_lightning.experiments.compare.reading import MISSING, mean, printable
+from pe_lightning.experiments.compare.scores import CONFIDENCE, Row, ScoreTable, why_several
 
-__all__ = ["COLUMNS", "Column", "as_csv", "as_markdown", "footnotes", "print_scores"]
+__all__ = ["Cell", "as_csv", "as_markdown", "cells", "print_scores"]
 
-PERCENT = f"{CONFIDENCE:.0%}"
-
-
-class Column(NamedTuple):
-    """A column: title, text of a row, number that rows are sorted by, and title in a terminal, empty if it is not there."""
-
-    title: str
-    text: Callable[[Scores, Row], str]
-    order: Callable[[Scores, Row], float | None]
-    short: str = ""
-
-
-def _number(value: float | None, form: str) -> str:
-    return MISSING if value is None else format(value, form)
-
-
-def _spread(row: Row) -> str:
-    if row.mean is None or row.deviation is None:
-        return MISSING
-    return f"{row.mean:.2f} ± {row.deviation:.2f}" if len(row.psnr) > 1 else f"{row.mean:.2f}"
-
-
-def _difference(scores: Scores, row: Row) -> str:
-    found = scores.differences[row.name]
-    if row is scores.baseline:
-        return "baseline"
-    if found is None:
-        return MISSING
-    if found.half_width is None:
-        return f"{found.mean:+.2f}"
-    return f"{found.mean:+.2f} [{found.mean - found.half_width:+.2f}, {found.mean + found.half_width:+.2f}]"
-
-
-def _difference_mean(scores: Scores, row: Row) -> float | None:
-    found = scores.differences[row.name]
-    return None if found is None else found.mean
-
-
-def _params(row: Row) -> str:
-    if row.params is None:
-        return MISSING
-    fewest, most = row.params
-    return f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-
-
-COLUMNS = (
-    Column(
-        "runs",
-        lambda _, row: MISSING if row.interpolation else str(len(row.runs)),
-        lambda _, row: None if row.interpolation else len(row.runs),
-        "runs",
-    ),
-    Column("test PSNR (dB)", lambda _, row: _spread(row), lambda _, row: row.mean, "test PSNR\n(dB)"),
-    Column(f"difference (dB, {PERCENT} CI)", _difference, _difference_mean, f"difference\n(dB, {PERCENT} CI)"),
-    Column(
-        "SSIM",
-        lambda _, row: _number(complete_mean(row.ssim.values()), ".4f"),
-        lambda _, row: complete_mean(row.ssim.values()),
-    ),
-    Column(
-        "train PSNR (dB)",
-        lambda _, row: _number(complete_mean(row.train_psnr.values()), ".2f"),
-        lambda _, row: complete_mean(row.train_psnr.values()),
-    ),
-    Column("parameters", lambda _, row: _params(row), lambda _, row: row.params and row.params[0], "params"),
-    Column("fit seconds", lambda _, row: _number(row.seconds, ".2f"), lambda _, row: row.seconds, "fit\nseconds"),
-)
-"""What follows the name of a row."""
 LEAST_WIDTH = 80
 """A table is not made narrower than this; a narrower terminal breaks its lines."""
 
 
-def print_scores(tables: Sequence[Scores], by: str | None) -> None:
+class Cell(NamedTuple):
+    """A cell of a table.
+
+    Args:
+        key: Its column in CSV.
+        heading: Its column elsewhere.
+        text: What is shown.
+        value: The number that rows are sorted by; NaN if there is none.
+        in_terminal: Whether the column is shown in a terminal, too.
+    """
+
+    key: str
+    heading: str
+    text: str
+    value: float
+    in_terminal: bool = True
+
+
+def cells(table: ScoreTable, row: Row, by: str | None) -> list[Cell]:
+    """What stands behind the name of a row: the same columns for all rows of a table; the first one only for groups."""
+    metric, difference = table.metric, table.difference(row)
+    spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
+    ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
+    fewest, most = row.params
+    runs = math.nan if row.interpolation else len(row.runs)
+    against = math.nan if difference is None else difference.mean
+    interval = ""
+    if difference is not None and difference.signals > 1:
+        low, high = against - difference.half_width, against + difference.half_width
+        interval = f" [{metric.text(low, '+')}, {metric.text(high, '+')}]"
+    change = "baseline" if row is table.baseline else f"{metric.text(against, '+')}{interval}"
+    units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
+    found = [
+        Cell("runs", "runs", _number(runs, "d"), runs),
+        Cell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
+        Cell("difference", f"difference ({units})", change, against),
+        Cell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
+        Cell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
+        Cell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
+        Cell("fit_seconds", "fit seconds", _number(row.seconds, ".2f"), row.seconds),
+    ]
+    return found if by is not None else found[1:]
+
+
+def _number(value: float, form: str) -> str:
+    return MISSING if math.isnan(value) else format(value, form)
+
+
+def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
     """Prints every table, its notes below it.
 
     Args:
@@ -99,94 +79,72 @@ def print_scores(tables: Sequence[Scores], by: str | None) -> None:
     """
     console = Console() if Console().is_terminal else Console(width=160)
     console.width = max(console.width, LEAST_WIDTH)
-    columns = [column for column in COLUMNS if column.short and (by is not None or column.title != "runs")]
-    if len(tables) > 1:
-        console.print(Text(why_several(tables)), style="yellow")
-        console.print()
+    if why_several(tables):
+        console.print(Text(f"{why_several(tables)}\n"), style="yellow")
     for scores in tables:
-        console.print(Text(f"{scores.title}; data {_fingerprint(scores)}", style="italic"))
+        console.print(Text(f"{scores.title}; data {scores.fingerprint}", style="italic"))
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         table.add_column(Text(by or "run"), overflow="fold")
-        for column in columns:
-            table.add_column(column.short, justify="right", no_wrap=True, vertical="bottom")
+        for cell in cells(scores, scores.baseline, by):
+            if cell.in_terminal:
+                heading = Text(cell.heading.replace(" ", "\n", 1))
+                table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
         for row in scores.rows:
-            cells = [Text(row.name), *(Text(column.text(scores, row)) for column in columns)]
-            table.add_row(*cells, style="dim" if row.interpolation else "bold" if row is scores.baseline else "")
+            texts = [Text(cell.text) for cell in cells(scores, row, by) if cell.in_terminal]
+            style = "dim" if row.interpolation else "bold" if row is scores.baseline else ""
+            table.add_row(Text(row.name), *texts, style=style)
         console.print(table)
-        for note in footnotes(scores):
+        for note in scores.notes:
             console.print(Text(note))
         console.print()
 
 
-def _fingerprint(scores: Scores) -> str:
-    return printable(scores.fingerprint or "unknown")
-
-
-def footnotes(scores: Scores) -> list[str]:
-    """How to read a table, and its notes."""
-    count = len(scores.baseline.psnr)
-    against = f"Differences: against {scores.baseline.name}, paired by signal"
-    if count > 1:
-        against += f", with {PERCENT} t intervals over {count} signals"
-    else:
-        against += "; a single signal gives no interval"
-    return [f"{against}. Means ± standard deviation over signals.", *scores.notes]
-
-
-def as_csv(tables: Sequence[Scores]) -> str:
-    """All tables with all digits, one row each, numbers in columns of their own."""
-    records = [_record(number, scores, row) for number, scores in enumerate(tables, 1) for row in scores.rows]
+def as_csv(tables: Sequence[ScoreTable]) -> str:
+    """All tables with all digits, one row each, numbers in columns of their own; empty where there is none."""
+    records = []
+    for number, table in enumerate(tables, 1):
+        for row in table.rows:
+            change, half, count = table.difference(row) or (math.nan, math.nan, 0)
+            record = {
+                "table": number,
+                "data_fingerprint": table.fingerprint,
+                "name": row.name,
+                "interpolation": row.interpolation,
+                "signals": len(row.test),
+                **{cell.key: cell.value for cell in cells(table, row, "run")},
+                f"test_{table.metric.name}_std": row.deviation,
+                "num_params_max": row.params[1],
+                "baseline": table.baseline.name,
+                "difference_low": change - half,
+                "difference_high": change + half,
+                "difference_signals": count,
+                "reason": row.reason,
+                "run_dirs": "" if row.interpolation else ";".join(printable(run.path) for run in row.runs),
+            }
+            records.append({key: "" if value != value else value for key, value in record.items()})  # NaN
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(records[0]), lineterminator="\n")
+    writer = csv.DictWriter(buffer, list(dict.fromkeys(key for record in records for key in record)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return buffer.getvalue()
 
 
-def _record(number: int, scores: Scores, row: Row) -> dict[str, object]:
-    found = scores.differences[row.name]
-    half = None if found is None else found.half_width
-    fewest, most = row.params or (None, None)
-    return {
-        "table": number,
-        "data_fingerprint": scores.fingerprint,
-        "name": row.name,
-        "interpolation": row.interpolation,
-        "runs": 0 if row.interpolation else len(row.runs),
-        "signals": len(row.psnr),
-        "test_psnr": row.mean,
-        "test_psnr_std": row.deviation,
-        "baseline": scores.baseline.name,
-        "difference": None if found is None else found.mean,
-        "difference_low": None if found is None or half is None else found.mean - half,
-        "difference_high": None if found is None or half is None else found.mean + half,
-        "difference_signals": 0 if found is None else found.count,
-        "test_ssim": complete_mean(row.ssim.values()),
-        "train_psnr": complete_mean(row.train_psnr.values()),
-        "num_params_min": fewest,
-        "num_params_max": most,
-        "fit_seconds": row.seconds,
-        "reason": row.reason,
-        "run_dirs": "" if row.interpolation else ";".join(printable(run.path) for run in row.runs),
-    }
-
-
-def as_markdown(tables: Sequence[Scores], by: str | None) -> str:
+def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
     """All tables as in the terminal, with every column."""
-    parts = [f"{_cell(why_several(tables))}\n"] if len(tables) > 1 else []
-    for scores in tables:
-        lines = [f"### {_cell(scores.title)}; data {_cell(_fingerprint(scores))}", ""]
-        lines.append("| " + " | ".join([_cell(by or "run"), *(column.title for column in COLUMNS)]) + " |")
-        lines.append("| --- |" + " ---: |" * len(COLUMNS))
-        for row in scores.rows:
-            name = f"*{_cell(row.name)}*" if row.interpolation else _cell(row.name)
-            lines.append("| " + " | ".join([name, *(column.text(scores, row) for column in COLUMNS)]) + " |")
-        lines += ["", *(f"- {_cell(note)}" for note in footnotes(scores)), ""]
-        parts.append("\n".join(lines))
+    parts = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
+    for table in tables:
+        rows = {row: cells(table, row, by or "run") for row in table.rows}
+        headings = [cell.heading for cell in rows[table.baseline]]
+        lines = [f"### {_escaped(table.title)}; data {_escaped(table.fingerprint)}", ""]
+        lines += [f"| {' | '.join([_escaped(by or 'run'), *headings])} |", f"| --- |{' ---: |' * len(headings)}"]
+        for row, found in rows.items():
+            name = f"*{_escaped(row.name)}*" if row.interpolation else _escaped(row.name)
+            lines.append(f"| {' | '.join([name, *(cell.text for cell in found)])} |")
+        parts.append("\n".join([*lines, "", *(f"- {_escaped(note)}" for note in table.notes), ""]))
     return "\n".join(parts)
 
 
-def _cell(text: str) -> str:
+def _escaped(text: str) -> str:
     """Text that neither ends a cell nor is read as HTML or emphasis."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     for sign in "\\|`*_[]":

@@ -8,57 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
+from small_runs import GRID, metrics_of, signals, write_comparison
 
-from pe_lightning.data.batches import SignalInfo
-from pe_lightning.media.reconstructions import write_reconstructions
+from pe_lightning.runs import file_names
 
-GRID = (12, 20)
-"""Height and width of the signals."""
-
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1400,1000",
-]
-
-
-def metrics_of(psnr: Sequence[float | None], **changes: Any) -> dict[str, Any]:
-    """The content of ``metrics.json`` for these scores."""
-    names = [f"signal {k}" for k in range(len(psnr))]
-    finite = [value for value in psnr if value is not None]
-    metrics = {
-        "schema": 1,
-        "test/psnr": sum(finite) / len(finite) if len(finite) == len(psnr) else None,
-        "test/psnr_per_signal": list(psnr),
-        "test/ssim_per_signal": [0.5] * len(psnr),
-        "train/psnr_per_signal": [40.0] * len(psnr),
-        "fit_seconds": 2.0,
-        "solve_seconds": None,
-        "steps": 100,
-        "model": "ComplexLinear",
-        "num_params": 1000,
-        "num_signals": len(psnr),
-        "grid": list(GRID),
-        "channels": 3,
-        "signals": names,
-        "encoding": "complex",
-        "encoder": {"name": "gau", "num_features": 8, "sigma": 0.1},
-        "protocol": "rest",
-        "sampling": {"name": "grid", "stride": 2},
-        "data_fingerprint": "0123456789abcdef",
-        "baselines": {"bicubic": {"test/psnr": 20.0, "test/psnr_per_signal": [20.0 + k for k in range(len(psnr))]}},
-        "seed": 0,
-    }
-    return metrics | changes
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--window-size=1400,1000"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
 @pytest.fixture
@@ -67,25 +24,25 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 
     def make(
         name: str,
-        psnr: Sequence[float | None] = (20.0, 22.0, 24.0),
+        scores: Sequence[float | None] = (20.0, 22.0, 24.0),
         config: dict[str, Any] | None = None,
-        pictures: bool = False,
-        noise: float = 0.1,
+        noise: float | None = None,
         grid: Sequence[int] = GRID,
         channels: int = 3,
-        info: SignalInfo | None = None,
+        media: str = "image",
+        rate: float | None = None,
         **changes: Any,
     ) -> Path:
         folder = tmp_path / name
         (folder / "checkpoints").mkdir(parents=True)
-        metrics = metrics_of(psnr, grid=list(grid), channels=channels, **changes)
+        metrics = metrics_of(scores, grid=list(grid), channels=channels, **changes)
         (folder / "metrics.json").write_text(json.dumps(metrics))
         (folder / "config.yaml").write_text(yaml.safe_dump(config or {"seed_everything": 0}))
-        if pictures:
-            truth = np.random.default_rng(0).random((len(psnr), *grid, channels), dtype=np.float32)
-            made = truth + np.random.default_rng(1).normal(0, noise, truth.shape).astype(np.float32)
-            trained = np.arange(np.prod(grid)).reshape(1, *grid) % 2 == 0
-            write_reconstructions(folder / "reconstructions", metrics, made, truth, info, train_mask=trained)
+        if noise is not None:  # with reconstructions
+            (folder / "reconstructions").mkdir()
+            pairs = zip(signals(len(scores), grid, channels), signals(len(scores), grid, channels, noise), strict=True)
+            for stem, (truth, made) in zip(file_names(tuple(metrics["signals"])), pairs, strict=True):
+                write_comparison(folder / "reconstructions" / f"{stem}_comparison.h5", truth, made, media, rate)
         return folder
 
     return make

@@ -13,7 +13,7 @@ import pytest
 import pe_lightning.experiments.compare
 from pe_lightning.__main__ import main
 
-EVIL = "</script><script>alert('x')</script><!--<script>&quot;"
+EVIL = "</script><script>alert('x')</script><!--<script>&quot;\"{{ 7 * 7 }}"
 
 
 class Page(HTMLParser):
@@ -36,6 +36,11 @@ class Page(HTMLParser):
     def of(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
 
+    @property
+    def signals(self):
+        (found,) = [json.loads(data) for attributes, data in self.scripts if attributes.get("id") == "signals"]
+        return found
+
 
 @pytest.fixture
 def write(tmp_path):
@@ -46,24 +51,15 @@ def write(tmp_path):
     return make
 
 
-def test_nothing_is_fetched(make_run, write):
-    make_run("a/1", pictures=True)
+def test_the_page_fetches_nothing_and_runs_only_its_own_script(make_run, write):
+    make_run("a/1", noise=0.1)
     text = write()
     page = Page(text)
-    links = [
-        value for _, attributes in page.elements for name, value in attributes.items() if name in ("src", "href", "srcset")
-    ]
+    links = [value for _, found in page.elements for name, value in found.items() if name in ("src", "href", "srcset")]
     assert links
     assert all(link.startswith("data:") for link in links)
-    assert "url(" not in text
-    assert "@import" not in text
-    assert not re.search(r"https?:", text)
-
-
-def test_only_the_own_script_and_style_may_run(make_run, write):
-    make_run("a/1", pictures=True)
-    text = write()
-    policy = next(a["content"] for a in Page(text).of("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert not re.search(r"https?:|@import", text)
+    policy = next(a["content"] for a in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; img-src data:;")
     assert "unsafe" not in policy
     for tag in ("style", "script"):
@@ -72,13 +68,12 @@ def test_only_the_own_script_and_style_may_run(make_run, write):
     assert not re.search(r"<[^>]*\s(style|on\w+)=", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
 
 
-def test_names_with_html_are_text(make_run, write, tmp_path):
-    name = EVIL.replace("/", "")  # a folder's name has no slash
+def test_names_with_html_are_text(make_run, write):
     make_run(
-        f"{name}/1",
+        f"{EVIL.replace('/', '')}/1",  # a folder's name has no slash
         (20.0, None, 24.0),
         config={"model": {EVIL: EVIL}, EVIL: 1},
-        pictures=True,
+        noise=0.1,
         signals=[EVIL, "b", "c"],
         encoder={"name": EVIL},
         sampling={"name": EVIL, EVIL: EVIL},
@@ -88,59 +83,41 @@ def test_names_with_html_are_text(make_run, write, tmp_path):
         **{"test/psnr_reason": EVIL},
     )
     make_run("b/1", config={"model": {EVIL: "other"}}, protocol=EVIL)
-    for options in ([], ["--by", "encoder.name"]):
+    for options in ([], ["--by", "encoder.name"], ["--by", EVIL.replace(".", ""), "--by", "protocol"]):
         text = write(*options)
         page = Page(text)
         assert len([a for a in page.of("script") if not a]) == 1
         assert {a.get("type") for a in page.of("script")} == {None, "application/json", "text/plain"}
-        assert EVIL in "".join(page.text)
-        (viewers,) = [json.loads(data) for attributes, data in page.scripts if attributes.get("id") == "viewers"]
-        assert viewers[0]["signals"][0]["name"] == EVIL
+        assert page.signals[0][0][0] == EVIL
         assert EVIL not in text
-        assert f"{html.escape(EVIL)}" in text
+        assert html.unescape(html.escape(EVIL)) in "".join(page.text)
 
 
-def test_the_table_can_be_read_without_a_script(make_run, write):
+def test_the_tables_can_be_read_without_a_script(make_run, write):
     make_run("a/1", (30.0, 31.0, 35.0), config={"seed": 1, "same": 2})
     make_run("b/1", (29.0, 31.0, 33.0), config={"seed": 2, "same": 2, "depth": {"of": 3}})
-    text = write()
-    page = Page(text)
+    page = Page(write())
     assert [a["aria-sort"] for a in page.of("th") if "aria-sort" in a] == ["none", "descending", *["none"] * 5]
     words = [word.strip() for word in page.text if word.strip()]
-    assert words[words.index("b/1") :][:2] == ["b/1", "31.00 ± 1.63"]
+    assert words[words.index("b/1") :][:3] == ["b/1", "31.00 ± 1.63", "-1.00 [-3.48, +1.48]"]
+    assert "No reconstructions: no signal-0_comparison.h5, no signal-1_comparison.h5, no signal-2_comparison.h5." in words
     settings = words[words.index("Configuration, where it differs") :]
     assert settings == ["Configuration, where it differs", "key", "a/1", "b/1", "seed", "1", "2", "depth.of", "–", "3"]
 
 
-def test_every_picture_is_there_once(make_run, write):
-    make_run("a/1", pictures=True, noise=0.1)
-    make_run("b/1", pictures=True, noise=0.2)
-    page = Page(write())
+def test_everything_that_is_shown_is_on_the_page_once(make_run, write):
+    make_run("a/1", noise=0.1)
+    make_run("b/1", noise=0.2)
+    page = Page(write("--pictures", "2", "--megapixels", "0.00024"))
+    assert "2 of 3 signals. Shown at 50% of their size; --megapixels raises that." in " ".join(page.text)
     pictures = {a["id"]: data for a, data in page.scripts if a.get("type") == "text/plain"}
-    assert len(pictures) == len(set(pictures.values())) == 3 * 3
-    (viewers,) = [json.loads(data) for attributes, data in page.scripts if attributes.get("id") == "viewers"]
-    tiles = [tile for signal in viewers[0]["signals"] for tile in signal["tiles"]]
-    assert {key for tile in tiles for key in tile["truth"] + tile["pictures"]} == set(pictures)
-    assert len(tiles) == 6
-
-
-def test_fewer_and_smaller_pictures_are_announced(make_run, write):
-    make_run("a/1", pictures=True)
-    text = write("--pictures", "2", "--megapixels", "0.00012")
-    assert "2 of 3 signals." in text
-    assert "Shown at 50% of their size" in text
-
-
-def test_why_there_are_no_pictures(make_run, write):
-    make_run("a/1")
-    text = write()
-    assert "No reconstructions: no signal-0_comparison.png" in text
-    assert "data-viewer" not in text
+    assert len(pictures) == len(set(pictures.values())) == 2 + 2 * 2
+    tiles = [tile for _, tiles in page.signals[0] for tile in tiles]
+    assert {key for tile in tiles for key in tile["truth"] + tile["reconstruction"]} == set(pictures)
 
 
 def test_the_files_of_the_page_are_packaged():
     folder = Path(pe_lightning.experiments.compare.__file__).parent
-    declared = (folder.parents[1] / "pyproject.toml").read_text()
-    for path in folder.iterdir():
-        if path.is_file() and path.suffix != ".py":
-            assert f"compare/*{path.suffix}" in declared or f"compare/{path.name}" in declared
+    declared = (folder.parents[2] / "pyproject.toml").read_text()
+    assert {path.name for path in folder.glob("*.*") if path.suffix != ".py"} == {"page.css", "page.html", "page.js"}
+    assert '"experiments/compare/page.*"' in declared

@@ -1,11 +1,10 @@
 """Run directories are found, each once, and what is wrong with one is said."""
 
-import itertools
 import json
 
 import pytest
 
-from pe_lightning.experiments.compare.reading import Signal, find_runs, printable
+from pe_lightning.experiments.compare.reading import find_runs, printable
 
 
 def test_runs_below_a_folder_in_natural_order(make_run, tmp_path):
@@ -52,31 +51,19 @@ def text(content):
 
 BROKEN = {
     "stopped": (lambda folder: (folder / "metrics.json").unlink(), "the run did not reach its end"),
-    "a folder": (
-        lambda folder: [(folder / "metrics.json").unlink(), (folder / "metrics.json").mkdir()],
-        "cannot be read: Is a dir",
-    ),
     "cut": (text(b'{"schema": 1, "test/ps'), "not JSON"),
-    "empty": (text(b""), "not JSON"),
     "not text": (text(b"\xff\xfe\x00"), "not JSON"),
     "deep": (text(b"[" * 100_000), "not JSON"),
-    "a list": (text(b"[1, 2]"), "not one of a pe-lightning run"),
     "foreign": (text(b'{"accuracy": 0.9}'), "not one of a pe-lightning run"),
     "later schema": (change(schema=2), "has the schema 2; this version reads 1"),
     "validate": (text(b'{"schema": 1, "val/psnr": 3.0}'), "scores of a validate"),
-    "no names": (change(signals=[]), "'signals' is not a list of names"),
-    "names are numbers": (change(signals=[1, 2, 3]), "'signals' is not a list of names"),
+    "names": (change(signals=[1, 2, 3]), "'signals' is not a list of names"),
     "no scores": (text(b'{"schema": 1, "signals": ["a"]}'), "no 'test/psnr_per_signal'"),
     "too few scores": (change(**{"test/psnr_per_signal": [1.0]}), "'test/psnr' is not 3 finite numbers"),
-    "scores are text": (change(**{"test/psnr_per_signal": ["1", "2", "3"]}), "'test/psnr' is not 3 finite numbers"),
     "scores are booleans": (change(**{"test/psnr_per_signal": [True] * 3}), "'test/psnr' is not 3 finite numbers"),
     "infinite": (change(**{"test/psnr_per_signal": [1.0, 2.0, float("inf")]}), "finite numbers"),
-    "not a number": (change(**{"train/psnr_per_signal": [1.0, 2.0, float("nan")]}), "'train/psnr' is not 3 finite"),
-    "too large": (change(**{"test/psnr_per_signal": [1.0, 2.0, 10**400]}), "finite numbers"),
-    "reason": (change(**{"test/psnr": None, "test/psnr_reason": [1]}), "the reason of 'test/psnr' is not text"),
-    "parameters": (change(num_params="many"), "'num_params' is not a number"),
+    "too large": (change(**{"train/psnr_per_signal": [1.0, 2.0, 10**400]}), "'train/psnr' is not 3 finite"),
     "negative": (change(fit_seconds=-1), "'fit_seconds' is not a number of at least 0"),
-    "fingerprint": (change(data_fingerprint=7), "'data_fingerprint' is not text"),
     "baselines": (change(baselines=[1]), "'baselines' is not an object"),
     "baseline": (change(baselines={"bicubic": {"test/psnr_per_signal": [1]}}), "'baselines.bicubic' is not 3 finite"),
 }
@@ -94,22 +81,7 @@ def test_a_broken_run_is_named_and_the_others_are_read(make_run, tmp_path, case)
     assert reason in found.problems[0]
 
 
-NAMES = "abcdefgh"
-BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 8)}]\n" for a, b in itertools.pairwise(NAMES))
-"""Eight lists of eight: 8 ** 8 values in 300 characters."""
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "a: &a {b: *a}",
-        "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + BOMB,
-        "a: [1",
-        "- 1\n",
-        "\x00",
-        "!!python/object/apply:os.getcwd []",
-    ],
-)
+@pytest.mark.parametrize("content", ["a: &a {b: *a}", "a: [1", "- 1\n", "\x00", "!!python/object/apply:os.getcwd []"])
 def test_a_broken_configuration_costs_only_itself(make_run, tmp_path, content):
     (make_run("a/1") / "config.yaml").write_text(content)
     found = find_runs([tmp_path])
@@ -137,11 +109,18 @@ def test_paths_that_hold_no_run(tmp_path):
 
 
 def test_signals_of_the_same_name_are_told_apart(make_run, tmp_path):
-    make_run("a/1", signals=["x", "y", "x"])
+    make_run("a/1", signals=["x", "y\n", "x"])
     (run,) = find_runs([tmp_path]).runs
-    assert run.signals == (Signal("x"), Signal("y"), Signal("x", 2))
-    assert [str(signal) for signal in run.signals] == ["x", "y", "x (2)"]
-    assert run.scores("test/psnr") == {Signal("x"): 20.0, Signal("y"): 22.0, Signal("x", 2): 24.0}
+    assert run.test == {"x": 20.0, "y�": 22.0, "x (2)": 24.0}
+
+
+def test_runs_of_an_earlier_version_are_scored_in_psnr(make_run, tmp_path):
+    path = make_run("a/1") / "metrics.json"
+    metrics = json.loads(path.read_text())
+    del metrics["metric"], metrics["grid"], metrics["baselines"]
+    path.write_text(json.dumps(metrics))
+    (run,) = find_runs([tmp_path]).runs
+    assert (run.metric.name, run.metric.unit, run.grid, run.interpolations) == ("psnr", "dB", (), [])
 
 
 def test_printable():
