@@ -6,7 +6,6 @@ What needs no training answers without importing Lightning.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 
 from pe_lightning import __version__
@@ -63,13 +62,14 @@ def main(args: Sequence[str] | None = None) -> int:
             return compare_runs(arguments[1:])
         if verb == "sweep":
             from pe_lightning.experiments.sweep.command import sweep
+            from pe_lightning.verbs import call
 
-            return sweep(arguments[1:])
+            return call(verb, sweep, arguments[1:])
         if verb == "suggest":
-            began = time.perf_counter()  # the imports are part of the budget
             from pe_lightning.experiments.suggest.command import suggest
+            from pe_lightning.verbs import call
 
-            return suggest(arguments[1:], began)
+            return call(verb, suggest, arguments[1:])
         if verb == "cache":
             from pe_lightning.cache_command import print_cache
 
@@ -82,6 +82,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"pe-lightning: error: {error}", file=sys.stderr)
         return 2
+    except SystemExit as error:  # after --help
+        if error.code:
+            raise
+        return 0
     except KeyboardInterrupt:
         print("pe-lightning: interrupted", file=sys.stderr)
         return 130
