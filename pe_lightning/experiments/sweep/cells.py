@@ -101,7 +101,7 @@ def split_values(key: str, text: str) -> tuple[str, ...]:
     ('gau', '[tri, rff]', '{name: logf, sigma: 5}')
     """
     try:
-        nodes = yaml.compose(f"[{text}\n]", yaml.SafeLoader).value
+        nodes = getattr(yaml.compose(f"[{text}\n]", yaml.SafeLoader), "value", [])
         values = tuple(text[node.start_mark.index - 1 : node.end_mark.index - 1].strip() for node in nodes)
         meanings = [repr(jsonargparse.get_loader("yaml")(value)) for value in values]
     except yaml.YAMLError as error:
@@ -205,7 +205,9 @@ def _checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
     """The configuration of a cell that can be run on one device and repeated later."""
     seed, trainer = tree["seed_everything"], tree["trainer"]
     if seed is True or (seed is False and repeats > 1):
-        raise InputError(f"a sweep needs a seed that it can repeat: set --seed_everything to a number, not {str(seed).lower()}")
+        raise InputError(
+            f"a sweep needs a seed that it can repeat: set --seed_everything to a number, not {str(seed).lower()}"
+        )
     if trainer["devices"] in ("auto", -1, "-1"):
         trainer["devices"] = 1
     if str(trainer["devices"]) != "1" and (not isinstance(trainer["devices"], list) or len(trainer["devices"]) != 1):

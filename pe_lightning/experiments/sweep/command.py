@@ -36,8 +36,8 @@ def sweep(
 ) -> int:
     """Fits every combination of the varied settings, each in a run directory of its own.
 
-    The same command again skips finished fits and resumes interrupted ones. Ctrl-C stops after the current fit, twice at once.
-    Exit status: 0, 1 if a fit failed or was refused, 2 if none can be run, 130 after Ctrl-C.
+    The same command again skips finished fits and resumes interrupted ones. Ctrl-C stops after the current fit, twice at
+    once. Exit status: 0, 1 if a fit failed or was refused, 2 if none can be run, 130 after Ctrl-C.
 
     Args:
         options: those of pe-lightning fit, for all cells.

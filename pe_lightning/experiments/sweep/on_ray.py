@@ -102,10 +102,11 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     folder = progress.record.folder.absolute()
     cells = {cell.name: cell for cell in progress.waiting}
+    stop_file = folder / FOLDER / "stop"
     shared = {
         "jobs": {name: (cell.tree, progress.run_dir(cell)) for name, cell in cells.items()},
         "start": functools.partial(_start_worker, Path.cwd(), cpus, bool(gpus), bool(scheduler)),
-        "stop_file": folder / FOLDER / "stop",
+        "stop_file": stop_file,
     }
     asha = None
     if scheduler == "asha":
@@ -120,7 +121,7 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
             name=FOLDER,
             storage_path=str(folder),
             failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=[_Follow(progress, cells, shared["stop_file"])],
+            callbacks=[_Follow(progress, cells, stop_file)],
             verbose=0,
         ),
     )
@@ -131,7 +132,7 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
-class _Follow(tune.Callback):
+class _Follow(tune.Callback):  # type: ignore[misc]
     """Brings the progress of a sweep up to date with its trials."""
 
     def __init__(self, progress: SweepProgress, cells: Mapping[str, Cell], stop_file: Path) -> None:
@@ -177,7 +178,8 @@ def _run_cell(config: dict[str, Any], jobs: dict[str, Any], start: Callable[[], 
     if stop_file.exists():
         return {"skipped": True}
     warnings: list[str] = []
-    outcome = start().run(*jobs[config["cell"]], warnings.append)
+    tree, folder = jobs[config["cell"]]
+    outcome = start().run(tree, folder, warnings.append)
     return {"outcome": vars(outcome), "warnings": warnings}
 
 

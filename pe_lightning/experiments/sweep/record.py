@@ -50,7 +50,9 @@ class SweepRecord:
                 self.entries = {entry["name"]: dict(entry) for entry in content["cells"]}
             except (OSError, ValueError, KeyError, TypeError) as error:
                 reason = f"{type(error).__name__}: {error}"
-                raise InputError(f"{str(path)!r} is no readable record of a sweep ({reason}); choose another --out") from error
+                raise InputError(
+                    f"{str(path)!r} is no readable record of a sweep ({reason}); choose another --out"
+                ) from error
         elif folder.exists() and (not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())):
             raise InputError(f"{str(folder)!r} exists and is no sweep: it has no {RECORD}. Choose another --out")
 
