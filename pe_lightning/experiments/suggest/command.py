@@ -161,4 +161,6 @@ def _print_data(data: SignalDataModule) -> None:
     names = info.names[0] if info.num_signals == 1 else f"{info.num_signals} signals"
     sizes = "x".join(map(str, info.grid))
     sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
-    print(f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_protocol}")
+    print(
+        f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_protocol}"
+    )
