@@ -158,20 +158,20 @@ def search(
         label, work = candidate.label(result.shown), candidate.work(on)
         known = rates.setdefault((on is first, candidate.interpolation, candidate.width is not None), [])
         started = time.perf_counter()
-        if started + (SAFETY * max(known[-RECENT:]) * work if known else guess) > until:
-            if on is first:
-                result.skipped[label] = "no time left; give a larger --budget"
-            return None
-        progress(f"{label}, {on.text}")
         try:
             candidate.check_memory(on)
-            return score(candidate, on, device)
+            if started + (SAFETY * max(known[-RECENT:]) * work if known else guess) > until:
+                if on is first:
+                    raise InputError("no time left; give a larger --budget")
+                return None
+            progress(f"{label}, {on.text}")
+            found = score(candidate, on, device)
+            known.append((time.perf_counter() - started) / work)
+            return found
         except InputError as error:
             result.skipped[label] = str(error)
         except Exception as error:  # whatever fails with one encoder, the others are tried
             result.skipped[label] = f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        finally:
-            known.append((time.perf_counter() - started) / work)
         return None
 
     baselines, result.skipped = interpolations(first)

@@ -67,7 +67,7 @@ def sweep(
             raise InputError(f"--{name} is for --launcher ray; without it, cells run one after the other in this process")
     if on_ray:
         try:
-            from pe_lightning.experiments.sweep.on_ray import check_devices, cluster, run_on_ray
+            from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
         except ImportError as error:
             raise InputError(f'--launcher ray needs Ray Tune ({error}): pip install "pe-lightning[ray]"') from error
     # these import Lightning, which takes seconds
@@ -78,9 +78,7 @@ def sweep(
     cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
     record = SweepRecord(out)
-    missing = [cell.tree for cell in cells if cell.tree is not None and record.finished(cell) is None]
-    if on_ray:
-        check_devices(missing, gpus_per_cell or 0.0)
+    missing = any(record.finished(cell) is None for cell in cells if cell.tree is not None)
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         fits.load(accepted[0])  # data that no cell can be fitted to is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False

@@ -151,7 +151,7 @@ class Fits(CoordinateCLI):
         if checkpoint is None and folder.exists():
             shutil.rmtree(folder)
         try:
-            with _warnings_to(warn), _quiet():
+            with _quiet(warn):
                 metrics = self._fit(tree, folder, checkpoint)
         except InputError as refused:
             error = str(refused)
@@ -198,30 +198,24 @@ def _checkpoint(folder: Path) -> Path | None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides what Lightning logs about every fit, but not its warnings."""
+def _quiet(warn: Callable[[str], None]) -> Iterator[None]:
+    """Hides what Lightning logs about every fit, and passes on the text of each warning once."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
     levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(max(logger.level, logging.WARNING))
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    seen: set[str] = set()
 
+    def show(message: Warning | str, *_: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.add(text)
+            warn(text)
 
-@contextmanager
-def _warnings_to(warn: Callable[[str], None]) -> Iterator[None]:
-    """Passes on the text of warnings, each once."""
     with warnings.catch_warnings():
-        seen: set[str] = set()
-
-        def show(message: Warning | str, *_: Any) -> None:
-            text = " ".join(str(message).split())
-            if text not in seen:
-                seen.add(text)
-                warn(text)
-
         warnings.showwarning = show  # type: ignore[assignment]
-        yield
+        for logger in loggers:
+            logger.setLevel(max(logger.level, logging.WARNING))
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

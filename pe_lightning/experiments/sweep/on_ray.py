@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pe_lightning.experiments.sweep.cells import Cell
     from pe_lightning.experiments.sweep.run import SweepProgress
 
-__all__ = ["check_devices", "cluster", "run_on_ray"]
+__all__ = ["cluster", "run_on_ray"]
 
 FOLDER = ".ray"
 """Where Tune keeps its state during a sweep, in the sweep's folder."""
@@ -37,22 +37,6 @@ ENVIRONMENT = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
 SCORE = "val/psnr"
-
-
-def check_devices(trees: Iterable[Mapping[str, Any]], gpus: float) -> None:
-    """Checks that cells leave the choice of devices to Ray.
-
-    Raises:
-        InputError: If one asks for a GPU and gets none, or for a particular one.
-    """
-    for tree in trees:
-        accelerator, devices = tree["trainer"]["accelerator"], tree["trainer"]["devices"]
-        if not gpus and accelerator in ("gpu", "cuda"):
-            raise InputError(f"--trainer.accelerator {accelerator} with --launcher ray needs --gpus_per_cell 1")
-        if gpus and accelerator == "cpu":
-            raise InputError("--trainer.accelerator cpu leaves no use for --gpus_per_cell; leave out one of them")
-        if isinstance(devices, list):
-            raise InputError(f"Ray chooses the device of a cell: set --trainer.devices 1 (now {devices})")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.text import Text
 from typing_extensions import Self
 
@@ -62,18 +62,8 @@ class SweepProgress:
         self._count, self._total = 0, len(cells)
         self._handler: Any = None
         console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("[bold]sweep"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[running]}", markup=False),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (bar and console.is_terminal),
-            transient=True,
-        )
-        self._task = self._bar.add_task("sweep", total=len(cells), running="")
+        self._bar = Progress(console=console, disable=not (bar and console.is_terminal), transient=True)
+        self._task = self._bar.add_task("sweep", total=len(cells))
         self._running: list[str] = []
 
     def __enter__(self) -> Self:
@@ -104,7 +94,8 @@ class SweepProgress:
 
     def start(self, cell: Cell) -> None:
         """Records that a cell is running."""
-        self._running.append(cell.name)
+        if cell.name not in self._running:  # a retry starts it again
+            self._running.append(cell.name)
         self._show_running()
         self.record.note(cell, "running")
         self.record.write()
@@ -142,7 +133,7 @@ class SweepProgress:
 
     def _show_running(self) -> None:
         more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-        self._bar.update(self._task, running=self._running[0] + more if self._running else "")
+        self._bar.update(self._task, description=self._running[0] + more if self._running else "sweep")
 
     def run_dir(self, cell: Cell) -> Path:
         """The absolute run directory of a cell."""
