@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jsonargparse.typing import restricted_number_type
+from jsonargparse.typing import PositiveFloat
 
 from pe_lightning.errors import InputError, did_you_mean
 
@@ -20,14 +20,13 @@ __all__ = ["suggest"]
 RESERVE = 0.1
 """Share of the budget that a trial may run over, as expectations go wrong on a busy machine."""
 DATA_MODULES = {"images": "ImageDataModule", "rows": "RowDataModule", "video": "VideoDataModule"}
-Seconds = restricted_number_type("Seconds", float, [(">=", 1), ("<", float("inf"))])
 
 
 def suggest(
     paths: list[str] | None = None,
     /,
     *options: str,
-    budget: Seconds = 60.0,  # type: ignore[valid-type]
+    budget: PositiveFloat = 60.0,
     out: Path = Path("suggested.yaml"),
     force: bool = False,
     encoders: str | None = None,
@@ -82,7 +81,7 @@ def suggest(
     signals, windows = all_signals(data), make_windows(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
-        deadline = began + (1 - RESERVE) * float(budget)
+        deadline = began + (1 - RESERVE) * budget
         result = search(candidates, signals, windows, deadline, device, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
