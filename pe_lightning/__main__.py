@@ -6,7 +6,6 @@ What needs no training answers without importing Lightning.
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from collections.abc import Sequence
 
@@ -88,8 +87,6 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
 
         module, _, name = FUNCTIONS[verb][0].rpartition(".")
         function = getattr(importlib.import_module(module), name)
-        if "arguments" in inspect.signature(function).parameters:  # TODO: gone when all are typed functions
-            return int(function(arguments))
         return call(verb, function, arguments)
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")

@@ -5,73 +5,146 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from rich.console import Console
-from rich.status import Status
+from jsonargparse.typing import PositiveFloat
 
-from pe_lightning import runs
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.errors import InputError
-from pe_lightning.experiments.compare.reading import printable
-from pe_lightning.experiments.suggest.candidates import make_candidates
-from pe_lightning.experiments.suggest.config import write_text
-from pe_lightning.experiments.suggest.kinds import data_module_for
-from pe_lightning.experiments.suggest.options import Options, parse
-from pe_lightning.experiments.suggest.parts import make_windows, whole
-from pe_lightning.experiments.suggest.search import search
-from pe_lightning.experiments.suggest.table import print_found, verdict
-from pe_lightning.experiments.sweep.fits import Fits
+from pe_lightning.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from pe_lightning.data.datamodule import SignalDataModule
 
 __all__ = ["suggest"]
 
 RESERVE = 0.1
-"""Share of the budget that an attempt may run over, as expectations go wrong on a busy machine."""
-
-HELP = """\
-usage: pe-lightning suggest [PATH ...] [--budget SECONDS] [--out FILE] [options]
-
-Tries every encoder on signals of your own, each with an exact fit and automatic settings, and interpolation beside them:
-which predicts the samples best that are held out? Prints the table and writes the best as a configuration.
-
-  pe-lightning suggest my.jpg
-  pe-lightning suggest recording.wav --data.seconds "[0, 1]"
-  pe-lightning suggest my.jpg --data.sampling random --data.sampling.fraction 0.1
-  pe-lightning fit --config suggested.yaml
-
-  PATH                 images, sound, tables, videos, volumes, folders of them, samples://NAME
-  --budget SECONDS     how long to try (default: 60); what did not fit is listed
-  --out FILE           the configuration to write (default: suggested.yaml)
-  --force              replace that file if it exists
-  --encoders A,B       try these only (default: all, see pe-lightning encoders)
-  --num_features N,M   features per axis (default: as many as trained samples, and half as many)
-  --data...            data options of fit; --data NAME where the kind of a file is not clear
-  --config FILE        take the data options of a configuration; its model and trainer do not count
-"""
+"""Share of the budget that a trial may run over, as expectations go wrong on a busy machine."""
+DATA_MODULES = {"images": "ImageDataModule", "rows": "RowDataModule", "video": "VideoDataModule"}
 
 
-def suggest(arguments: Sequence[str], began: float | None = None) -> int:
-    """Tries the encoders, prints the table, writes the configuration and returns the exit status, 0.
+def suggest(
+    paths: list[str] | None = None,
+    /,
+    *options: str,
+    budget: PositiveFloat = 60.0,
+    out: Path = Path("suggested.yaml"),
+    force: bool = False,
+    encoders: str | None = None,
+    num_features: str | None = None,
+) -> int:
+    """Tries every encoder on signals of your own and writes the best as a configuration.
+
+    Each is fitted exactly, its width and the ridge chosen on trained samples that are held out for that, with interpolation
+    beside them: which predicts the held-out samples best? pe-lightning fit --config suggested.yaml fits the winner.
 
     Args:
-        arguments: The command line.
-        began: When the command was given, in seconds of :func:`time.perf_counter`; by default now.
+        paths: Images, sound, tables, videos, volumes, folders of them, samples://NAME.
+        options: --data... and --config FILE as for pe-lightning fit; of a configuration only the data and the seed count.
+            --data NAME where the kind of a file is not clear.
+        budget: Seconds to try in; what did not fit is listed.
+        out: The configuration to write.
+        force: Replace that file if it exists.
+        encoders: A,B: try these only (default: all, see pe-lightning encoders).
+        num_features: N,M: features per axis (default: as many as trained samples, and half as many).
 
     Raises:
-        InputError: If the arguments or the data have to be changed, or no encoder can be tried.
+        InputError: If the options or the data have to be changed, or no encoder can be tried.
     """
-    if any(argument in ("-h", "--help") for argument in arguments):
-        print(HELP, end="")
-        return 0
-    began = time.perf_counter() if began is None else began
-    options = parse(arguments)
-    if options.out.exists() and (options.out.is_dir() or not options.force):
-        what = "is a folder" if options.out.is_dir() else "exists; --force replaces it"
-        raise InputError(f"--out {str(options.out)!r} {what}, or name another file")
+    began = time.perf_counter()  # the imports are part of the budget
+    from pe_lightning import encoders as known
+
+    names = list(dict.fromkeys(_words(encoders)))
+    for name in names:
+        known.registry.get(name)  # raises with the nearest names
+    counts = list(dict.fromkeys(_words(num_features)))
+    if not all(word.isdecimal() and int(word) > 0 for word in counts):
+        raise InputError(f"--num_features is one or more whole numbers >= 1, joined by commas; got {num_features!r}")
+    if out.exists() and (out.is_dir() or not force):
+        what = "is a folder" if out.is_dir() else "exists; --force replaces it"
+        raise InputError(f"--out {str(out)!r} {what}, or name another file")
+    arguments = _fit_options(paths or [], options)
+    import torch
+    from rich.console import Console
+    from rich.status import Status
+
+    from pe_lightning import runs
+    from pe_lightning.experiments.suggest.candidates import encoder_candidates
+    from pe_lightning.experiments.suggest.report import configuration, print_result
+    from pe_lightning.experiments.suggest.search import search
+    from pe_lightning.experiments.suggest.windows import all_signals, make_windows
+    from pe_lightning.experiments.sweep.fits import Fits
+
     fits = Fits()
-    tree = fits.resolve(_fit_options(options))
-    data = fits.load(tree)
+    tree = fits.resolve(arguments)
+    data = _checked(fits.load(tree))
+    candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
+    signals, windows = all_signals(data), make_windows(data)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with Status("loading", console=Console(stderr=True)) as status:
+        deadline = began + (1 - RESERVE) * budget
+        result = search(candidates, signals, windows, deadline, device, status.update)
+    result.skipped = {**skipped, **result.skipped}
+    _print_data(data)
+    print_result(result)
+    print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
+    if not result.encoders():
+        reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
+        raise InputError(f"no encoder could be tried{reason}")
+    runs.write_atomically(out, configuration(result, tree["data"], tree["seed_everything"], out))
+    print(f"best encoder, ready to fit: pe-lightning fit --config {out}")
+    return 0
+
+
+def _words(text: str | None) -> list[str]:
+    return [] if text is None else [word.strip() for word in text.strip("[] ").split(",")]
+
+
+def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The options of ``fit`` that stand for the data; the model is one that any data is good for."""
+    given: list[tuple[str, str]] = []
+    for word in options:
+        if word.startswith("-"):
+            name, _, value = word.partition("=")
+            given.append(("--config" if name == "-c" else name, value))
+        else:
+            given[-1] = given[-1][0], word
+    values = dict(given)
+    for name in values:
+        if name not in ("--config", "--data") and not name.startswith("--data."):
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--data", "--data.paths", "--config"]
+            hint = did_you_mean(name, known) or "."
+            raise InputError(f"suggest: unknown option {name!r}{hint} It takes data options and {', '.join(known[:5])}")
+    if paths and "--data.paths" in values:
+        raise InputError(f"signals are given as --data.paths and as {paths[0]!r}; leave one of them out")
+    if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
+        raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
+    arguments = [f"{name}={value}" for name, value in given]
+    if not {"--data", "--config"} & {*values}:
+        arguments.insert(0, f"--data={_data_module(paths or _words(values['--data.paths']))}")
+    if paths:
+        arguments.append(f"--data.paths={json.dumps(list(paths))}")
+    model = ["--model=ComplexLinear", "--model.encoder=gau"]
+    return [*arguments, *model] if "--config" in values else [*model, *arguments]
+
+
+def _data_module(paths: Sequence[str]) -> str:
+    """The DataModule for files, samples or folders, by what they are called."""
+    from pe_lightning.data.sources import kind_of
+
+    how = f"say which with --data {', '.join(DATA_MODULES.values())}"
+    try:
+        kinds = {path: kind_of(path.strip("'\"")) for path in paths}
+    except InputError as error:
+        raise InputError(f"{error}; {how}") from error
+    if len(set(kinds.values())) > 1:
+        shown = ", ".join(f"{path!r} ({kind})" for path, kind in list(kinds.items())[:4])
+        raise InputError(f"the paths are of several kinds: {shown}; suggest looks at one kind at a time, or {how}")
+    return DATA_MODULES[next(iter(kinds.values()))]
+
+
+def _checked(data: object) -> SignalDataModule:
+    from pe_lightning.data.datamodule import SignalDataModule
+
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
     if data.effective_protocol == "none":
@@ -79,54 +152,14 @@ def suggest(arguments: Sequence[str], began: float | None = None) -> int:
             f"nothing is held out ({data.sampling!r}), so nothing can be compared; set --data.sampling.stride 2, or "
             "--data.sampling random"
         )
-    candidates, skipped = make_candidates(options.encoders, options.num_features)
-    everything, windows = whole(data), make_windows(data)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with Status("loading", console=Console(stderr=True)) as status:
-        deadline = began + (1 - RESERVE) * options.budget
-        found = search(candidates, everything, windows, deadline, device, lambda text: status.update(printable(text)))
-    found.skipped[:0] = skipped
-    _print_data(data)
-    print_found(found, everything, windows)
-    print(f"{time.perf_counter() - began:.1f} s of {options.budget:g} s")
-    if not found.encoders():
-        raise InputError(_why_none(found.skipped))
-    best = found.encoders()[0]
-    text = write_text(best, found.shown, tree["data"], tree["seed_everything"], verdict(found), options.out)
-    runs.write_atomically(options.out, text)
-    print(f"best encoder, ready to fit: pe-lightning fit --config {options.out}")
-    return 0
-
-
-def _fit_options(options: Options) -> list[str]:
-    """The options of ``fit`` that stand for the data; the model is one that any data is good for."""
-    arguments = list(options.data)
-    configured = any(argument in ("--config", "-c") or argument.startswith("--config=") for argument in arguments)
-    given = [argument.partition("=")[2] for argument in arguments if argument.startswith("--data.paths=")]
-    if not options.names_data:
-        arguments.insert(0, f"--data={data_module_for(options.paths or _as_list(given[-1]))}")
-    if options.paths:
-        arguments.append(f"--data.paths={json.dumps(list(options.paths))}")
-    model = ["--model=ComplexLinear", "--model.encoder=gau"]
-    return [*arguments, *model] if configured else [*model, *arguments]
-
-
-def _as_list(text: str) -> list[str]:
-    words = text.strip()
-    return [word.strip(" '\"") for word in words[1:-1].split(",")] if words.startswith("[") else [words]
+    return data
 
 
 def _print_data(data: SignalDataModule) -> None:
     info = data.info
-    names = printable(info.names[0]) if info.num_signals == 1 else f"{info.num_signals} signals"
+    names = info.names[0] if info.num_signals == 1 else f"{info.num_signals} signals"
     sizes = "x".join(map(str, info.grid))
-    spec: dict[str, Any] = data.sampling.spec()
-    sampling = ", ".join(f"{key} {value}" if key != "name" else str(value) for key, value in spec.items())
+    sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
     print(
         f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_protocol}"
     )
-
-
-def _why_none(skipped: Sequence[Any]) -> str:
-    first = f": {skipped[0].label}: {skipped[0].reason}" if skipped else ""
-    return f"no encoder could be tried{first}"

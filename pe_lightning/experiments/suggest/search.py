@@ -1,201 +1,242 @@
-"""What is tried in which order, within the time there is."""
+"""One search: every candidate is scored on windows of the signals, the best again on all samples, within a deadline."""
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
-from pe_lightning.data.splits import GridSplit
+from pe_lightning.baselines import interpolate
+from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
+from pe_lightning.data.dataset import to_device
+from pe_lightning.distributed import Process
+from pe_lightning.encoders import Encoder
+from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.suggest.attempts import Interpolation, Score, attempt, cost
-from pe_lightning.experiments.suggest.candidates import Candidate, Skipped
-from pe_lightning.experiments.suggest.parts import Part
+from pe_lightning.experiments.suggest.candidates import Candidate, interpolations
+from pe_lightning.experiments.suggest.windows import ScoredSignals
+from pe_lightning.metrics import SignalPSNR
+from pe_lightning.modules.exact_fit import solve_data
 
-__all__ = ["Found", "Row", "search"]
+__all__ = ["SearchResult", "Trial", "TrialScore", "score", "search"]
 
 FIRST_SHARE = 0.5
-"""Share of the budget for the windows; the rest is for all samples."""
+"""Share of the time for the windows; the rest is for all samples."""
 CLOSE = 1.0
-"""Encoders that are further behind on the windows, in dB, are not looked at again, nor is a padded form of them."""
+"""Encoders that are further behind, in dB, are not tried on all samples, nor with padding."""
 SAFETY = 1.3
-"""An attempt is taken to need this much longer than the slowest of the last few rates would have it."""
+"""A trial is expected to take this much longer than the slowest of the last few rates suggests."""
 RECENT = 5
-"""How many rates are remembered: other work on the machine comes and goes."""
+"""How many rates are remembered, as other work on the machine comes and goes."""
+RANK_POINTS = 1024
+"""Scattered points whose features' stable rank is shown."""
+NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
+
+
+@dataclass(frozen=True)
+class TrialScore:
+    """The result of a trial on some signals.
+
+    Args:
+        psnr: Held-out PSNR per signal, in dB.
+        seconds: From training samples to weights, the choice of width and ridge included.
+        params: Parameters of one signal.
+        stable_rank: Of the features of the training samples.
+        encoders: With the values that were chosen, one per axis.
+        ridge: The relative ridge.
+        notes: What the solver warned of.
+    """
+
+    psnr: tuple[float, ...]
+    seconds: float
+    params: int | None = None
+    stable_rank: float | None = None
+    encoders: tuple[Encoder, ...] = ()
+    ridge: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> float:
+        """Mean over signals; minus infinity where a prediction is not finite."""
+        if any(math.isnan(value) or value == -math.inf for value in self.psnr):
+            return -math.inf
+        return math.fsum(self.psnr) / len(self.psnr)
 
 
 @dataclass
-class Row:
-    """Something that was tried.
+class Trial:
+    """A candidate that was tried.
 
     Args:
-        what: The encoder or the interpolation.
-        windows: On windows of the signals, if those were looked at.
+        candidate: The encoder or the interpolation.
+        windows: On windows of the signals, if there are any.
         whole: On all samples, if there was time.
     """
 
-    what: Candidate | Interpolation
-    windows: Score | None = None
-    whole: Score | None = None
+    candidate: Candidate
+    windows: TrialScore | None = None
+    whole: TrialScore | None = None
 
     @property
-    def best(self) -> Score:
+    def best(self) -> TrialScore:
         """On all samples, else on the windows."""
-        score = self.whole or self.windows
-        assert score is not None
-        return score
+        found = self.whole or self.windows
+        assert found is not None
+        return found
 
     @property
     def order(self) -> tuple[bool, float]:
-        """What rows are sorted by, the best first."""
+        """The key that trials are sorted by, the best first."""
         return self.whole is None, -self.best.mean
 
 
 @dataclass
-class Found:
+class SearchResult:
     """Everything that was tried, the best first, and what was not.
 
     Args:
-        shown: The signals whose numbers of features are shown.
-        streamed: Whether these are windows of signals that stay in their file.
-        rows: What was tried.
-        skipped: What was not.
+        signals: All signals; ``None`` if they stay in their file.
+        windows: Windows of them; ``None`` if all are few.
+        trials: What was tried.
+        skipped: What was not tried, and why.
     """
 
-    shown: Part
-    streamed: bool = False
-    rows: list[Row] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    signals: ScoredSignals | None
+    windows: ScoredSignals | None
+    trials: list[Trial] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
 
-    def encoders(self) -> list[Row]:
-        """The rows of encoders."""
-        return [row for row in self.rows if isinstance(row.what, Candidate)]
+    @property
+    def shown(self) -> ScoredSignals:
+        """The signals whose numbers of features are shown."""
+        shown = self.signals or self.windows
+        assert shown is not None
+        return shown
 
+    def encoders(self) -> list[Trial]:
+        """The trials of encoders."""
+        return [trial for trial in self.trials if not trial.candidate.interpolation]
 
-class _Clock:
-    """Seconds that an attempt will take, from the attempts before it."""
+    def interpolations(self) -> list[Trial]:
+        """The trials of interpolation."""
+        return [trial for trial in self.trials if trial.candidate.interpolation]
 
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.rates: dict[tuple[bool, int], list[float]] = {}
-
-    def fits(self, part: Part, what: Candidate | Interpolation, guess: float = 0.0) -> bool:
-        """Whether there is time; ``guess`` is for the first attempt of its kind."""
-        rates = self.rates.get(self._key(part, what))
-        expected = guess if rates is None else SAFETY * max(rates[-RECENT:]) * cost(part, what)
-        return time.perf_counter() + expected <= self.deadline
-
-    def note(self, part: Part, what: Candidate | Interpolation, seconds: float) -> None:
-        """Learns from an attempt."""
-        self.rates.setdefault(self._key(part, what), []).append(seconds / cost(part, what))
-
-    @staticmethod
-    def _key(part: Part, what: Candidate | Interpolation) -> tuple[bool, int]:
-        return isinstance(what, Interpolation), id(part)
+    def measured(self, trial: Trial) -> bool:
+        """Whether seconds and parameters of a trial hold for the signals that are shown."""
+        return trial.whole is not None or self.signals is None
 
 
 def search(
     candidates: Sequence[Candidate],
-    whole: Part | None,
-    windows: Part | None,
+    signals: ScoredSignals | None,
+    windows: ScoredSignals | None,
     deadline: float,
     device: torch.device,
     progress: Callable[[str], None],
-) -> Found:
-    """Tries everything on the windows, then the best of it on all samples; without windows, all at once.
+) -> SearchResult:
+    """Tries candidates and interpolation.
 
     Args:
         candidates: In the order to try them.
-        whole: All samples; ``None`` if they stay in their file.
-        windows: A part of them; ``None`` if all of them are few.
-        deadline: When to be done, in seconds of :func:`time.perf_counter`.
+        signals: All samples; ``None`` if they stay in their file.
+        windows: Windows of them; ``None`` if all of them are few.
+        deadline: In seconds of :func:`time.perf_counter`.
         device: Where to compute.
         progress: Called with what is tried next.
     """
-    first = windows if windows is not None else whole
-    assert first is not None
-    began = time.perf_counter()
-    found = Found(whole if whole is not None else first, whole is None)
-    on_grid = isinstance(first.dataset.split, GridSplit)
-    methods = ("nearest", "linear", "bicubic", "spline") if on_grid else ("nearest", "delaunay")
-    tried: list[Candidate | Interpolation] = [Interpolation(name) for name in methods]
-    if first.info.num_axes > 2 and not on_grid:
-        tried.pop()
-        found.skipped.append(Skipped("delaunay interpolation", "triangulating points in more than 2 axes takes minutes"))
-    tried += candidates
-    share = FIRST_SHARE if windows is not None and whole is not None else 1.0
-    clock = _Clock(began + share * (deadline - began))
-    for what in tried:
-        if isinstance(what, Candidate) and what.padding and _is_behind(found, what):
+    result = SearchResult(signals, windows)
+    first, began = windows or result.shown, time.perf_counter()
+    rates: dict[tuple[bool, bool, bool], list[float]] = {}
+
+    def attempt(candidate: Candidate, on: ScoredSignals, until: float, guess: float = 0.0) -> TrialScore | None:
+        """Scores a candidate if that is expected to end in time; ``guess`` is for the first of its kind."""
+        label, work = candidate.label(result.shown), candidate.work(on)
+        known = rates.setdefault((on is first, candidate.interpolation, candidate.width is not None), [])
+        started = time.perf_counter()
+        try:
+            candidate.check_memory(on)
+            if started + (SAFETY * max(known[-RECENT:]) * work if known else guess) > until:
+                if on is first:
+                    raise InputError("no time left; give a larger --budget")
+                return None
+            progress(f"{label}, {on.text}")
+            found = score(candidate, on, device)
+            known.append((time.perf_counter() - started) / work)
+            return found
+        except InputError as error:
+            result.skipped[label] = str(error)
+        except Exception as error:  # whatever fails with one encoder, the others are tried
+            result.skipped[label] = f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return None
+
+    baselines, result.skipped = interpolations(first)
+    until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
+    for candidate in [*baselines, *candidates]:
+        if candidate.padding and not _worth_padding(result, candidate):
             continue
-        score = _try(first, what, clock, device, progress, found)
-        if score is not None:
-            found.rows.append(Row(what, score) if first is windows else Row(what, None, score))
-    if windows is not None and whole is not None:
-        _confirm(found, windows, whole, _Clock(deadline), device, progress)
-    found.rows.sort(key=lambda row: row.order)
-    return found
+        found = attempt(candidate, first, until)
+        if found is not None:
+            result.trials.append(Trial(candidate, found) if first is windows else Trial(candidate, None, found))
+    if windows is not None and signals is not None:
+        for trial in _shortlist(result):
+            assert trial.windows is not None
+            larger = trial.candidate.work(signals) / trial.candidate.work(windows)
+            trial.whole = attempt(trial.candidate, signals, deadline, SAFETY * trial.windows.seconds * larger)
+    result.trials.sort(key=lambda trial: trial.order)
+    return result
 
 
-def _is_behind(found: Found, padded: Candidate) -> bool:
-    """Whether the same encoder without padding was clearly worse than another, or could not be tried."""
-    tried = found.encoders()
-    same = [row.best.mean for row in tried if row.what == replace(padded, padding=0)]
-    return not same or same[0] < max(row.best.mean for row in tried) - CLOSE
+def _worth_padding(result: SearchResult, padded: Candidate) -> bool:
+    """Whether the same encoder without padding came close to the best."""
+    tried = result.encoders()
+    same = [trial.best.mean for trial in tried if trial.candidate == replace(padded, padding=0)]
+    return bool(same) and same[0] >= max(trial.best.mean for trial in tried) - CLOSE
 
 
-def _confirm(
-    found: Found, windows: Part, whole: Part, clock: _Clock, device: torch.device, progress: Callable[[str], None]
-) -> None:
-    """The best of the windows on all samples: the interpolations, then each encoder's best, then the rest."""
-    ranked = sorted(found.rows, key=lambda row: row.order)
-    ahead = [row for row in ranked if isinstance(row.what, Interpolation)]
-    encoders = [row for row in ranked if isinstance(row.what, Candidate)]
-    encoders = [row for row in encoders if row.best.mean >= encoders[0].best.mean - CLOSE]
-    names: set[str] = set()
-    leading: list[Row] = []
-    following: list[Row] = []
-    for row in encoders:
-        assert isinstance(row.what, Candidate)
-        (following if row.what.name in names else leading).append(row)
-        names.add(row.what.name)
-    # the first encoder goes before the interpolations: one result on all samples is worth more than none
-    for row in [*encoders[:1], *ahead, *leading[1:], *following]:
-        assert row.windows is not None
-        guess = SAFETY * row.windows.seconds * cost(whole, row.what) / cost(windows, row.what)
-        if clock.fits(whole, row.what, guess):
-            row.whole = _try(whole, row.what, clock, device, progress, found)
+def _shortlist(result: SearchResult) -> list[Trial]:
+    """What is tried on all samples: the best encoder, the interpolations, then each encoder's best, then the rest."""
+    ranked = sorted(result.encoders(), key=lambda trial: trial.order)
+    close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - CLOSE]
+    leading = list({trial.candidate.name: trial for trial in reversed(close)}.values())[::-1]
+    following = [trial for trial in close if not any(trial is one for one in leading)]
+    return [*leading[:1], *result.interpolations(), *leading[1:], *following]
 
 
-def _try(
-    part: Part,
-    what: Candidate | Interpolation,
-    clock: _Clock,
-    device: torch.device,
-    progress: Callable[[str], None],
-    found: Found,
-) -> Score | None:
-    """One attempt; what goes wrong is listed, and the others go on."""
-    label = what.label(found.shown) if isinstance(what, Candidate) else f"{what.name} interpolation"
-    large = what.too_large(part) if isinstance(what, Candidate) else None
-    if large is not None:
-        found.skipped.append(Skipped(label, large))
-        return None
-    if not clock.fits(part, what):
-        found.skipped.append(Skipped(label, "no time left; give a larger --budget"))
-        return None
-    progress(f"{label}, {part.words}")
+def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
+    """Fits a candidate to the trained samples and scores it on the held-out ones; the solver's warnings become notes.
+
+    Raises:
+        Exception: Any error of an encoder or a solver.
+    """
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        found, prediction = (_interpolate if candidate.interpolation else _solve)(candidate, signals, device)
+    truth = signals.dataset.evaluation_batch
+    metric = SignalPSNR(signals.info.num_signals).to(prediction.device)
+    metric.update(prediction, truth.values.to(prediction.device), signals.scored.to(prediction.device))
+    notes = dict.fromkeys(NOTES.get(type(entry.message).__name__, "") for entry in caught)
+    return replace(found, psnr=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
+
+
+def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     began = time.perf_counter()
-    try:
-        score = attempt(part, what, device)
-    except InputError as error:
-        found.skipped.append(Skipped(label, str(error)))
-        return None
-    except Exception as error:  # whatever one encoder fails of, the others are tried
-        found.skipped.append(Skipped(label, f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"))
-        return None
-    finally:
-        clock.note(part, what, time.perf_counter() - began)
-    return score
+    prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
+    return TrialScore((), time.perf_counter() - began), prediction
+
+
+def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    """The exact fit with width and ridge chosen, as ``pe-lightning fit`` does it."""
+    encoders = per_axis(candidate.describe(signals), signals.info.num_axes)
+    began = time.perf_counter()
+    solution = solve_data(signals.dataset, Process(), encoders, "auto", True, device)
+    seconds = time.perf_counter() - began
+    batch = to_device(signals.dataset.calibration_batch(), device)
+    encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
+    rank = float(feature_rank(encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
+    found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
+    return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])

@@ -5,87 +5,120 @@ from __future__ import annotations
 import shlex
 import statistics
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning.experiments.compare.reading import find_runs
-from pe_lightning.experiments.compare.scores import compare
-from pe_lightning.experiments.compare.table import print_scores
-from pe_lightning.experiments.sweep import ray_launcher
-from pe_lightning.experiments.sweep.cells import Cell, plan
-from pe_lightning.experiments.sweep.fits import Fits
-from pe_lightning.experiments.sweep.launchers import Launcher, Process
-from pe_lightning.experiments.sweep.options import Options, parse
-from pe_lightning.experiments.sweep.record import RECORD, Record
-from pe_lightning.experiments.sweep.running import run_cells
+from pe_lightning import runs
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.sweep.cells import Cell, make_cells, parse_varied
+from pe_lightning.experiments.sweep.record import RECORD, SweepRecord
 
 __all__ = ["sweep"]
 
-HELP = """\
-usage: pe-lightning sweep [--config FILE] --vary KEY=V1,V2,... [--vary ...] [--repeats N] [--out DIR] [options of fit]
 
-Fits every combination of the varied settings, each a run directory of its own. The same command again skips what is finished
-and goes on with the rest. Ctrl-C stops after the current fit, twice at once.
+def sweep(
+    *options: str,
+    vary: list[str],
+    repeats: PositiveInt = 1,
+    out: Path | None = None,
+    launcher: Literal["process", "ray"] = "process",
+    cpus_per_cell: PositiveInt | None = None,
+    gpus_per_cell: ClosedUnitInterval | None = None,
+    scheduler: Literal["asha"] | None = None,
+    retries: NonNegativeInt | None = None,
+) -> int:
+    """Fits every combination of the varied settings, each in a run directory of its own.
 
-  --vary KEY=V1,V2,...  a setting as on the command line of fit and its values, YAML each:
-                        model.encoder=gau,tri,rff   model.encoder.sigma=auto,0.003   data.sampling.fraction=0.1,0.25
-  --repeats N           fit each combination with N seeds: seed_everything and the seed of the encoder count up
-  --out DIR             where the runs go (default: sweeps/<configuration>-<settings>); sweep.json there is the record
-  --launcher process    one after the other in this process (the default); or ray: side by side on a Ray cluster, the one
-                        that RAY_ADDRESS names or one of this machine
-  --cpus_per_cell N     with ray, CPUs of a cell (1), which is how many run at a time
-  --gpus_per_cell N     with ray, GPUs of a cell: 0 (the default), 1, or a part of one
-  anything else         an option of fit, see pe-lightning fit --help
+    The same command again skips finished fits and resumes interrupted ones. Ctrl-C stops after the current fit, twice at
+    once. Exit status: 0, 1 if a fit failed or was refused, 2 if none can be run, 130 after Ctrl-C.
 
-Exit status: 0, 1 if a fit failed or was refused, 2 if none can be run, 130 after Ctrl-C.
-"""
+    Args:
+        options: those of pe-lightning fit, for all cells.
+        vary: KEY=V1,V2,...: a setting as on the command line of fit and its values, YAML each:
+            model.encoder=gau,tri,rff or model.encoder.sigma=auto,0.003; may be repeated.
+        repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.
+        out: Folder of the run directories; sweep.json there is the record (default: sweeps/<configuration>-<settings>).
+        launcher: process runs one cell after the other in this process; ray runs them side by side with Ray Tune, on the
+            cluster that RAY_ADDRESS names or on this machine.
+        cpus_per_cell: With ray, CPUs of a cell, which decide how many run at a time (default: 1).
+        gpus_per_cell: With ray, GPUs of a cell: 0 (default), 1, or a part of one.
+        scheduler: With ray, asha stops the worse two thirds of the cells at a ninth and at a third of the steps.
+        retries: With ray, how often a cell whose process died is resumed (default: 0).
 
-
-def sweep(arguments: Sequence[str]) -> int:
-    """Runs a sweep, prints its table and returns the exit status.
+    Returns:
+        The exit status.
 
     Raises:
-        InputError: If the command line is wrong, no cell can be run, or the folder is not this sweep's.
+        InputError: If an option is wrong, no cell can be run, or the folder is not this sweep's.
     """
-    if any(argument in ("-h", "--help") for argument in arguments):
-        print(HELP, end="")
-        return 0
-    options = parse(arguments)
-    if options.launcher == "ray":
-        ray_launcher.require_ray()
+    varied = parse_varied(vary, options)
+    out = out or Path("sweeps") / _default_name(options, varied)
+    on_ray = launcher == "ray"
+    given = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
+    for name, value in given.items():
+        if value is not None and not on_ray:
+            raise InputError(f"--{name} is for --launcher ray; without it, cells run one after the other in this process")
+    if on_ray:
+        try:
+            from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
+        except ImportError as error:
+            raise InputError(f'--launcher ray needs Ray Tune ({error}): pip install "pe-lightning[ray]"') from error
+    # these import Lightning, which takes seconds
+    from pe_lightning.experiments.sweep.fits import Fits
+    from pe_lightning.experiments.sweep.run import SweepProgress, run_cells
+
     fits = Fits()
-    cells = plan(options, fits.resolve)
-    record = Record(options.out)
-    # refuses another sweep's folder before data is read
-    left = [cell.tree for cell in cells if record.finished(cell) is None and cell.tree is not None]
-    if options.launcher == "ray":
-        ray_launcher.check_cells(left, options.share)
+    cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
+    accepted = [cell.tree for cell in cells if cell.tree is not None]
+    record = SweepRecord(out)
+    missing = any(record.finished(cell) is None for cell in cells if cell.tree is not None)
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
-        # data that no cell can be fitted to is an error of the command, not of each cell
-        fits.load(next(cell.tree for cell in cells if cell.tree is not None))
-    local = options.launcher == "process" or not left  # a finished sweep needs no cluster
-    where: AbstractContextManager[Launcher] = nullcontext(Process(fits)) if local else ray_launcher.cluster(options.share)
-    with where as launcher, record.locked():
-        trainer = next(cell.tree for cell in cells if cell.tree is not None)["trainer"]
-        run_cells(cells, record, launcher, trainer["enable_progress_bar"] is not False)
-    _summary(cells, record, options)
-    waiting = sum(record.entries[cell.name]["status"] == "waiting" for cell in cells)
-    failed = [name for name in (cell.name for cell in cells) if record.entries[name]["status"] in ("failed", "refused")]
-    if waiting:
-        print(f"pe-lightning: interrupted with {waiting} cell(s) left; the same command goes on", file=sys.stderr)
+        fits.load(accepted[0])  # data that no cell can be fitted to is an error of the command, not of each cell
+    bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
+    if on_ray and missing:
+        resources = cpus_per_cell or 1, gpus_per_cell or 0.0
+        with cluster(*resources), record.locked(), SweepProgress(cells, record, bar, scheduler is not None) as progress:
+            run_on_ray(progress, *resources, scheduler, retries or 0)
+    else:
+        with record.locked(), SweepProgress(cells, record, bar) as progress:
+            run_cells(progress, fits)
+    _print_summary(cells, record, list(varied) if repeats > 1 else None)
+    statuses = [record.status(cell) for cell in cells]
+    if "waiting" in statuses:
+        left = statuses.count("waiting")
+        print(f"pe-lightning: interrupted with {left} cell(s) left; the same command resumes the sweep", file=sys.stderr)
         return 130
+    failed = statuses.count("failed") + statuses.count("refused")
     if failed:
-        print(f"pe-lightning: {len(failed)} of {len(cells)} cells failed; see {options.out / RECORD}", file=sys.stderr)
+        print(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _summary(cells: Sequence[Cell], record: Record, options: Options) -> None:
-    done = [cell for cell in cells if record.entries[cell.name]["status"] == "done"]
+def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
+    """``<configuration>-<settings>``: the same command finds its folder again, also with more values of a setting."""
+    config = ""
+    for place, argument in enumerate(fixed):
+        option, equals, text = argument.partition("=")
+        if option in ("-c", "--config"):
+            config = text if equals else (fixed[place + 1] if place + 1 < len(fixed) else "")
+    stem = "sweep" if not config or config.startswith("{") else Path(config).stem
+    return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
+
+
+def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
+    """The tables of all finished runs, best first; ``repeated`` are the varied settings where seeds are averaged."""
+    from pe_lightning.experiments.compare.reading import find_runs
+    from pe_lightning.experiments.compare.scores import compare
+    from pe_lightning.experiments.compare.table import print_scores
+
+    done = [cell for cell in cells if record.status(cell) == "done"]
     if not done:
         return
     found = find_runs([record.folder / cell.name for cell in done])
@@ -93,14 +126,14 @@ def _summary(cells: Sequence[Cell], record: Record, options: Options) -> None:
         print(f"pe-lightning: warning: {problem}", file=sys.stderr)
     if found.runs:
         print_scores(compare(found.runs, None, None), None)
-    if options.repeats > 1:
-        _print_repeats(done, record, options)
-    print(f"runs:    {options.out}")
-    folder, report = (shlex.quote(str(path)) for path in (options.out, options.out / "report"))
+    if repeated is not None:
+        _print_repeats(done, record, repeated)
+    print(f"runs:    {record.folder}")
+    folder, report = (shlex.quote(str(path)) for path in (record.folder, record.folder / "report"))
     print(f"pages:   pe-lightning compare {folder} --out {report}")
 
 
-def _print_repeats(done: Sequence[Cell], record: Record, options: Options) -> None:
+def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str]) -> None:
     """Mean and standard deviation over the seeds of each combination, best first."""
     scores: dict[tuple[str, ...], list[float]] = {}
     for cell in done:
@@ -108,8 +141,8 @@ def _print_repeats(done: Sequence[Cell], record: Record, options: Options) -> No
         if value is not None:
             scores.setdefault(tuple(cell.settings.values()), []).append(value)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for entry in options.varied:
-        table.add_column(Text(entry.key), overflow="fold")
+    for key in keys:
+        table.add_column(Text(key), overflow="fold")
     table.add_column("seeds", justify="right")
     table.add_column("test PSNR\n(dB)", justify="right", no_wrap=True)
     for settings, values in sorted(scores.items(), key=lambda item: -statistics.fmean(item[1])):

@@ -1,83 +1,115 @@
-"""Fits in this process: the options of ``pe-lightning fit`` parsed by one parser, data that does not change loaded once."""
+"""Fits in this process: one parser for all of them, and data that is decoded once for fits that share it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+import shutil
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import wandb
 import yaml
 from jsonargparse import dict_to_namespace
-from lightning.pytorch import LightningDataModule, Trainer, seed_everything
+from lightning.pytorch import Callback, LightningDataModule, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
-from pe_lightning import naming
+from pe_lightning import naming, runs
+from pe_lightning.checkpoints import read_model
 from pe_lightning.cli import CoordinateCLI, prepare
 from pe_lightning.errors import InputError
+from pe_lightning.experiments.sweep.cells import differences
+from pe_lightning.experiments.sweep.record import read_config
 from pe_lightning.explain import root_message
 
-__all__ = ["Fits"]
+__all__ = ["Fits", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a fit.
+
+    Args:
+        seconds: From its start to its end, data included.
+        metrics: The content of ``metrics.json``; empty if it failed.
+        error: Why it failed; ``None`` if it did not.
+        trace: The traceback of an error that is not the user's.
+        resumed: Whether it was resumed from a checkpoint.
+    """
+
+    seconds: float
+    metrics: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    trace: str | None = None
+    resumed: bool = False
 
 
 class Fits(CoordinateCLI):
     """Parses and runs any number of fits, one after the other.
 
-    A DataModule is kept until a fit has other data options; signals are decoded once for all fits in between.
+    A DataModule is kept until a fit has other data options, so that signals are decoded once for all fits in between.
+
+    Args:
+        callbacks: Further callbacks of every fit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
         prepare()
-        self._ready = False
+        self._more_callbacks = list(callbacks)
         self._data: tuple[str, LightningDataModule] | None = None
+        self._ready = False
         super().__init__(["fit"])
         self._ready = True
         self.subcommand = "fit"
 
-    # -- LightningCLI parses, instantiates and runs in its constructor; here that only makes the parser --------------------
+    # -- LightningCLI parses, instantiates and runs in its constructor; here the constructor only makes the parser ---------
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parses, but not while the parser is being made."""
+        """Parses, once the constructor is done."""
         if self._ready:
             super().parse_arguments(parser, args)
         else:
             self.config = dict_to_namespace({"subcommand": "fit", "fit": {"seed_everything": False}})
 
     def instantiate_classes(self) -> None:
-        """Makes data, model and Trainer, but not while the parser is being made."""
+        """Makes data, model and Trainer, once the constructor is done."""
         if self._ready:
             super().instantiate_classes()
-            self._keep_data()
+            self._share_data()
 
     def after_instantiate_classes(self) -> None:
-        """Runs nothing while the parser is being made."""
+        """Keeps the constructor from running a fit."""
         if not self._ready:
             self.subcommand = None
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Leaves out what listens to the user or draws on the terminal: both are the caller's."""
+        """Leaves out the callbacks that draw on the terminal or handle Ctrl-C: both are the caller's."""
         self.config_init["fit"].trainer.enable_progress_bar = False
         trainer = super().instantiate_trainer(**kwargs)
-        trainer.callbacks = [callback for callback in trainer.callbacks if callback is not self.stop]  # type: ignore[attr-defined]
+        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        callbacks[:] = [*(callback for callback in callbacks if callback is not self.stop), *self._more_callbacks]
         return trainer
 
-    def _keep_data(self) -> None:
+    def _share_data(self) -> None:
         options = json.dumps(self._tree()["data"], sort_keys=True)
-        if self._data is not None and self._data[0] == options:
-            self.datamodule = self._data[1]
-        else:
+        if self._data is None or self._data[0] != options:
             self._data = options, self.datamodule
+        self.datamodule = self._data[1]
 
     def _tree(self) -> dict[str, Any]:
-        """What was parsed, as plain values."""
-        plain = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
-        return dict(plain["fit"])
+        """The parsed configuration as plain values."""
+        return dict(yaml.safe_load(self.parser.dump(self.config, skip_none=False))["fit"])
 
     # -- for callers ------------------------------------------------------------------------------------------------------
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """The complete configuration that options of ``fit`` stand for, as plain values.
+        """The complete configuration of options of ``fit``, as plain values.
 
         Raises:
             InputError: If the parser or a constructor refuses them.
@@ -89,45 +121,63 @@ class Fits(CoordinateCLI):
             raise InputError(root_message(error)) from error
         return self._tree()
 
-    def load(self, tree: dict[str, Any]) -> LightningDataModule:
+    def load(self, tree: Mapping[str, Any]) -> LightningDataModule:
         """The DataModule of a complete configuration, loaded; it is kept for the fits that follow.
 
         Raises:
             InputError: If the data cannot be read.
         """
         self.parse_arguments(self.parser, ["fit", "--config", json.dumps(tree)])
-        self.config_init = self.parser.instantiate_classes(self.config)
-        self.datamodule = self.config_init["fit"]["data"]
-        self._keep_data()
+        self.datamodule = self.parser.instantiate_classes(self.config)["fit"]["data"]
+        self._share_data()
         data: LightningDataModule = self.datamodule
         data.prepare_data()
         return data
 
-    def fit(self, tree: dict[str, Any], folder: Path, checkpoint: Path | None = None) -> dict[str, Any]:
-        """Runs a complete configuration as ``pe-lightning fit`` does.
+    def run(self, tree: Mapping[str, Any], folder: Path, warn: Callable[[str], None]) -> Outcome:
+        """Runs a complete configuration as ``pe-lightning fit`` does; errors become the outcome.
 
         Args:
-            tree: What :meth:`resolve` returned.
-            folder: The run directory.
-            checkpoint: Where an earlier fit of the same configuration, in the same directory, is taken up again.
-
-        Returns:
-            The content of ``metrics.json``.
+            tree: The result of :meth:`resolve`.
+            folder: The run directory. A fit of the same configuration that was interrupted there is resumed.
+            warn: Called with each warning, once.
 
         Raises:
-            InputError: If something in the configuration, or the data, has to be changed.
+            KeyboardInterrupt: If the user ends it.
+            SystemExit: If it ends itself with status 0, as a fit that a scheduler stops does.
         """
+        began, metrics, error, trace = time.perf_counter(), {}, None, None
+        checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
+        if checkpoint is None and folder.exists():
+            shutil.rmtree(folder)
+        try:
+            with _quiet(warn):
+                metrics = self._fit(tree, folder, checkpoint)
+        except InputError as refused:
+            error = str(refused)
+        except SystemExit as ended:
+            if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
+                raise KeyboardInterrupt from None
+            if not ended.code:
+                raise
+            error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
+        except Exception as failed:  # the other cells are run all the same
+            message = " ".join(str(failed).split())[:500]
+            error, trace = f"{type(failed).__name__}: {message}".rstrip(": "), traceback.format_exc()
+        return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None)
+
+    def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
         self.recorder_options = {"folder": folder, "table": False}
-        given = {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)}
-        self.parse_arguments(self.parser, ["fit", "--config", json.dumps(given)])
+        path = None if checkpoint is None else str(checkpoint)
+        self.parse_arguments(self.parser, ["fit", "--config", json.dumps({**tree, "ckpt_path": path})])
         if tree["seed_everything"] is not False:
             seed_everything(tree["seed_everything"], workers=True)
         try:
             self.instantiate_classes()
             if self.trainer.world_size > 1:
-                raise InputError("fits in one process take one device: set --trainer.devices 1 and --trainer.num_nodes 1")
+                raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
             self.before_fit()
-            options = {"ckpt_path": given["ckpt_path"], "weights_only": tree["weights_only"]}
+            options = {"ckpt_path": path, "weights_only": tree["weights_only"]}
             self.trainer.fit(self.model, datamodule=self.datamodule, **options)
             self.after_fit()
         except BaseException:
@@ -135,3 +185,37 @@ class Fits(CoordinateCLI):
                 wandb.finish(exit_code=1)
             raise
         return dict(self.save_config_kwargs["recorder"].metrics)
+
+
+def _checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint of an interrupted run, if it can be read."""
+    path = folder / runs.CHECKPOINTS / "last.ckpt"
+    try:
+        read_model(path)
+    except InputError:
+        return None  # killed before the first was written: the cell is run from the start
+    return path
+
+
+@contextmanager
+def _quiet(warn: Callable[[str], None]) -> Iterator[None]:
+    """Hides what Lightning logs about every fit, and passes on the text of each warning once."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.add(text)
+            warn(text)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show  # type: ignore[assignment]
+        for logger in loggers:
+            logger.setLevel(max(logger.level, logging.WARNING))
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

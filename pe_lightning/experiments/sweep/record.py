@@ -1,4 +1,4 @@
-"""``sweep.json``: what a sweep consists of and how far it is."""
+"""``sweep.json``: the cells of a sweep and the state of each."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.sweep.cells import Cell, differences
 
-__all__ = ["RECORD", "Record", "Status"]
+__all__ = ["RECORD", "Status", "SweepRecord", "read_config"]
 
 RECORD = "sweep.json"
 LOCK = ".sweep.lock"
 SCHEMA = 1
 
-Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused"]
-"""``refused``: by the parser or a constructor, before anything was run; ``running``: now, or when it was killed."""
+Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
+"""``refused``: by the parser or a constructor, before anything was run; ``running``: now, or when the sweep was killed;
+``stopped``: by a scheduler, before its last step."""
 
 
-class Record:
-    """The record of a sweep's folder, written after every change, atomically.
+class SweepRecord:
+    """The record of a sweep's folder, written atomically after every change.
 
     Cells of earlier commands with the same folder stay in it.
 
@@ -34,7 +35,7 @@ class Record:
         folder: The sweep's folder.
 
     Raises:
-        InputError: If the folder is something else's, or its record cannot be read.
+        InputError: If the folder is not a sweep's, or its record cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,13 +43,22 @@ class Record:
         self.entries: dict[str, dict[str, Any]] = {}
         path = folder / RECORD
         if path.is_file():
-            self.entries = _read(path)
+            try:
+                content = json.loads(path.read_text())
+                if content["schema"] != SCHEMA:
+                    raise ValueError(f"schema {content['schema']!r}")
+                self.entries = {entry["name"]: dict(entry) for entry in content["cells"]}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise InputError(
+                    f"{str(path)!r} is no readable record of a sweep ({reason}); choose another --out"
+                ) from error
         elif folder.exists() and (not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())):
             raise InputError(f"{str(folder)!r} exists and is no sweep: it has no {RECORD}. Choose another --out")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the folder and keeps other sweeps out of it; the lock of a killed process is free.
+        """Makes the folder and keeps other sweeps out of it; the lock ends with the process.
 
         Raises:
             InputError: If another sweep is running there, or the folder cannot be made.
@@ -58,24 +68,22 @@ class Record:
             with FileLock(self.folder / LOCK, timeout=0):
                 yield
         except Timeout as error:
-            raise InputError(
-                f"another sweep is running in {str(self.folder)!r}; wait for it, or choose another --out"
-            ) from error
+            raise InputError(f"another sweep is running in {str(self.folder)!r}; wait, or choose another --out") from error
         except PermissionError as error:
             raise InputError(f"cannot write to {str(self.folder)!r}: {error.strerror}; choose another --out") from error
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that has been run with the same configuration before, else ``None``.
+        """The metrics of a cell that was run with the same configuration before, else ``None``.
 
         Raises:
-            InputError: If it has been run with another configuration, or its folder is not the sweep's.
+            InputError: If it was run with another configuration, or its folder is not the sweep's.
         """
         run = self.folder / cell.name
         if run.exists() and cell.name not in self.entries:
             raise InputError(f"{str(run)!r} is in the way: it is no run of this sweep. Remove it, or choose another --out")
         if cell.tree is None or not (run / runs.METRICS).is_file():
             return None
-        changed = differences(_config(run) or {}, cell.tree)
+        changed = differences(read_config(run), cell.tree)
         if changed:
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise InputError(
@@ -84,12 +92,13 @@ class Record:
             )
         return dict(json.loads((run / runs.METRICS).read_text()))
 
-    def unfinished(self, cell: Cell) -> bool:
-        """Whether an earlier sweep left a part of this very cell, with this configuration."""
-        return cell.tree is not None and not differences(_config(self.folder / cell.name) or {}, cell.tree)
+    def status(self, cell: Cell) -> Status | None:
+        """The recorded status of a cell."""
+        status: Status | None = self.entries.get(cell.name, {}).get("status")
+        return status
 
     def note(self, cell: Cell, status: Status, **more: Any) -> None:
-        """Sets the entry of a cell; :meth:`write` keeps it."""
+        """Records the status of a cell; :meth:`write` saves it."""
         self.entries[cell.name] = {
             "name": cell.name,
             "status": status,
@@ -97,7 +106,7 @@ class Record:
             "repeat": cell.repeat,
             "seed": None if cell.tree is None else cell.tree["seed_everything"],
             "arguments": list(cell.arguments),
-            "run_dir": cell.name if status in ("running", "done", "failed") else None,
+            "run_dir": None if status in ("waiting", "refused") else cell.name,
             **more,
         }
 
@@ -107,21 +116,10 @@ class Record:
         runs.write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        content = json.loads(path.read_text())
-        if content["schema"] != SCHEMA:
-            raise ValueError(f"schema {content['schema']!r}")
-        return {entry["name"]: dict(entry) for entry in content["cells"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{str(path)!r} cannot be read as the record of a sweep ({type(error).__name__}: {error}); choose another --out"
-        ) from error
-
-
-def _config(run: Path) -> dict[str, Any] | None:
+def read_config(run: Path) -> dict[str, Any]:
+    """The configuration in a run directory; empty if there is none that can be read."""
     try:
         tree = yaml.safe_load((run / runs.CONFIG).read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
-        return None
-    return tree if isinstance(tree, dict) else None
+        return {}
+    return tree if isinstance(tree, dict) else {}

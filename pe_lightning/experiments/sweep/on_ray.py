@@ -1,0 +1,193 @@
+"""The cells of a sweep as trials of Ray Tune, side by side on this machine or a cluster."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from lightning.pytorch import Callback, LightningModule, Trainer
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler
+
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.sweep.fits import Fits, Outcome
+
+if TYPE_CHECKING:
+    from pe_lightning.experiments.sweep.cells import Cell
+    from pe_lightning.experiments.sweep.run import SweepProgress
+
+__all__ = ["cluster", "run_on_ray"]
+
+FOLDER = ".ray"
+"""Where Tune keeps its state during a sweep, in the sweep's folder."""
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # of a cluster that is started here
+    "RAY_AIR_NEW_OUTPUT": "0",  # the newer one prints a banner at every verbosity
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the runs have their own loggers
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the first interrupt lets running cells finish
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a cell is its outcome
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+}
+SCORE = "val/psnr"
+
+
+@contextmanager
+def cluster(cpus: int, gpus: float) -> Iterator[None]:
+    """The cluster that ``RAY_ADDRESS`` names, or one of this machine that ends with the block.
+
+    Args:
+        cpus: CPUs of a cell.
+        gpus: GPUs of a cell, or the part of one.
+
+    Raises:
+        InputError: If there is no such cluster, or no machine in it that is large enough for a cell.
+    """
+    for variable, value in ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        address = os.environ.get("RAY_ADDRESS")
+        what = f"reach the Ray cluster at RAY_ADDRESS={address}" if address else "start Ray"
+        raise InputError(f"cannot {what}: {' '.join(str(error).split())}") from error
+    try:
+        sizes = [(node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]]
+        if not any(cpus <= size[0] and gpus <= size[1] for size in sizes):
+            machines = ", ".join(f"{size[0]:g} CPU(s) and {size[1]:g} GPU(s)" for size in sizes)
+            raise InputError(
+                f"no machine of the Ray cluster has {cpus} CPU(s) and {gpus:g} GPU(s) for a cell: {machines}. "
+                "Lower --cpus_per_cell or --gpus_per_cell"
+            )
+        yield
+    finally:
+        ray.shutdown()
+
+
+def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str | None, retries: int) -> None:
+    """Runs the waiting cells, as many at a time as the cluster has room for, until the user interrupts.
+
+    Args:
+        progress: Follows the cells.
+        cpus: CPUs of a cell, and its threads.
+        gpus: GPUs of a cell, or the part of one.
+        scheduler: ``asha`` stops cells that fall behind.
+        retries: How often a cell whose process died is resumed.
+    """
+    if not gpus and ray.cluster_resources().get("GPU"):
+        progress.say("The Ray cluster has GPUs, and cells get none of them; to use them: --gpus_per_cell 1")
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    folder = progress.record.folder.absolute()
+    cells = {cell.name: cell for cell in progress.waiting}
+    stop_file = folder / FOLDER / "stop"
+    shared = {
+        "jobs": {name: (cell.tree, progress.run_dir(cell)) for name, cell in cells.items()},
+        "start": functools.partial(_start_worker, Path.cwd(), cpus, bool(gpus), bool(scheduler)),
+        "stop_file": stop_file,
+    }
+    asha = None
+    if scheduler == "asha":
+        steps = max(int((cell.tree or {})["trainer"]["max_steps"]) for cell in cells.values())
+        options: dict[str, Any] = {"time_attr": "step", "metric": SCORE, "mode": "max", "stop_last_trials": False}
+        asha = ASHAScheduler(max_t=max(steps, 1), grace_period=max(steps // 9, 1), reduction_factor=3, **options)
+    tuner = tune.Tuner(
+        tune.with_resources(tune.with_parameters(_run_cell, **shared), {"cpu": cpus, "gpu": gpus}),
+        param_space={"cell": tune.grid_search(list(cells))},
+        tune_config=tune.TuneConfig(scheduler=asha, reuse_actors=True),
+        run_config=tune.RunConfig(
+            name=FOLDER,
+            storage_path=str(folder),
+            failure_config=tune.FailureConfig(max_failures=retries),
+            callbacks=[_Follow(progress, cells, stop_file)],
+            verbose=0,
+        ),
+    )
+    try:
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        tuner.fit()
+    finally:
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+
+
+class _Follow(tune.Callback):  # type: ignore[misc]
+    """Brings the progress of a sweep up to date with its trials."""
+
+    def __init__(self, progress: SweepProgress, cells: Mapping[str, Cell], stop_file: Path) -> None:
+        self.progress = progress
+        self.cells = cells
+        self.stop_file = stop_file
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune saves itself for a restore; here sweep.json and the checkpoints of the runs do that
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if self.progress.interrupted:
+            self.stop_file.touch()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        if not self.progress.interrupted:
+            self.progress.start(self.cells[trial.config["cell"]])
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        cell, result = self.cells[trial.config["cell"]], trial.last_result
+        for text in result.get("warnings", ()):
+            self.progress.say(f"{cell.name}: warning: {text}")
+        if "outcome" in result:
+            self.progress.finish(cell, Outcome(**result["outcome"]))
+        elif "skipped" not in result:
+            self.progress.stop(cell, result.get(SCORE))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        text = Path(trial.error_file).read_text() if trial.error_file else "no report of Ray"
+        reason = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+        if "OutOfMemoryError" in text:
+            reason = "its process was ended because the machine ran out of memory"
+        elif "actor died" in text:
+            reason = "its process died, killed or out of memory; sweep.json has the report of Ray"
+        self.progress.finish(self.cells[trial.config["cell"]], Outcome(0.0, error=reason, trace=text))
+
+
+# -- in the processes of the cluster ------------------------------------------------------------------------------------
+
+
+def _run_cell(config: dict[str, Any], jobs: dict[str, Any], start: Callable[[], Fits], stop_file: Path) -> dict[str, Any]:
+    """Runs a cell in a process of the cluster, which is used for one cell after the other."""
+    if stop_file.exists():
+        return {"skipped": True}
+    warnings: list[str] = []
+    tree, folder = jobs[config["cell"]]
+    outcome = start().run(tree, folder, warnings.append)
+    return {"outcome": vars(outcome), "warnings": warnings}
+
+
+def _start_worker(folder: Path, threads: int, gpu: bool, report: bool) -> Fits:
+    """Sets up this process, and keeps the parser and the data from one cell to the next."""
+    os.chdir(folder)  # paths in configurations are relative to it
+    if not gpu:  # some versions of Ray leave all GPUs visible to a process that asked for none
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import torch
+
+    torch.set_num_threads(threads)
+    return _fits(report)
+
+
+@functools.cache
+def _fits(report: bool) -> Fits:
+    return Fits([_Report()] if report else [])
+
+
+class _Report(Callback):
+    """Reports each validation to the scheduler, which may end the fit there."""
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Reports the step and its score."""
+        score = trainer.callback_metrics.get(SCORE)
+        if score is not None:
+            tune.report({SCORE: float(score), "step": trainer.global_step})
