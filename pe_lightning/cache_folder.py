@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +22,10 @@ __all__ = ["CacheError", "CacheFolder", "Cleared", "Entry", "show_bytes"]
 
 FOLDER, LIMIT = "PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"
 DEFAULT_GB = 20.0
-ELSEWHERE = f"choose another folder with --data.cache_dir DIR or {FOLDER}, or do without the cache: --data.cache off"
+ELSEWHERE = (
+    "remove what is cached with `pe-lightning cache clear`, choose another folder with --data.cache_dir DIR or "
+    f"{FOLDER}, or do without the cache: --data.cache off"
+)
 
 
 class CacheError(InputError):
@@ -152,28 +154,20 @@ class CacheFolder:
         with self.errors():
             free = shutil.disk_usage(self.path).free + freed
         if needed > free:
-            raise CacheError(f"the cache in {str(self.path)!r} is too full: {self._room(needed, free)}")
+            raise CacheError(
+                f"the disk of the cache in {str(self.path)!r} is too full: {show_bytes(needed)} are needed and "
+                f"{show_bytes(free)} are free; {ELSEWHERE}"
+            )
         for entry in oldest:
             self.remove(entry)
 
     @contextmanager
-    def errors(self, needed: int | None = None) -> Iterator[None]:
-        """Turns an error of the file system into :class:`CacheError`; ``needed`` is the size of what is written."""
+    def errors(self) -> Iterator[None]:
+        """Turns an error of the file system into :class:`CacheError`."""
         try:
             yield
         except OSError as error:
-            problem = f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}"
-            if needed is None:
-                raise CacheError(f"{problem}; {ELSEWHERE}") from error
-            raise CacheError(f"{problem}; {self._room(needed, shutil.disk_usage(self.path).free)}") from error
-
-    def _room(self, needed: int, free: int) -> str:
-        """How much is needed and free, and how to get more: the end of an error message."""
-        option = "" if self.path == _default_folder() else f" --cache_dir {shlex.quote(str(self.path))}"
-        return (
-            f"{show_bytes(needed)} are needed and {show_bytes(free)} are free: remove what is cached with `pe-lightning "
-            f"cache clear{option}`, {ELSEWHERE}"
-        )
+            raise CacheError(f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}; {ELSEWHERE}") from error
 
     def _files(self, form: str) -> list[Entry]:
         found = []

@@ -131,19 +131,18 @@ class SignalCache(CacheFolder):
                 raw = source.read()
                 if 0 in raw.shape:
                     raise InputError(f"there is nothing to store: the signals have the shape {raw.shape}")
-                needed = math.prod(raw.shape) * np.dtype(raw.stored).itemsize
-                self.make_room(needed)
-                self._write(key, raw, needed)
+                self.make_room(math.prod(raw.shape) * np.dtype(raw.stored).itemsize)
+                self._write(key, raw)
                 with self.errors():
                     found = StoredSignals(self.entry(key)).describe()
             return found
         finally:
             lock.release()
 
-    def _write(self, key: str, raw: RawSignals, needed: int) -> None:
+    def _write(self, key: str, raw: RawSignals) -> None:
         temporary = self.temporary(key)
         try:
-            with self.errors(needed):
+            with self.errors():
                 file = _PatientFile(temporary, "w+")
             with file:
                 # this version of the format has checksums of its metadata
@@ -155,12 +154,12 @@ class SignalCache(CacheFolder):
                     )
                     for signal, row, block in decoded_blocks(raw):
                         values[signal, row : row + len(block)] = block
-                        with self.errors(needed):
+                        with self.errors():
                             file.check()
-                with self.errors(needed):
+                with self.errors():
                     file.check()
                     os.fsync(file.fileno())
-            with self.errors(needed):
+            with self.errors():
                 os.replace(temporary, self.entry(key))
         except BaseException:
             with suppress(OSError):

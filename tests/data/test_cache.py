@@ -390,7 +390,7 @@ def test_too_little_space_is_told_before_decoding(cache, monkeypatch):
     source = Counting(numbers(BIG))
     with pytest.raises(CacheError) as raised:
         cache.store(KEY, source)
-    for part in ("are needed and 1.0 kB are free", "pe-lightning cache clear --cache_dir", "--data.cache_dir DIR"):
+    for part in ("are needed and 1.0 kB are free", "pe-lightning cache clear", "--data.cache_dir DIR"):
         assert part in str(raised.value)
     assert source.decoded == 0
     assert held(cache) == {"a"}
@@ -410,7 +410,7 @@ def test_a_disk_that_fills_up(cache):
             yield block
 
     try:
-        with pytest.raises(CacheError, match=r"File too large; 1\.6 MB are needed and .* are free: remove"):
+        with pytest.raises(CacheError, match="File too large; remove what is cached"):
             cache.store(KEY, Counting(values, blocks=blocks))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

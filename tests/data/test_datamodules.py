@@ -376,8 +376,8 @@ def test_every_argument_is_typed_and_documented(cls):
     for argument, parameter in inspect.signature(cls).parameters.items():
         assert parameter.annotation is not parameter.empty
         assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        assert f"        {argument}: " in cls.__doc__ or f"    {argument}: " in cls.__doc__
-    front = {ImageDataModule: "images", RowDataModule: "rows", VideoDataModule: "video"}
+        assert f"    {argument}: " in cls.__doc__
+    front = {ImageDataModule: "images", RowDataModule: "rows", VideoDataModule: "video", TensorDataModule: "tensor"}
     if cls in front:
         own, of_source = inspect.signature(cls).parameters, sources.parameters(sources.get(front[cls]))
         assert list(own) == [*of_source, "sampling", "protocol", "batching", "storage"]
