@@ -38,7 +38,7 @@ RECONSTRUCTIONS = "reconstructions"
 def slug(text: str) -> str:
     """``text`` as part of a file name: letters, digits, dot, dash and underscore; anything else becomes a dash.
 
-    At most 180 bytes are kept: file systems take 255, and suffixes follow.
+    It is cut after 180 bytes: file systems take 255, and suffixes follow.
     """
     plain = re.sub(r"[^\w.-]+", "-", text).strip("-.")
     return plain.encode()[:180].decode(errors="ignore") or "unnamed"

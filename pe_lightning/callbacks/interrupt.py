@@ -15,7 +15,7 @@ from pe_lightning.callbacks.timing import Schedule
 __all__ = ["GracefulStop"]
 
 CHECK_EVERY = 50
-"""Steps after which several processes agree on whether to stop; one process looks after every step."""
+"""Steps after which several processes agree on whether to stop; one process checks after every step."""
 
 
 class GracefulStop(Callback):

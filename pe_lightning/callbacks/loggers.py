@@ -34,10 +34,10 @@ class WandbSettings:
         entity: User or team that owns the project; ``None`` is the account's default.
         name: Name of the run; ``None`` is ``<data>-<model>-<encoder>-<n>``.
         group: Group that the run belongs to.
-        job_type: What the run does, to tell runs of a group apart.
+        job_type: What the run does, to distinguish runs of a group.
         tags: Tags of the run.
-        artifact: Whether the last checkpoint is kept in W&B too.
-        enabled: Whether to log to W&B at all; the CSV log is kept either way.
+        artifact: Whether the last checkpoint is uploaded to W&B too.
+        enabled: Whether to log to W&B at all; the CSV log is written either way.
     """
 
     project: str = "pe-lightning"

@@ -123,7 +123,7 @@ class RunRecorder(TimedCallback):
         held_out = data is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.monitor == module.monitor and not held_out:
-                callback.monitor = None  # nothing to compare checkpoints by: the latest is kept
+                callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
         if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
             check_monitors(trainer.callbacks, logged_by(module), held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:

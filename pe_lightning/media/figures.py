@@ -84,7 +84,7 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
 
     Args:
         path: The PNG to write.
-        choice: ``curve``: pairs of ridge and PSNR; ``factors``: pairs of relative width and PSNR, may be empty; ``ridge``.
+        choice: ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR), may be empty; ``ridge``.
 
     Returns:
         The path, or ``None`` if nothing was chosen.

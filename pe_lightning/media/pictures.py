@@ -60,8 +60,8 @@ def comparison(prediction: Array, truth: Array, caption: str, title: str = "grou
     Args:
         prediction: ``(H, W, C)``.
         truth: Same shape.
-        caption: What stands above the prediction.
-        title: What stands above the truth.
+        caption: Text above the prediction.
+        title: Text above the truth.
     """
     channel = "" if truth.shape[-1] <= 4 else f", channel 1 of {truth.shape[-1]}"
     panels = [
@@ -90,7 +90,7 @@ def comparison_frames(prediction: Array, truth: Array, caption: str, frames: Seq
     Args:
         prediction: ``(n, H, W, C)``: some frames of a video, or slices of a volume.
         truth: Same shape.
-        caption: What stands above the predicted frames.
+        caption: Text above the predicted frames.
         frames: Which frames these are.
         count: Of how many.
     """

@@ -40,22 +40,14 @@ def configured(run: Path) -> list[tuple[str, dict]]:
 STABLE_RANK = ("StableRank", {"every_n_steps": 10, "points": 2048})
 BY_NAME = ["--trainer.callbacks+", "StableRank", "--trainer.callbacks.every_n_steps", "10"]
 FORMS = {
-    "one by one": [*BY_NAME, "--trainer.callbacks+", "PeakMemory"],
-    "equals": ["--trainer.callbacks+=StableRank", "--trainer.callbacks.every_n_steps=10", "--trainer.callbacks+=PeakMemory"],
-    "a list": ["--trainer.callbacks", "[{class_path: StableRank, init_args: {every_n_steps: 10}}, PeakMemory]"],
-    "yaml": ["--config", "callbacks.yaml"],
+    "one by one": [*BY_NAME, "--trainer.callbacks+=PeakMemory"],
     "yaml and more": ["--config", "one.yaml", "--trainer.callbacks+", "PeakMemory"],
-}
-FILES = {
-    "callbacks.yaml": "{class_path: StableRank, init_args: {every_n_steps: 10}}, PeakMemory",
-    "one.yaml": "{class_path: StableRank, init_args: {every_n_steps: 10}}",
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_that_name_callbacks(form):
-    for name, text in FILES.items():
-        Path(name).write_text(f"trainer:\n  callbacks: [{text}]\n")
+    Path("one.yaml").write_text("trainer: {callbacks: [{class_path: StableRank, init_args: {every_n_steps: 10}}]}")
     assert main(["fit", *DEMO, *QUICK, *FORMS[form]]) == 0
     run = only_run()
     assert configured(run) == [STABLE_RANK, ("PeakMemory", {})]
@@ -101,13 +93,6 @@ def complete(run: Path) -> int:
     steps = found["steps"]
     assert torch.load(run / "checkpoints/last.ckpt", weights_only=True)["global_step"] == steps
     return steps
-
-
-def test_early_stopping_when_the_held_out_psnr_stands_still():
-    """An improvement of 100 dB is asked for: the first validation is one, the next two are not."""
-    more = ["--trainer.callbacks.mode", "max", "--trainer.callbacks.patience", "2", "--trainer.callbacks.min_delta", "100"]
-    assert main(["fit", *DEMO, *EARLY, *more]) == 0
-    assert complete(only_run()) == 30
 
 
 def test_early_stopping_at_a_psnr():
