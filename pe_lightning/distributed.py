@@ -94,9 +94,10 @@ class SignalsStrategy(DDPStrategy):
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         """Takes the state of this process's signals from a checkpoint of all."""
+        saved: list[dict[str, Any]] = checkpoint["optimizer_states"]
         states = [
-            {**state, "state": self._of_optimizer(state["state"], lambda value, count: value[self.shard(count)])}
-            for state in checkpoint["optimizer_states"]
+            {**one, "state": self._of_optimizer(one["state"], lambda value, count: value[self.shard(count)])}
+            for one in saved
         ]
         super().load_optimizer_state_dict({**checkpoint, "optimizer_states": states})
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
-import torch
 
 from pe_lightning import encoders
 from pe_lightning.data.splits import GridSplit

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
+from pe_lightning.baselines import interpolate
 from pe_lightning.data.dataset import to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
