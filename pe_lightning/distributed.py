@@ -89,7 +89,7 @@ class SignalsStrategy(DDPStrategy):
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """The state of the optimiser for all signals, on every process."""
-        state = super().optimizer_state(optimizer)
+        state: dict[str, Any] = super().optimizer_state(optimizer)
         return {**state, "state": self._of_optimizer(state["state"], self.gather)}
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
