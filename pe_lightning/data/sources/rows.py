@@ -216,7 +216,7 @@ class RowSource(Source):
         places = list(getattr(self, name) or [])
         if beyond := [place for place in places if place >= size]:
             raise InputError(f"{file.given!r} has no place {beyond[0]} among its {name}: they are 0 to {size - 1}")
-        # rows and columns of every image are chosen for themselves
+        # rows and columns of every image are drawn for themselves
         return [int(place) for place in draw(self.seed, 2 * number + axis, size, count)] if count else places
 
 
