@@ -1,4 +1,4 @@
-"""One image file to an exact array: float32 in [0, 1], its full bit depth, the right way up.
+"""One image file to an exact array: float32 in [0, 1], all of its bits, the right way up.
 
 Pillow reads files of 8 bits and 16-bit grey. It reads only 8 of the 16 bits of a colour PNG, so those go through pypng, and
 TIFFs that it does not hold exactly go through tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read
@@ -57,7 +57,7 @@ class Header(NamedTuple):
 def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> FloatArray:
     """Reads one image.
 
-    Integers are divided by the largest value of their bit depth (255, 65535). Palettes, CMYK and other colour spaces
+    Integers are divided by the largest value of their number of bits (255, 65535). Palettes, CMYK and other colour spaces
     become RGB; the EXIF orientation is applied; transparency is a last channel. Floating-point files must already
     lie in [0, 1].
 

@@ -23,6 +23,7 @@ __all__ = ["Column", "read_table", "read_tables"]
 _DELIMITERS = {"\t": "a tab", ";": "a semicolon", ",": "a comma", " ": "spaces"}
 """In this order, where several fit equally well: commas may be decimal."""
 _SAMPLE = 50  # lines that the delimiter is found from
+_MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})  # no names of columns
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
     header = _has_header(rows)
     names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
     numbers, rows = numbers[header:], rows[header:]
+    if not rows:
+        raise InputError(f"{file.given!r} holds no numbers, only a header")
     cells = list(zip(*rows, strict=True))
     labels = [
         f"column {name!r} of {file.given!r}" if name else f"column {i} of {file.given!r}" for i, name in enumerate(names)
@@ -148,6 +151,8 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
 
 def _cells(line: str, delimiter: str) -> list[str]:
     """The cells of one line; none at all if a quote is not closed."""
+    if '"' not in line:  # as the csv module, but faster
+        return (line.split() or [""]) if delimiter == " " else line.split(delimiter)
     line = line.strip() if delimiter == " " else line
     # one line at a time, so that a quote which is not closed is an error
     try:
@@ -164,7 +169,8 @@ def _evenness(lines: Sequence[tuple[int, str]], delimiter: str) -> int:
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     first, second = ([np.isfinite(_number(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
-    return len(rows) > 1 and (not any(first) or any(below and not above for above, below in zip(first, second, strict=True)))
+    text = [not known and cell.strip(" +-").lower() not in _MISSING for known, cell in zip(first, rows[0], strict=True)]
+    return any(text) and (not any(first) or any(above and below for above, below in zip(text, second, strict=True)))
 
 
 def _number(cell: str) -> float:

@@ -67,7 +67,7 @@ class VideoSource(Source):
         frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
         center_crop: ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``, the central part to take.
         resize: ``n`` (``n`` x ``n``) or ``[h, w]`` to resample every frame to: bicubic, anti-aliased, in the dtype of the
-            source. It does not keep the aspect ratio.
+            source. The aspect ratio is not preserved.
         fps: Frames per second to resample videos to. For what has no clock (frame folders, volumes), its rate.
         color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
         preset: ``"papers"``: the central square of every frame, resized to 256 x 256, of which the central cube of 128 x
