@@ -7,14 +7,6 @@ import pytest
 from pe_lightning.experiments.compare.reading import find_runs, printable
 
 
-def test_runs_below_a_folder_in_natural_order(make_run, tmp_path):
-    for name in ("exp/a/10", "exp/a/2", "exp/b/1"):
-        make_run(name)
-    found = find_runs([tmp_path])
-    assert [run.label for run in found.runs] == ["a/2", "a/10", "b/1"]
-    assert found.problems == ()
-
-
 def test_a_run_named_twice_is_one(make_run, tmp_path):
     run = make_run("exp/a/1")
     link = tmp_path / "link"
@@ -31,10 +23,10 @@ def test_an_evaluation_of_a_run_is_not_another_run(make_run, tmp_path):
     assert [run.label for run in find_runs([evaluation]).runs] == ["1/test"]
 
 
-def test_labels_are_as_long_as_it_takes(make_run, tmp_path):
-    for name in ("x/a/1", "y/a/1", "x/b/1"):
+def test_runs_are_in_natural_order_with_labels_as_long_as_it_takes(make_run, tmp_path):
+    for name in ("x/a/10", "x/a/2", "y/a/2", "x/b/1"):
         make_run(name)
-    assert [run.label for run in find_runs([tmp_path]).runs] == ["x/a/1", "b/1", "y/a/1"]
+    assert [run.label for run in find_runs([tmp_path]).runs] == ["x/a/2", "a/10", "b/1", "y/a/2"]
 
 
 def change(**changes):
@@ -89,23 +81,12 @@ def test_a_broken_configuration_costs_only_itself(make_run, tmp_path, content):
     assert "compared without its configuration" in found.problems[0]
 
 
-def test_no_configuration_is_no_problem(make_run, tmp_path):
-    (make_run("a/1") / "config.yaml").unlink()
-    found = find_runs([tmp_path])
-    assert found.runs[0].config is None
-    assert found.problems == ()
-
-
 def test_paths_that_hold_no_run(tmp_path):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    found = find_runs([tmp_path / "empty", tmp_path / "file", tmp_path / "nothing"])
+    found = find_runs([tmp_path / "empty", tmp_path / "nothing"])
     assert found.runs == ()
-    assert [problem.split("/")[-1] for problem in found.problems[1:]] == [
-        "file is not a directory",
-        "nothing is not a directory",
-    ]
     assert "holds no run" in found.problems[0]
+    assert found.problems[1].endswith("nothing is not a directory")
 
 
 def test_signals_of_the_same_name_are_told_apart(make_run, tmp_path):
@@ -119,7 +100,9 @@ def test_runs_of_an_earlier_version_are_scored_in_psnr(make_run, tmp_path):
     metrics = json.loads(path.read_text())
     del metrics["metric"], metrics["grid"], metrics["baselines"]
     path.write_text(json.dumps(metrics))
+    (path.parent / "config.yaml").unlink()
     (run,) = find_runs([tmp_path]).runs
+    assert run.config is None
     assert (run.metric.name, run.metric.unit, run.grid, run.interpolations) == ("psnr", "dB", (), [])
 
 

@@ -111,6 +111,13 @@ def test_short_rows_are_exact(files, show):
     assert np.array_equal(trained, np.arange(1000) % 2 == 0)
 
 
+def test_of_many_channels_the_first_are_shown(files, show):
+    files((30,), channels=11)
+    viewer, contents = show()
+    assert floats(contents[viewer.first["reconstruction"]]).shape == (8 * 30,)
+    assert "Channels 1 to 8 of 11." in viewer.notes
+
+
 def test_long_rows_are_ranges(files, show):
     files((1000,), channels=2)
     viewer, contents = show(megapixels=0.02)
@@ -128,13 +135,6 @@ def test_what_is_no_number_is_left_out_of_ranges():
     assert np.isnan(ranges(lines[:, 3:5], 2)).all()
 
 
-def test_of_many_channels_the_first_are_shown(files, show):
-    files((30,), channels=11)
-    viewer, contents = show()
-    assert floats(contents[viewer.first["reconstruction"]]).shape == (8 * 30,)
-    assert "Channels 1 to 8 of 11." in viewer.notes
-
-
 def change(path, spoil):
     with h5py.File(path, "r+") as file:
         spoil(file)
@@ -149,8 +149,7 @@ def replace(file, name, values):
     ("grid", "spoil", "reason"),
     [
         ((12, 20), lambda path: path.unlink(), "no signal-0_comparison.h5"),
-        ((12, 20), lambda path: path.write_bytes(b"nothing"), "cannot be read"),
-        (VIDEO, lambda path: path.write_bytes(path.read_bytes()[:3000]), "cannot be read"),
+        ((12, 20), lambda path: path.write_bytes(path.read_bytes()[:3000]), "cannot be read"),
         ((12, 20), lambda path: change(path, lambda f: f.pop("truth")), "cannot be read"),
         (VIDEO, lambda path: change(path, lambda f: f.attrs.pop("frames")), "cannot be read"),
         (
