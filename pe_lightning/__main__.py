@@ -88,7 +88,7 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
 
         module, _, name = FUNCTIONS[verb][0].rpartition(".")
         function = getattr(importlib.import_module(module), name)
-        if "arguments" in inspect.signature(function).parameters:  # TODO: gone when all are typed functions
+        if "arguments" in inspect.signature(function).parameters:  # a verb that parses its command line itself
             return int(function(arguments))
         return call(verb, function, arguments)
     if verb not in VERBS:
