@@ -32,12 +32,13 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         raise InputError(f"no checkpoint at {str(path)!r}; a run keeps its own in checkpoints/last.ckpt")
     try:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        checkpoint["hyper_parameters"] = dict(checkpoint["hyper_parameters"])
+        checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": checkpoint["state_dict"]}
     except (RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise InputError(
             f"{str(path)!r} is not a checkpoint of pe_lightning ({type(error).__name__}: {str(error).splitlines()[0]})"
         ) from error
-    refuse_other_version(checkpoint, str(path))
+    if "_class_path" in checkpoint["hyper_parameters"]:  # of a model of ours
+        refuse_other_version(checkpoint, str(path))
     return checkpoint
 
 
@@ -61,7 +62,7 @@ def read_model(path: str | Path) -> dict[str, Any] | None:
     Raises:
         InputError: If the checkpoint cannot be read.
     """
-    arguments = read_checkpoint(path)["hyper_parameters"]
+    arguments = dict(read_checkpoint(path)["hyper_parameters"])
     name = arguments.pop("_class_path", None)
     return None if name is None else {"class_path": name, "init_args": arguments}
 
