@@ -8,7 +8,6 @@ import pkgutil
 import numpy as np
 import pytest
 
-import pe_lightning.data.sources
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources import ImageSource, RowSource, Source, TensorSource, VideoSource, sources
 from pe_lightning.errors import InputError
@@ -73,5 +72,6 @@ def test_a_source_of_a_plugin():
 
 
 def test_examples_in_docstrings():
-    for module in pkgutil.iter_modules(pe_lightning.data.sources.__path__):
+    package = importlib.import_module("pe_lightning.data.sources")
+    for module in pkgutil.iter_modules(package.__path__):
         assert doctest.testmod(importlib.import_module(f"pe_lightning.data.sources.{module.name}")).failed == 0, module.name
