@@ -1,4 +1,4 @@
-"""A third-party encoder, installed for real, is found by name."""
+"""A third-party encoder and a third-party source, installed for real, are found by name."""
 
 import json
 import os
@@ -55,3 +55,13 @@ def test_a_misspelt_argument_of_it(environment, tmp_path):
     done = run(environment, tmp_path, "fit", "--config", config, "--model.encoder", "{name: chirp, num_feature: 3}")
     assert done.returncode == 2
     assert "did you mean 'num_features'" in done.stderr
+
+
+def test_its_source(environment, tmp_path):
+    code = (
+        "from pe_lightning.data.sources import sources\n"
+        "ball = sources.create('ball', size=8)\n"
+        "print(ball.read().shape, ball.metric, ball.describe(), ball.read().scaling.dtype)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "(1, 8, 8, 8, 1) iou {'size': 8, 'radius': 0.3} uint8", done.stderr

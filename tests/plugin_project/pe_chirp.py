@@ -1,9 +1,11 @@
-"""Chirps for pe_lightning: after ``pip install pe-chirp``, ``encoder: chirp`` works in every file and command."""
+"""An encoder and a source for pe_lightning: after ``pip install pe-chirp``, ``chirp`` and ``ball`` work everywhere."""
 
 import math
 
 import torch
 
+from pe_lightning.data.signals import RawSignals, Scaling
+from pe_lightning.data.sources import Source
 from pe_lightning.encoders import Encoder
 
 
@@ -23,3 +25,25 @@ class Chirp(Encoder):
         """``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``."""
         rates = torch.arange(self.num_features, dtype=x.dtype, device=x.device)
         return torch.cos(math.pi * rates * x[..., None] ** 2)
+
+
+class Ball(Source):
+    """Occupancy of a ball: 1 inside and 0 outside, scored by the intersection over union.
+
+    Args:
+        size: Samples per axis.
+        radius: Of the ball, in units of the [0, 1] domain.
+    """
+
+    metric = "iou"
+
+    def __init__(self, size: int = 16, radius: float = 0.3) -> None:
+        self.size = size
+        self.radius = radius
+
+    def read(self) -> RawSignals:
+        """One signal of three axes."""
+        axis = torch.arange(self.size) / self.size - 0.5
+        distance = torch.linalg.vector_norm(torch.stack(torch.meshgrid(axis, axis, axis, indexing="ij")), dim=0)
+        inside = (distance < self.radius).float().numpy()[None, ..., None]
+        return RawSignals.in_memory(inside, ["ball"], Scaling("uint8", (0.0,), (1.0,)))

@@ -105,7 +105,7 @@ def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
         if format == "npy":
             yield np.load(file.path, mmap_mode="r", allow_pickle=False)
         elif format == "npz":
-            with np.load(file.path, allow_pickle=False) as archive:
+            with file.path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 yield archive
         else:
             import h5py  # late: whoever reads .npy files does not wait for it
@@ -162,19 +162,17 @@ def read_arrays(
 ) -> RawSignals:
     """Describes array files as signals of D = ``num_axes`` axes; nothing is loaded.
 
-    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold.
+    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold. ``.npy`` and
+    HDF5 files are read by slices, ``.npz`` files are decoded.
 
     Args:
-        files: One signal, or one set of signals, each. All have one shape and one dtype. ``.npy`` and HDF5 files are read
-            by slices, ``.npz`` files are decoded.
+        files: One signal, or one set of signals, each. All have one shape and one dtype.
         num_axes: D, 1 to 3.
-        key: Which array of an ``.npz`` file, or dataset of an HDF5 file such as ``volumes/ct``; not needed where there is
-            only one.
+        key: Which array of an ``.npz`` file, or dataset of an HDF5 file such as ``volumes/ct``.
         value_range: ``[low, high]``, the numbers that become 0 and 1, see :func:`value_scaling`.
-        channels: What the last axis of an array of D + 1 axes is. ``last``: channels. ``none``: a grid axis like the
-            others; the first axis counts signals. ``auto``: channels if there are at most 4, so that an array
-            ``(1000, 3)`` read with D = 1 is one signal of 3 channels, and ``(3, 1000)`` is 3 signals. An array of D axes
-            is one signal of one channel; D + 2 axes are signals, grid and channels.
+        channels: What the last axis of an array of D + 1 axes is. ``last``: channels. ``none``: a grid axis; the first
+            axis counts signals. ``auto``: channels if there are at most 4. An array of D axes is one signal of one
+            channel; D + 2 axes are signals, grid and channels.
         length: Take only the first n samples of the first axis.
 
     Raises:
@@ -225,12 +223,12 @@ def find_array(
     Args:
         file: The file.
         key: Which array; not needed where there is only one.
-        num_axes: How many axes its signals have, see :func:`read_arrays`; ``None`` if it holds no signals.
-        channels: What its last axis is.
+        num_axes: How many axes its signals have; ``None`` if it holds no signals.
+        channels: What its last axis is, see :func:`read_arrays`.
 
     Raises:
-        InputError: If the file is damaged or of another format, holds no such array or several and there is no key, or
-            the array holds anything but real numbers, or has a number of axes that is not allowed.
+        InputError: If the file is damaged or of another format, there is no such array, or it is no array of real numbers
+            with that many axes.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:

@@ -21,7 +21,7 @@ __all__ = ["Source", "sources"]
 class Source(ABC):
     """Reads one kind of input as a set of signals of one shape.
 
-    The arguments of the constructor are what a user may set. Each is kept as an attribute of the same name. The
+    The arguments of the constructor are what a user may set. Each is an attribute of the same name. The
     constructor checks them without reading any data.
 
     Example:

@@ -93,10 +93,6 @@ class Clip:
     def picked(self, frames: Sequence[int | None] | None) -> Clip:
         """``clip[start:stop:step]`` along the first axis, but what lies outside is an error.
 
-        Args:
-            frames: ``[start, stop]`` or ``[start, stop, step]`` as in a Python slice; negative numbers count from the end,
-                ``None`` is the first, the last, or 1. The step is positive.
-
         Raises:
             InputError: If ``frames`` reaches outside, or leaves fewer than 2.
         """

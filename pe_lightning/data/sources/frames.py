@@ -21,15 +21,9 @@ __all__ = ["read_frames"]
 
 
 def read_frames(folder: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
-    """Describes the pictures of a folder.
+    """Describes the pictures of a folder; transparent ones are laid over white.
 
-    They are stored with 8 bits if all have 8, with 16 if the others have 16, else as float32 in [0, 1]. Transparent pictures
-    are laid over white. Subfolders, hidden files and files that are not pictures are left out.
-
-    Args:
-        folder: The folder.
-        fps: Frames per second; a folder does not say.
-        max_pixels: Refuse pictures that claim more; ``None`` for no limit.
+    They are stored with 8 bits if all have 8, with 16 if the others have 16, else as float32 in [0, 1].
 
     Raises:
         InputError: If there are fewer than 2 pictures, or they differ in size.

@@ -34,7 +34,7 @@ class ImageSource(Source):
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
         center_crop: ``n`` or ``[height, width]`` of the central part to take.
         resize: ``n`` (``n`` x ``n``) or ``[height, width]`` to resample to, after the crop: cubic, smoothed first where
-            it shrinks, clipped to the range of the image, each channel for itself. It does not keep the aspect ratio.
+            it shrinks, clipped to the range of the image, each channel for itself. The aspect ratio is not preserved.
         color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
             one, the luma 0.299 R + 0.587 G + 0.114 B.
         alpha: ``"composite"``: transparent images are laid over white. ``"keep"``: if any image has transparency, every

@@ -1,4 +1,4 @@
-"""One image file to an exact array: float32 in [0, 1], its full bit depth, the right way up.
+"""One image file to an exact array: float32 in [0, 1], all of its bits, the right way up.
 
 Pillow reads files of 8 bits and 16-bit grey. It reads only 8 of the 16 bits of a colour PNG, so those go through pypng, and
 TIFFs that it does not hold exactly go through tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read
@@ -26,7 +26,14 @@ FloatArray = NDArray[np.float32]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
-_ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 258, 339  # TIFF and EXIF tags
+_ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE, _SAMPLE_FORMAT, _WIDTH, _LENGTH = (
+    274,
+    262,
+    258,
+    339,
+    256,
+    257,
+)  # TIFF and EXIF tags
 _MIN_IS_WHITE, _RGB = 0, 2  # TIFF PhotometricInterpretation
 _PREMULTIPLIED, _STRAIGHT = 1, 2  # TIFF ExtraSamples
 
@@ -50,7 +57,7 @@ class Header(NamedTuple):
 def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> FloatArray:
     """Reads one image.
 
-    Integers are divided by the largest value of their bit depth (255, 65535). Palettes, CMYK and other colour spaces
+    Integers are divided by the largest value of their number of bits (255, 65535). Palettes, CMYK and other colour spaces
     become RGB; the EXIF orientation is applied; transparency is a last channel. Floating-point files must already
     lie in [0, 1].
 
@@ -93,7 +100,9 @@ def header_of(file: SourceFile) -> Header:
     try:
         with reading(file.given), _opened(file) as image:
             turned = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
-            height, width = (image.width, image.height) if turned else (image.height, image.width)
+            tags: Any = getattr(image, "tag_v2", {})  # of a TIFF, which some versions of Pillow turn before they load it
+            height, width = tags.get(_LENGTH, image.height), tags.get(_WIDTH, image.width)
+            height, width = (width, height) if turned else (height, width)
             return Header(height, width, _bits(image, file.path), image.mode in _GREY or image.mode.startswith("I;16"))
     except InputError:
         array = decode_image(file)

@@ -30,8 +30,7 @@ def value_scaling(
     Args:
         label: What messages call it.
         dtype: Of its numbers.
-        blocks: Reads all of them, in blocks along the first axis of one signal after the other; not called where the dtype
-            decides.
+        blocks: Reads all of them, in blocks along the first axis; not called where the dtype decides.
         limits: ``(low, high)``, the numbers that become 0 and 1.
         full_range: Whether integers take the range of their dtype, instead of their least and greatest number.
         unit: Whether numbers within [0, 1] are left as they are.

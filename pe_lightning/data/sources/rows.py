@@ -67,9 +67,9 @@ class RowSource(Source):
         paths: One or more files, folders or ``samples://NAME``.
         rows: Images: positions of the rows to take, from 0 at the top.
         columns: Images: positions of the columns to take, from 0 at the left.
-        num_rows: Images: how many rows to draw at random, each image its own. If none of these four is given, 16 rows and,
+        num_rows: Images: how many rows to choose at random, each image its own. If none of these four is given, 16 rows and,
             if all images are square, 16 columns.
-        num_columns: Images: how many columns to draw at random.
+        num_columns: Images: how many columns to choose at random.
         seed: Images: of the random rows and columns, a non-negative integer. They depend on it, the image's position and
             its size alone.
         center_crop: Images: the central part to take first, ``n`` or ``[height, width]``.
@@ -112,7 +112,7 @@ class RowSource(Source):
             places, number = getattr(self, name), getattr(self, f"num_{name}")
             check_count(f"num_{name}", number, 0)
             if places is not None and number is not None:
-                raise InputError(f"{name} and num_{name} exclude each other: give positions, or how many to draw")
+                raise InputError(f"{name} and num_{name} exclude each other: give positions, or how many to choose")
             if places is not None and (not is_list(places, is_count) or not places or len(set(places)) < len(places)):
                 raise InputError(f"{name} must be a list of distinct positions, integers >= 0; got {places!r}")
         check_count("seed", self.seed, 0)
@@ -137,8 +137,8 @@ class RowSource(Source):
         if len(kinds) > 1:
             listed = ", ".join(f"{kind}: {file.given}" for kind, file in sorted(kinds.items()))
             raise InputError(
-                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind. Give "
-                "the files of one kind, by name or in a folder of their own"
+                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind. "
+                "Give the files of one kind, by name or in a folder of their own"
             )
         kind = next(iter(kinds))
         self._check_arguments(kind, files[0])

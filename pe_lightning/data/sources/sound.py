@@ -60,9 +60,6 @@ def read_sound(
         files: Files of one sample rate, dtype and number of channels.
         seconds: ``(start, stop)`` of the part to take; by default all of it.
         length: Take only the first n samples (of that part).
-
-    Raises:
-        InputError: If a file is damaged or empty, ``seconds`` is outside of it, or the files differ.
     """
     sounds = [_describe(file, seconds) for file in files]
     remedy = "Convert them, or fit them in runs of their own"

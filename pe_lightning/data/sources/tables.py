@@ -23,6 +23,7 @@ __all__ = ["Column", "read_table", "read_tables"]
 _DELIMITERS = {"\t": "a tab", ";": "a semicolon", ",": "a comma", " ": "spaces"}
 """In this order, where several fit equally well: commas may be decimal."""
 _SAMPLE = 50  # lines that the delimiter is found from
+_MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})  # no names of columns
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,6 @@ def read_tables(
         columns: Names or positions (from 0) of the columns to take from each file; by default all that hold numbers.
         limits: The numbers that become 0 and 1, of all columns.
         length: Take only the first n rows.
-
-    Raises:
-        InputError: As :func:`read_table`; also if columns differ in length, a column is constant, or a number is outside
-            the limits.
     """
     tables = [read_table(file, columns) for file in files]
     rows = one_length([(file.given, len(table[0].values)) for file, table in zip(files, tables, strict=True)], length)
@@ -83,15 +80,11 @@ def read_tables(
 
 
 def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> list[Column]:
-    """Reads columns of one text table.
+    """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
 
     The delimiter is a tab, a semicolon, a comma or spaces, whichever cuts the first lines most evenly. The first line is
     a header if none of its cells is a number, or if one is not where the next line has a number. Lines that begin with
     ``#`` are comments. The decimal mark is a point.
-
-    Args:
-        file: The file, UTF-8.
-        columns: Names or positions (from 0); by default every column with a number in it; a notice names the others.
 
     Raises:
         InputError: If the file is no text, a row has more or fewer cells than the first, there is no such column, or a cell
@@ -101,6 +94,8 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
     header = _has_header(rows)
     names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
     numbers, rows = numbers[header:], rows[header:]
+    if not rows:
+        raise InputError(f"{file.given!r} holds no numbers, only a header")
     cells = list(zip(*rows, strict=True))
     labels = [
         f"column {name!r} of {file.given!r}" if name else f"column {i} of {file.given!r}" for i, name in enumerate(names)
@@ -133,9 +128,12 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
 def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
     """Line numbers and cells of every row but comments and empty lines at either end."""
     with reading(file.given):
-        text = file.path.read_bytes().decode("utf-8-sig").strip("\r\n")
+        text = file.path.read_bytes().decode("utf-8-sig")
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
-        if "\0" in text or not any(line.strip() for _, line in lines):
+        for end in (0, -1):
+            while lines and not lines[end][1].strip():
+                lines.pop(end)
+        if "\0" in text or not lines:
             raise ValueError("it holds no text, but zero bytes" if "\0" in text else "it holds no numbers")
         fits = {delimiter: _evenness(lines[:_SAMPLE], delimiter) for delimiter in _DELIMITERS}
         delimiter = max(fits, key=fits.__getitem__)  # the first one of several
@@ -152,10 +150,13 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
+    """The cells of one line; none at all if a quote is not closed."""
+    if '"' not in line:  # as the csv module, but faster
+        return (line.split() or [""]) if delimiter == " " else line.split(delimiter)
     line = line.strip() if delimiter == " " else line
     # one line at a time, so that a quote which is not closed is an error
     try:
-        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [""])
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True)) or [""]
     except csv.Error:
         return []
 
@@ -168,7 +169,8 @@ def _evenness(lines: Sequence[tuple[int, str]], delimiter: str) -> int:
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     first, second = ([np.isfinite(_number(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
-    return len(rows) > 1 and (not any(first) or any(below and not above for above, below in zip(first, second, strict=True)))
+    text = [not known and cell.strip(" +-").lower() not in _MISSING for known, cell in zip(first, rows[0], strict=True)]
+    return any(text) and (not any(first) or any(above and below for above, below in zip(text, second, strict=True)))
 
 
 def _number(cell: str) -> float:

@@ -50,6 +50,7 @@ Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
 
 _VOLUMES = frozenset({"video", "nifti", *ARRAYS})
 _PAPERS_FRAME, _PAPERS_CUBE = 256, 128
+_HIGHEST_FPS = 10_000
 _SAME_RATE = 0.01  # relative
 
 
@@ -66,7 +67,7 @@ class VideoSource(Source):
         frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
         center_crop: ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``, the central part to take.
         resize: ``n`` (``n`` x ``n``) or ``[h, w]`` to resample every frame to: bicubic, anti-aliased, in the dtype of the
-            source. It does not keep the aspect ratio.
+            source. The aspect ratio is not preserved.
         fps: Frames per second to resample videos to. For what has no clock (frame folders, volumes), its rate.
         color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
         preset: ``"papers"``: the central square of every frame, resized to 256 x 256, of which the central cube of 128 x
@@ -96,7 +97,9 @@ class VideoSource(Source):
         check_frames(self.frames)
         check_choice("color", self.color, Color)
         check_count("max_pixels", self.max_pixels, 1)
-        number_range("fps", None if self.fps is None else [0, self.fps])
+        fps: object = self.fps
+        if fps is not None and (isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps <= _HIGHEST_FPS):
+            raise InputError(f"fps must be a number of frames per second above 0 and at most {_HIGHEST_FPS}; got {fps!r}")
         if self.preset is not None:
             check_choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
@@ -219,8 +222,8 @@ class VideoSource(Source):
             if not channels <= {1, 3}:
                 listed = ", ".join(map(str, sorted(channels)))
                 raise InputError(
-                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 (grey) "
-                    "and 3 (RGB) can. Fit them in runs of their own, with color auto"
+                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 "
+                    "(grey) and 3 (RGB) can. Fit them in runs of their own, with color auto"
                 )
             clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
         if clips[0].media == "video":

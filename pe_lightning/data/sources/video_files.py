@@ -81,13 +81,8 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
 
     Frames come in presentation order, as 8-bit RGB, or as 16-bit RGB from sources of more bits; grey ones have one channel.
     The colour matrix and range that the file states are applied (BT.601 and limited range where it states none), as is its
-    rotation. Its pixel aspect ratio is ignored: samples are the stored ones. So are its sound and its transparency.
-
-    Args:
-        file: The file; its content decides the format, not its suffix.
-        fps: Frames per second to resample to: the latest frame shown at each time. ``None`` takes the frames of the file; if
-            they come at uneven times, it is resampled to its mean rate, with a notice.
-        max_pixels: Refuse frames that claim more; ``None`` for no limit.
+    rotation. Its pixel aspect ratio, its sound and its transparency are ignored. Without ``fps``, a video whose frames come
+    at uneven times is resampled to its mean rate, with a notice.
 
     Raises:
         InputError: If it is not a video, is damaged or cut short, has fewer than 2 frames, or claims too large ones.
@@ -158,9 +153,12 @@ def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[i
         if packet.size and not packet.is_discard:
             found.append((packet.pts, packet.duration or 0))
     ends = [pts + duration for pts, duration in found if pts is not None]
-    short = bool(ends) and _stated_end(stream) - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
+    stated = any(name in container.format.name for name in ("mp4", "matroska"))  # others estimate how long they last
+    short = stated and bool(ends) and _stated_end(stream) - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
     if short or corrupt:
-        raise InputError(f"{file.given!r} is truncated: its last frames are missing. Copy or download it again")
+        raise InputError(
+            f"{file.given!r} is truncated or damaged: frames are missing or incomplete. Copy or download it again"
+        )
     return [pts for pts, _ in found]
 
 
@@ -176,17 +174,15 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
     """Decodes ``index[frames]``, which ascends, from the start of the file: ``(n, H, W, C)`` arrays."""
     wanted = index[frames.start : frames.stop : frames.step]
     block: list[AnyArray] = []
-    place, size = 0, None
+    place = 0
     with _opened(file) as (container, stream):
         for number, frame in enumerate(container.decode(stream)):
             if place == len(wanted):
                 break
             if number < wanted[place]:
                 continue
-            size = size or (frame.height, frame.width)
-            if frame.is_corrupt or (frame.height, frame.width) != size:
-                what = "is damaged" if frame.is_corrupt else f"is {frame.height}x{frame.width} and not {size[0]}x{size[1]}"
-                raise InputError(f"{file.given!r}: frame {number} {what}. Convert the video, or set frames to a part of it")
+            if frame.is_corrupt:
+                raise InputError(f"{file.given!r}: frame {number} is damaged. Copy the video again, or set frames to a part")
             array = frame.reformat(format=pixels, interpolation=_ACCURATE).to_ndarray()
             array = turn(array.reshape(*array.shape[:2], -1))
             while place < len(wanted) and wanted[place] == number:

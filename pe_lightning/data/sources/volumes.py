@@ -29,15 +29,7 @@ Limits = tuple[float, float] | None
 def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
     """Describes a TIFF stack: its pages, or one image of three axes, with up to 4 channels.
 
-    Values stay as stored, those of inverted grey too.
-
-    Args:
-        file: The file.
-        limits: The values that become 0 and 1, see :func:`value_scaling`.
-        max_pixels: Refuse slices that claim more; ``None`` for no limit.
-
-    Raises:
-        InputError: If it is not a stack, is damaged, or has values that are not finite.
+    Values stay as stored, those of inverted grey too. ``limits`` are the values that become 0 and 1.
     """
     with _opened(file) as tiff:
         series, page = tiff.series[0], tiff.pages[0]
@@ -84,11 +76,10 @@ def _opened(file: SourceFile) -> Iterator[Any]:
     handler.emit = lambda record: reports.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("tifffile").addHandler(handler)
     try:
-        with reading(file.given):
-            with tifffile.TiffFile(file.path) as tiff:
-                yield tiff
-            if reports:
-                raise ValueError(reports[0])
+        with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+            if not tiff.series or reports:
+                raise ValueError(*reports)
+            yield tiff
     finally:
         logging.getLogger("tifffile").removeHandler(handler)
 
@@ -96,17 +87,8 @@ def _opened(file: SourceFile) -> Iterator[Any]:
 def read_nifti(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
     """Describes a NIfTI volume, from ``(x, y, z)`` as stored to ``(Z, Y, X)``; the orientation in its header is not applied.
 
-    Where the header has a slope and an intercept they are applied, which makes float32; else the stored dtype stays.
-    Values in [0, 1] stay; otherwise the smallest and the largest become 0 and 1, with a notice. A fourth axis of up
-    to 4 becomes channels.
-
-    Args:
-        file: The file, ``.nii`` or ``.nii.gz``.
-        limits: The values that become 0 and 1.
-        max_pixels: Refuse slices that claim more; ``None`` for no limit.
-
-    Raises:
-        InputError: If nibabel is missing, or the file is damaged, has other axes, or values that are not finite.
+    Where the header has a slope and an intercept they are applied, which makes float32; else the stored dtype stays. The
+    least and the greatest value become 0 and 1, of integers too. A fourth axis of up to 4 becomes channels.
     """
     volume = _load_nifti(file, max_pixels)
 

@@ -1,276 +1,288 @@
-"""Video files: exact frames, times, rotation, and what is said about broken ones."""
+"""Signals of three axes: frame folders, folders of files, what is done to frames, and sets of signals."""
 
-import av
+import hashlib
+
 import numpy as np
 import pytest
-from clip_files import TURNS, pictures, set_display_matrix, write_audio, write_video
-from pe_lightning.data.sources.sources import Source
-from pe_lightning.data.sources.timing import check_fps, is_even, plan
+import tifffile
+from clip_files import pictures, write_video
+from PIL import Image
+from source_checks import refused, stored
 
-from pe_lightning.data.sources import clips, video
-from pe_lightning.data.sources.clips import picked
-from pe_lightning.data.sources.video import read_video
-from pe_lightning.errors import InputError
+from pe_lightning.data.signals import Scaling
+from pe_lightning.data.sources import VideoSource, clips
+from pe_lightning.data.sources.samples import video_samples
 
-
-def described(path, **settings):
-    return read_video(Source(path, str(path)), **settings)
+RNG = np.random.default_rng(0)
 
 
-def decoded(clip):
-    return np.concatenate(list(clip.slabs()))
+def read(paths, **arguments):
+    return VideoSource(paths, **arguments).read()
 
 
-@pytest.fixture
-def notices(monkeypatch):
-    told = []
-    monkeypatch.setattr(video, "rank_zero_info", told.append)
-    return told
+def frames_of(path, **arguments):
+    return stored(read(path, **arguments))[0]
 
 
-@pytest.mark.parametrize(("name", "codec", "stored"), [("a.mp4", "libx264rgb", "rgb24"), ("a.mkv", "ffv1", "bgr0")])
-def test_lossless_frames_are_exact_and_in_presentation_order(tmp_path, notices, name, codec, stored):
-    frames = write_video(tmp_path / name, pictures(), codec, stored)
-    clip = described(tmp_path / name)
-    assert (clip.grid, clip.channels, clip.stored, clip.unit, clip.media) == ((12, 24, 32), 3, "uint8", False, "video")
-    assert (clip.scaling.low, clip.scaling.high, clip.rate) == ((0.0,), (255.0,), 25.0)
-    np.testing.assert_array_equal(decoded(clip), frames)
-    assert not notices
+def save(folder, frames, pattern="frame{}.png"):
+    folder.mkdir(exist_ok=True)
+    for number, frame in enumerate(frames, 1):
+        Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame).save(folder / pattern.format(number))
+    return frames
 
 
-def test_frames_are_decoded_a_few_at_a_time(tmp_path, monkeypatch):
+# -- frame folders ----------------------------------------------------------------------------------------------------
+
+
+def test_frames_are_sorted_by_number_and_exact(tmp_path, monkeypatch):
+    frames = save(tmp_path / "clip", pictures(12))
+    (tmp_path / "clip" / "notes.txt").write_text("x")
+    (tmp_path / "clip" / ".hidden.png").write_bytes(b"x")
+    raw = read(tmp_path / "clip", fps=24)
+    assert (raw.names, raw.shape, raw.stored, raw.unit) == (("clip",), (1, 12, 24, 32, 3), "uint8", False)
+    assert (raw.media, raw.rate, read(tmp_path / "clip").rate) == ("video", 24, None)
+    monkeypatch.setattr(clips, "BLOCK_BYTES", 5 * 4 * 24 * 32 * 3)
+    assert [len(block) for block in raw.blocks()] == [5, 5, 2]
+    np.testing.assert_array_equal(stored(raw)[0], frames)
+
+
+def test_a_video_and_its_frame_folder_are_the_same_signal(tmp_path):
     frames = write_video(tmp_path / "a.mp4", pictures())
-    monkeypatch.setattr(clips, "SLAB_BYTES", 5 * 24 * 32 * 6)
-    slabs = list(described(tmp_path / "a.mp4").slabs())
-    assert [len(slab) for slab in slabs] == [5, 5, 2]
-    np.testing.assert_array_equal(np.concatenate(slabs), frames)
+    save(tmp_path / "clip.v2", frames)
+    raw = read([str(tmp_path / "a.mp4"), tmp_path / "clip.v2"], fps=25)
+    assert (raw.names, raw.rate, raw.array) == (("a", "clip.v2"), 25, None)
+    np.testing.assert_array_equal(stored(raw), np.stack([frames, frames]))
+
+
+def test_grey_and_deep_frames(tmp_path):
+    grey = save(tmp_path / "a", pictures(3, channels=1))
+    np.testing.assert_array_equal(frames_of(tmp_path / "a"), grey)
+    colour = save(tmp_path / "a", pictures(1), "z{}.png")
+    np.testing.assert_array_equal(frames_of(tmp_path / "a"), np.concatenate([grey.repeat(3, -1), colour]))
+    deep = save(tmp_path / "b", pictures(2, channels=1, dtype=np.uint16))
+    np.testing.assert_array_equal(frames_of(tmp_path / "b"), deep)
+    flat = save(tmp_path / "b", pictures(1, channels=1), "z{}.png")
+    np.testing.assert_array_equal(frames_of(tmp_path / "b"), np.concatenate([deep, flat.astype(np.uint16) * 257]))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_tiff_frames(tmp_path, dtype):
+    (tmp_path / "clip").mkdir()
+    frames = RNG.random((3, 24, 32, 1), dtype=np.float32) if dtype == "float32" else pictures(3, channels=1, dtype=dtype)
+    for number, frame in enumerate(frames):
+        tifffile.imwrite(tmp_path / "clip" / f"{number}.tif", frame[..., 0])
+    raw = read(tmp_path / "clip")
+    assert (raw.stored, raw.unit) == (dtype, dtype == "float32")
+    np.testing.assert_array_equal(stored(raw)[0], frames)
+
+
+def test_transparent_and_turned_frames(tmp_path):
+    frames = pictures(2, channels=4)
+    frames[..., 3] = 0
+    save(tmp_path / "a", frames)
+    assert (frames_of(tmp_path / "a") == 255).all()
+    exif = Image.Exif()
+    exif[274] = 6
+    (tmp_path / "b").mkdir()
+    for number in range(2):
+        Image.new("RGB", (32, 24), "red").save(tmp_path / "b" / f"{number}.jpg", exif=exif)
+    assert frames_of(tmp_path / "b").shape == (2, 32, 24, 3)
+
+
+def test_bad_frame_folders(tmp_path):
+    save(tmp_path / "a", pictures(3))
+    save(tmp_path / "a", pictures(1, height=12), "small{}.png")
+    refused(VideoSource(tmp_path / "a").read, "2 different sizes", "24x32: frame1.png and 2 more; 12x32: small1.png")
+    save(tmp_path / "b", pictures(1))
+    refused(VideoSource(tmp_path / "b").read, "holds 1 picture(s)", "ImageDataModule")
+    save(tmp_path / "c", pictures(2))
+    refused(lambda: frames_of(tmp_path / "c", max_pixels=767), "max_pixels: 768")
+    (tmp_path / "c" / "frame3.png").write_text("not a picture")
+    refused(VideoSource(tmp_path / "c").read, "frame3.png' is not an image")
+
+
+# -- folders and files ------------------------------------------------------------------------------------------------
+
+
+def test_folders(tmp_path):
+    for name in ("b.mp4", "a.mkv"):
+        write_video(tmp_path / name, pictures(4), *(["ffv1", "bgr0"] if "mkv" in name else []))
+    Image.new("RGB", (5, 5)).save(tmp_path / "cover.png")
+    assert read(tmp_path).names == ("a", "b")
+    (tmp_path / "stacks").mkdir(), (tmp_path / "pages").mkdir()
+    for name in "xyz":
+        tifffile.imwrite(tmp_path / "stacks" / f"{name}.tif", np.zeros((5, 6, 7), np.uint8))
+        tifffile.imwrite(tmp_path / "pages" / f"{name}.tif", np.zeros((6, 7), np.uint8))
+    assert read(tmp_path / "stacks").shape == (3, 5, 6, 7, 1)
+    assert read(tmp_path / "pages").shape == (1, 3, 6, 7, 1)
+    assert VideoSource([tmp_path / "stacks", tmp_path / "pages", tmp_path / "b.mp4"]).files() == [
+        *(tmp_path / folder / f"{name}.tif" for folder in ("stacks", "pages") for name in "xyz"),
+        tmp_path / "b.mp4",
+    ]
+    (tmp_path / "empty").mkdir()
+    refused(VideoSource(tmp_path / "empty").read, "it is empty")
+    (tmp_path / "empty" / "a.txt").write_text("x")
+    refused(VideoSource(tmp_path / "empty").read, "it holds 1 file(s) of type .txt")
+    refused(VideoSource(tmp_path / "c.mp4").read, "no such file or folder")
+    refused(VideoSource(tmp_path / "cover.png").read, "is one picture; give the folder")
+
+
+def test_arrays(tmp_path):
+    array = RNG.integers(0, 256, (2, 6, 8, 10, 3), dtype=np.uint8)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "b.npz", x=array)
+    raw = read(tmp_path / "a.npy", fps=12)
+    assert (raw.names, raw.rate, raw.array().shape) == (("a-0", "a-1"), 12, (2, 6, 8, 10, 3))
+    luma = np.rint(array @ np.array([0.299, 0.587, 0.114]))[..., None]
+    for name in ("a.npy", "b.npz"):
+        raw = read(tmp_path / name, frames=[1, 6, 2], center_crop=[2, 4, 6], color="grey", fps=10)
+        assert (raw.names, raw.array, raw.rate, raw.media) == ((f"{name[0]}-0", f"{name[0]}-1"), None, 5, "array")
+        np.testing.assert_array_equal(stored(raw), luma[:, 1:5:2, 2:6, 2:8])
+    assert VideoSource(tmp_path / "a.npy").files() == []  # it is read in place
+    for arguments in ({"frames": [0, 2]}, {"center_crop": 4}, {"resize": 4}, {"preset": "papers"}, {"color": "grey"}):
+        assert VideoSource(tmp_path / "a.npy", **arguments).files() == [tmp_path / "a.npy"]
+    assert VideoSource(tmp_path / "b.npz").files() == [tmp_path / "b.npz"]
+
+
+def test_kinds_that_differ(tmp_path):
+    write_video(tmp_path / "a.mp4", pictures())
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((12, 24, 32), np.uint8))
+    refused(VideoSource([tmp_path / "a.mp4", tmp_path / "b.tif"]).read, "several kinds", "(tiff: ", "b.tif", "video: ")
+    refused(VideoSource(tmp_path / "a.mp4", value_range=[0, 1]).read, "leave it out")
+    refused(VideoSource(tmp_path / "b.tif", key="x").read, "key 'x' chooses")
+
+
+# -- what is done to frames -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [[2, 9], [2, 9, 3], [None, None, 2], [-4, None], [-5, -1, 2], [0, 12]])
+def test_frames_are_a_slice(tmp_path, asked):
+    frames = save(tmp_path / "a", pictures())
+    raw = read(tmp_path / "a", frames=asked, fps=25)
+    np.testing.assert_array_equal(stored(raw)[0], frames[slice(*asked)])
+    assert raw.rate == 25 / (asked[2] if len(asked) == 3 else 1)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "codec", "stored", "given"),
+    ("asked", "part"),
     [
-        (np.uint8, "ffv1", "gray", "gray"),
-        (np.uint16, "ffv1", "gray16le", "gray16le"),
-        (np.uint16, "png", "rgb48be", "rgb48le"),
+        ([0, 13], "asks for stop 13, but"),
+        ([12, None], "asks for start 12, but"),
+        ([-13, None], "asks for start -13, but"),
+        ([3, 4], "has 12 frame(s), and frames [3, 4] leaves 1"),
+        ([5, 2], "leaves 0"),
+        ([0, 12, 0], "step of frames must be at least 1"),
+        ([3], "frames must be"),
+        ([0.0, 5], "frames must be"),
+        ([True, 5], "frames must be"),
     ],
 )
-def test_bit_depth_and_grey_are_kept(tmp_path, dtype, codec, stored, given):
-    channels = 1 if "gray" in given else 3
-    path = tmp_path / ("a.mov" if codec == "png" else "a.mkv")
-    frames = write_video(path, pictures(channels=channels, dtype=dtype), codec, stored, given)
-    clip = described(path)
-    assert (clip.channels, clip.stored) == (channels, np.dtype(dtype).name)
-    np.testing.assert_array_equal(decoded(clip), frames)
+def test_frames_that_are_not_there(tmp_path, asked, part):
+    save(tmp_path / "a", pictures())
+    refused(lambda: read(tmp_path / "a", frames=asked), part)
 
 
-def test_ten_bit_colour_uses_sixteen_bits(tmp_path):
-    frames = pictures(dtype=np.uint16) & 0xFFC0
-    write_video(tmp_path / "a.mkv", frames, "ffv1", "gbrp10le", "rgb48le")
-    clip = described(tmp_path / "a.mkv")
-    assert clip.stored == "uint16"
-    # 10 bits are spread over the whole range of 16
-    assert np.abs(decoded(clip).astype(int) - np.rint((frames >> 6) * (65535 / 1023))).max() <= 64
-
-
-@pytest.mark.parametrize(("matrix", "kr", "kb"), [(1, 0.2126, 0.0722), (5, 0.299, 0.114), (2, 0.299, 0.114)])
-@pytest.mark.parametrize("full", [False, True])
-def test_the_stated_colour_matrix_and_range_are_applied(tmp_path, matrix, kr, kb, full):
-    frame = av.VideoFrame(32, 24, "yuv444p")
-    for plane, value in zip(frame.planes, (100, 90, 200), strict=True):
-        plane.update(bytes([value]) * plane.buffer_size)
-    with av.open(str(tmp_path / "a.mkv"), "w") as container:
-        stream = container.add_stream("ffv1", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv444p"
-        stream.codec_context.colorspace = frame.colorspace = matrix  # 1: BT.709, 5: BT.601, 2: not stated
-        stream.codec_context.color_range = frame.color_range = 2 if full else 1
-        for number in range(2):
-            frame.pts = number
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    luma, blue, red = (100 / 255, -38 / 255, 72 / 255) if full else (84 / 219, -38 / 224, 72 / 224)
-    r, b = luma + 2 * (1 - kr) * red, luma + 2 * (1 - kb) * blue
-    g = (luma - kr * r - kb * b) / (1 - kr - kb)
-    np.testing.assert_allclose(decoded(described(tmp_path / "a.mkv"))[0, 0, 0], np.array([r, g, b]) * 255, atol=1.5)
-
-
-@pytest.mark.parametrize("turn", TURNS)
-def test_rotation_and_mirroring_of_phone_clips(tmp_path, turn):
-    path = tmp_path / "a.mp4"
-    frames = write_video(path, pictures())
-    matrix, shown = TURNS[turn]
-    set_display_matrix(path, matrix)
-    clip = described(path)
-    expected = shown(frames)
-    assert clip.grid == expected.shape[:3]
-    np.testing.assert_array_equal(decoded(clip), expected)
-
-
-def test_a_slanted_display_is_refused(tmp_path):
-    write_video(tmp_path / "a.mp4", pictures())
-    set_display_matrix(tmp_path / "a.mp4", (1, 1, -1, 1))
-    with pytest.raises(InputError, match="only multiples of 90"):
-        described(tmp_path / "a.mp4")
-
-
-def test_sound_is_ignored(tmp_path):
-    frames = write_video(tmp_path / "a.mp4", pictures(), audio=True)
-    np.testing.assert_array_equal(decoded(described(tmp_path / "a.mp4")), frames)
-
-
-def test_uneven_times_are_resampled_to_the_mean_rate_with_a_notice(tmp_path, notices):
-    pts = [0, 40, 80, 120, 320, 360, 400]  # at the mean rate, 15 / s: 0, 66.7, 133.3, 200, 266.7, 333.3, 400 ms
-    frames = write_video(tmp_path / "a.mkv", pictures(7), "ffv1", "bgr0", pts=pts)
-    clip = described(tmp_path / "a.mkv")
-    assert clip.rate == pytest.approx(15)
-    np.testing.assert_array_equal(decoded(clip), frames[[0, 1, 3, 3, 3, 4, 6]])
-    assert len(notices) == 1
-    assert "15 frames per second" in notices[0]
-
-
-def test_rounded_times_are_even(tmp_path, notices):
-    frames = write_video(tmp_path / "a.mkv", pictures(), "ffv1", "bgr0", rate=30)  # Matroska: 0, 33, 67, 100 ms
-    clip = described(tmp_path / "a.mkv", fps=30)
-    np.testing.assert_array_equal(decoded(clip), frames)
-    assert described(tmp_path / "a.mkv").rate == 30
-    assert not notices
-
-
-@pytest.mark.parametrize(
-    ("fps", "expected"), [(12.5, [0, 2, 4, 6, 8, 10]), (10, [0, 2, 5, 7, 10]), (50, [*np.arange(24) // 2])]
-)
-def test_fps_takes_the_latest_frame_shown(tmp_path, fps, expected):
+def test_frames_count_after_resampling(tmp_path):
     frames = write_video(tmp_path / "a.mp4", pictures())
-    clip = described(tmp_path / "a.mp4", fps=fps)
-    assert clip.rate == fps
-    np.testing.assert_array_equal(decoded(clip), frames[expected])
+    raw = read(tmp_path / "a.mp4", fps=12.5, frames=[1, 5, 2])
+    np.testing.assert_array_equal(stored(raw)[0], frames[[2, 6]])
+    assert raw.rate == 6.25
 
 
-def test_times_are_even_or_not():
-    steady = np.arange(100) / 25
-    assert is_even(steady + np.random.default_rng(0).uniform(-0.008, 0.008, 100), 1e-5)
-    assert not is_even(np.delete(steady, 50), 1e-5)  # a dropped frame
-    assert not is_even(np.concatenate([np.arange(50) / 24, 50 / 24 + np.arange(50) / 30]), 1e-5)  # a change of rate
-    assert plan(np.arange(10) / 25 + 1, 1e-5, None, None).rate == pytest.approx(25)
-    assert plan(np.arange(10) / 25, 1e-5, 50.0, None).rate == pytest.approx(25)  # the stated rate is wrong
+@pytest.mark.parametrize(("crop", "rows", "columns", "times"), [
+    (8, slice(8, 16), slice(12, 20), slice(None)),
+    ([8, 30], slice(8, 16), slice(1, 31), slice(None)),
+    ([5, 23, 9], slice(0, 23), slice(11, 20), slice(3, 8)),
+])  # fmt: skip
+def test_center_crop(tmp_path, crop, rows, columns, times):
+    frames = save(tmp_path / "a", pictures())
+    np.testing.assert_array_equal(frames_of(tmp_path / "a", center_crop=crop), frames[times, rows, columns])
+    refused(VideoSource(tmp_path / "a", center_crop=[13, 8, 8]).read, "12x24x32", "set center_crop to at most [12, 8, 8]")
 
 
-@pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf"), True, "25", 1e6])
-def test_bad_fps(fps):
-    with pytest.raises(InputError, match="fps must be a number"):
-        check_fps(fps)
+@pytest.mark.parametrize(("dtype", "channels"), [(np.uint8, 3), (np.uint8, 1), (np.uint16, 1)])
+def test_resize_comes_before_the_crop_and_is_anti_aliased(tmp_path, dtype, channels):
+    frames = RNG.integers(0, np.iinfo(dtype).max, (3, 64, 96, channels), endpoint=True).astype(dtype)
+    save(tmp_path / "a", frames)
+    got = frames_of(tmp_path / "a", resize=[8, 12], center_crop=[6, 10]).astype(float)
+    means = frames.reshape(3, 8, 8, 12, 8, channels).mean((2, 4))[:, 1:7, 1:11]  # area averages
+    assert np.abs(got - means).max() < 0.1 * np.iinfo(dtype).max  # picking single pixels would be off by up to half
+    save(tmp_path / "a", np.full_like(frames, 77))
+    assert (frames_of(tmp_path / "a", resize=128) == 77).all()
 
 
-def test_raw_stream_without_times(tmp_path):
-    frames = write_video(tmp_path / "a.h264", pictures())
-    clip = described(tmp_path / "a.h264")
-    assert clip.rate == 25
-    np.testing.assert_array_equal(decoded(clip), frames)
+def test_resize_stays_in_the_range_and_a_ramp_stays_a_ramp(tmp_path):
+    ramp = np.broadcast_to(np.linspace(0, 1, 64, dtype=np.float32), (5, 32, 64))
+    tifffile.imwrite(tmp_path / "a.tif", ramp)
+    got = frames_of(tmp_path / "a.tif", resize=[16, 32])[1, 8, 3:-3, 0]
+    np.testing.assert_allclose(got, (np.arange(32) * 2 + 0.5)[3:-3] / 63, atol=1e-5)
+    tifffile.imwrite(tmp_path / "b.tif", np.rint(ramp))
+    step = frames_of(tmp_path / "b.tif", resize=[64, 128])
+    assert (step.min(), step.max()) == (0, 1)
 
 
-@pytest.mark.parametrize("name", ["with spaces.mp4", "ünïcode 视频.mp4", "12:30 100%d.mp4", "-dash.mp4"])
-def test_names_of_files(tmp_path, name):
-    frames = write_video(tmp_path / "plain.mp4", pictures())
-    (tmp_path / name).symlink_to(tmp_path / "plain.mp4")
-    np.testing.assert_array_equal(decoded(described(tmp_path / name)), frames)
+def test_preset_of_the_papers(tmp_path):
+    frames = write_video(tmp_path / "a.mp4", pictures(132, 40, 72))
+    got = frames_of(tmp_path / "a.mp4", preset="papers")
+    assert got.shape == (128, 128, 128, 3)
+    for number in (0, 127):
+        square = Image.fromarray(np.ascontiguousarray(frames[2 + number, :, 16:56]))
+        whole = np.asarray(square.resize((256, 256), Image.Resampling.BICUBIC))
+        np.testing.assert_allclose(got[number].astype(int), whole[64:192, 64:192], atol=1)
+    parts = ("needs 128 frames, and", "has 100 after frames [0, 100]")
+    refused(VideoSource(tmp_path / "a.mp4", preset="papers", frames=[0, 100]).read, *parts)
+    refused(lambda: VideoSource("a.mp4", preset="papers", resize=256), "preset papers sets resize and center_crop itself")
+    refused(lambda: VideoSource("a.mp4", preset="paper"), "preset must be one of papers")
+    for fps in (0, -1, float("inf"), True, "25"):
+        refused(lambda fps=fps: VideoSource("a.mp4", fps=fps), "fps")
 
 
-def cut(path, share):
-    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+# -- sets of signals --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
-def test_truncated_file_says_how_many_frames_are_whole(tmp_path, name):
-    frames = write_video(tmp_path / name, pictures(30))
-    cut(tmp_path / name, 0.7)
-    clip = described(tmp_path / name)
-    total = len(clip.frames)
-    assert 5 < total < 30
-    for asked in (None, [0, None], [-5, total], [0, -1]):
-        with pytest.raises(InputError, match=rf"a\.m.*is truncated.*Set frames: \[0, {total}\]"):
-            picked(clip, asked)
-    whole = decoded(picked(clip, [0, total]))
-    np.testing.assert_array_equal(whole, frames[:total])
+@pytest.mark.parametrize(("color", "channels"), [("auto", 3), ("rgb", 3), ("grey", 1)])
+def test_color_of_a_grey_and_a_colour_clip(tmp_path, color, channels):
+    grey, colour = save(tmp_path / "grey", pictures(channels=1)), save(tmp_path / "colour", pictures(seed=1))
+    got = stored(read([tmp_path / "grey", tmp_path / "colour"], color=color))
+    luma = np.rint(colour @ np.array([0.299, 0.587, 0.114]))[..., None]
+    np.testing.assert_array_equal(got[0], grey.repeat(channels, -1))
+    np.testing.assert_array_equal(got[1], luma if channels == 1 else colour)
+    assert read(tmp_path / "grey", color="rgb").channels == 3
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((5, 6, 7, 4), np.uint8), photometric="rgb")
+    assert read(tmp_path / "a.tif").channels == 4
+    refused(VideoSource(tmp_path / "a.tif", color="grey").read, "4 channels cannot be brought")
 
 
-def test_truncated_between_two_frames(tmp_path):
-    path = tmp_path / "a.mp4"
-    write_video(path, pictures(30))
-    with av.open(str(path)) as container:
-        ends = sorted(packet.pos + packet.size for packet in container.demux(video=0) if packet.size)
-    path.write_bytes(path.read_bytes()[: ends[19]])
-    with pytest.raises(InputError, match=r"header announces 1\.20 s"):
-        picked(described(path), None)
-
-
-def test_damage_found_while_decoding(tmp_path):
-    path = tmp_path / "a.mov"
-    write_video(path, pictures(20), "png", "rgb24")
-    with av.open(str(path)) as container:
-        packets = [(packet.pos, packet.size) for packet in container.demux(video=0) if packet.size]
-    content = bytearray(path.read_bytes())
-    start = content.index(b"\x89PNG", packets[9][0])
-    content[start : start + 40] = bytes(40)
-    path.write_bytes(content)
-    clip = described(path)
-    with pytest.raises(InputError, match=r"a\.mov.*truncated or damaged: only its first \d+ frames.*20 were to be read"):
-        decoded(clip)
-
-
-def test_mp4_without_its_index(tmp_path):
-    write_video(tmp_path / "a.mov", pictures())  # its index is at the end
-    cut(tmp_path / "a.mov", 0.5)
-    with pytest.raises(InputError, match=r"a\.mov.*not a video, or it is truncated"):
-        described(tmp_path / "a.mov")
-
-
-def test_not_a_video(tmp_path):
-    (tmp_path / "a.mp4").write_text("a shopping list\n" * 50)
-    (tmp_path / "b.mp4").write_bytes(b"")
-    for name in ("a.mp4", "b.mp4"):
-        with pytest.raises(InputError, match="is not a video"):
-            described(tmp_path / name)
-
-
-def test_a_playlist_reaches_no_network(tmp_path):
-    (tmp_path / "a.mp4").write_text(
-        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://127.0.0.1:9/x.ts\n#EXT-X-ENDLIST\n"
+def test_clips_of_different_bits_join_at_the_widest(tmp_path):
+    flat, deep = (
+        save(tmp_path / "a", pictures(3, channels=1)),
+        save(tmp_path / "b", pictures(3, channels=1, dtype=np.uint16)),
     )
-    with pytest.raises(InputError):
-        described(tmp_path / "a.mp4")
+    raw = read([tmp_path / "a", tmp_path / "b"])
+    assert raw.scaling == Scaling.of_integers("uint16")
+    np.testing.assert_array_equal(stored(raw), np.stack([flat.astype(np.uint16) * 257, deep]))
+    (tmp_path / "c").mkdir()
+    for number in range(3):
+        tifffile.imwrite(tmp_path / "c" / f"{number}.tif", RNG.random((24, 32), dtype=np.float32))
+    raw = read([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    assert (raw.stored, raw.unit, raw.scaling) == ("float32", True, Scaling("float32"))
+    np.testing.assert_allclose(stored(raw)[:2], np.stack([flat / 255, deep / 65535]), rtol=1e-6)
 
 
-def test_only_sound(tmp_path):
-    write_audio(tmp_path / "a.mp4")
-    with pytest.raises(InputError, match=r"a\.mp4' holds no video, only audio"):
-        described(tmp_path / "a.mp4")
-
-
-def test_no_frames(tmp_path):
-    with av.open(str(tmp_path / "a.avi"), "w") as container:
-        stream = container.add_stream("mpeg4", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
-        container.start_encoding()
-    with pytest.raises(InputError, match="without any complete frame"):
-        described(tmp_path / "a.avi")
-
-
-def test_one_frame(tmp_path):
-    write_video(tmp_path / "a.mp4", pictures(1))
-    with pytest.raises(InputError, match=r"a\.mp4' has 1 frame\(s\).*at least 2"):
-        described(tmp_path / "a.mp4")
-
-
-def test_too_many_pixels(tmp_path):
+def test_sizes_and_rates_that_differ(tmp_path):
     write_video(tmp_path / "a.mp4", pictures())
-    with pytest.raises(InputError, match=r"24x32 \(height x width\), 768 pixels.*set max_pixels: 768"):
-        described(tmp_path / "a.mp4", max_pixels=767)
-    assert described(tmp_path / "a.mp4", max_pixels=768).grid == (12, 24, 32)
-    assert described(tmp_path / "a.mp4", max_pixels=None).grid == (12, 24, 32)
+    write_video(tmp_path / "b.mp4", pictures(10, 32, 24))
+    both = [tmp_path / "a.mp4", tmp_path / "b.mp4"]
+    parts = ("12x24x32: ", "a.mp4; 10x32x24: ", "Set center_crop (the largest that all of them have is [10, 24, 24])")
+    refused(VideoSource(both).read, *parts)
+    assert read(both, center_crop=[10, 24, 24]).shape == (2, 10, 24, 24, 3)
+    write_video(tmp_path / "b.mp4", pictures(), rate=30)
+    refused(VideoSource(both).read, "2 different numbers of frames per second", "25: ", "30: ", "Set fps")
 
 
-def test_change_of_size_on_the_way(tmp_path):
-    write_video(tmp_path / "a.ts", pictures(), "mpeg2video", "yuv420p")
-    write_video(tmp_path / "b.ts", pictures(height=48, width=64), "mpeg2video", "yuv420p")
-    (tmp_path / "c.ts").write_bytes((tmp_path / "a.ts").read_bytes() + (tmp_path / "b.ts").read_bytes())
-    with pytest.raises(InputError, match="changes its size from 24x32 to 48x64"):
-        decoded(described(tmp_path / "c.ts"))
+def test_the_sample_video():
+    path = video_samples()["bigbuckbunny"]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in (path.parent / "README.md").read_text()
+    raw = read("samples://bigbuckbunny", frames=[0, 2], resize=[36, 64])
+    assert (raw.names, raw.shape, raw.rate) == (("bigbuckbunny",), (1, 2, 36, 64, 3), 25)
+    assert read("samples://bigbuckbunny").grid == (132, 720, 1280)

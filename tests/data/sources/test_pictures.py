@@ -2,21 +2,30 @@
 
 import struct
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import png
 import pytest
 import tifffile
-from pe_lightning.data.sources.decode import _decode_pillow, decode_image
 from PIL import Image, ImageOps
+from source_checks import refused as refused_call
 
-from pe_lightning.errors import InputError
+from pe_lightning.data.sources.paths import SourceFile
+from pe_lightning.data.sources.pictures import decode_image as decode_file
+from pe_lightning.data.sources.pictures import header_of
 
 RNG = np.random.default_rng(0)
 GREY8 = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
 RGB8 = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
 RGBA8 = RNG.integers(0, 256, (5, 7, 4), dtype=np.uint8)
+
+
+def decode_image(path, **arguments):
+    image = decode_file(SourceFile(path, str(path)), **arguments)
+    header = header_of(SourceFile(path, str(path)))
+    assert (header.height, header.width) == image.shape[:2]
+    assert image.shape[2] <= 2 or not header.grey
+    return image
 
 
 def deep(channels: int) -> np.ndarray:
@@ -48,11 +57,6 @@ def test_eight_bit_grey_and_one_bit_have_one_channel(tmp_path):
         np.testing.assert_array_equal(decode_image(tmp_path / name)[..., 0], GREY8 > 100)
 
 
-def test_a_suffix_does_not_decide_the_format(tmp_path):
-    Image.fromarray(RGB8).save(tmp_path / "a.jpg", format="PNG")
-    np.testing.assert_array_equal(decode_image(tmp_path / "a.jpg"), RGB8.astype(np.float32) / 255)
-
-
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("interlace", [False, True])
 def test_sixteen_bit_png_is_exact(tmp_path, channels, interlace):
@@ -76,13 +80,6 @@ def test_sixteen_bit_png_with_one_transparent_colour(tmp_path, channels, key):
     np.testing.assert_array_equal(image[..., :-1], array.astype(np.float32) / 65535)
     assert image[2, 3, -1] == 0
     assert image[..., -1].sum() == 5 * 7 - 1
-
-
-@pytest.mark.parametrize("mode", ["RGBA", "LA"])
-def test_alpha_is_the_last_channel(tmp_path, mode):
-    image = Image.fromarray(RGBA8).convert(mode)
-    image.save(tmp_path / "a.png")
-    np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), np.asarray(image).astype(np.float32) / 255)
 
 
 def test_palette_with_and_without_transparency(tmp_path):
@@ -127,14 +124,6 @@ def test_exif_orientation(tmp_path, orientation):
         with Image.open(tmp_path / name) as image:
             expected = np.asarray(ImageOps.exif_transpose(image)).astype(np.float32) / 255
         np.testing.assert_array_equal(decode_image(tmp_path / name), expected)
-
-
-def test_a_rotated_photograph_stands_upright(tmp_path):
-    exif = Image.Exif()
-    exif[274] = 6  # the camera was turned; show it rotated by 90 degrees clockwise
-    Image.fromarray(GREY8).save(tmp_path / "a.png", exif=exif)
-    decoded = decode_image(tmp_path / "a.png")
-    np.testing.assert_array_equal(decoded[..., 0], np.rot90(GREY8, -1).astype(np.float32) / 255)
 
 
 def test_orientation_of_sixteen_bit_files(tmp_path):
@@ -198,30 +187,26 @@ def test_the_picture_of_a_phone_jpeg_with_a_second_frame(tmp_path):
 # -- what cannot be read --------------------------------------------------------------------------------
 
 
-def refused(path, *parts: str) -> None:
-    with pytest.raises(InputError) as error:
-        decode_image(path)
-    message = str(error.value)
-    assert "\n" not in message
-    for part in (str(path), *parts):
-        assert part in message
+def refused(path, *parts, **arguments):
+    refused_call(lambda: decode_image(path, **arguments), str(path), *parts)
 
 
-def test_text_and_empty_files(tmp_path):
-    (tmp_path / "text.png").write_text("hello, world\n")
-    refused(tmp_path / "text.png", "not an image", "a text file that begins 'hello, world'", "save it again as PNG")
-    (tmp_path / "empty.png").write_bytes(b"")
-    refused(tmp_path / "empty.png", "not an image", "it is empty")
-    (tmp_path / "zip.png").write_bytes(b"PK\x03\x04\x00\x00\x00\x00")
-    refused(tmp_path / "zip.png", "begins with the bytes 50 4b 03 04")
+def test_files_that_are_no_image(tmp_path):
+    for name, content in (("text", b"hello, world"), ("empty", b""), ("zip", b"PK\x03\x04"), ("eps", EPS), ("h5", HDF5)):
+        (tmp_path / f"{name}.png").write_bytes(content)
+        refused(tmp_path / f"{name}.png", "is not an image of a kind that is read", "save it again as PNG")
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "tif"])
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n"  # Ghostscript would run it
+HDF5 = b"\x89HDF\r\n\x1a\n" + bytes(99)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "tif", "jp2"])
 def test_truncated_files(tmp_path, suffix):
     array = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(array).save(tmp_path / f"whole.{suffix}")
     data = (tmp_path / f"whole.{suffix}").read_bytes()
-    for share in (0.3, 0.6, 0.95):
+    for share in (0.3, 0.95):
         path = tmp_path / f"cut.{suffix}"
         path.write_bytes(data[: int(share * len(data))])
         refused(path, "again" if share < 0.5 else "truncated or damaged")
@@ -254,8 +239,7 @@ def test_a_header_that_claims_too_many_pixels(tmp_path, depth):
     parts = ["claims 60000x60000", "3600000000 pixels", "max_pixels, 178956970", "set max_pixels: 3600000000 (--data.max"]
     refused(tmp_path / "bomb.png", *parts)
     write_bomb(tmp_path / "small.png", 200, depth)
-    with pytest.raises(InputError, match="truncated or damaged"):  # it is decoded, and there is next to nothing in it
-        decode_image(tmp_path / "small.png", max_pixels=40000)
+    refused(tmp_path / "small.png", "truncated or damaged", max_pixels=40000)  # it is decoded
 
 
 @pytest.mark.parametrize("name", ["8.png", "16.png", "8.tif", "16.tif", "float.tif", "a.jpg", "a.gif", "a.webp", "a.ppm"])
@@ -269,10 +253,8 @@ def test_the_limit_of_pixels_counts_for_every_format(tmp_path, name):
         tifffile.imwrite(path, deep(3) / 65535, photometric="rgb")
     else:
         Image.fromarray(RGB8).save(path)
-    with pytest.raises(InputError) as error:
-        decode_image(path, max_pixels=34)
-    for part in ("claims 5x7 (height x width), 35 pixels, more than max_pixels, 34", "set max_pixels: 35"):
-        assert part in str(error.value)
+    parts = ("claims 5x7 (height x width), 35 pixels, more than max_pixels, 34", "set max_pixels: 35")
+    refused(path, *parts, max_pixels=34)
     for limit in (35, None):
         assert decode_image(path, max_pixels=limit).shape == (5, 7, 3)
 
@@ -280,29 +262,12 @@ def test_the_limit_of_pixels_counts_for_every_format(tmp_path, name):
 def test_pillows_own_limit_plays_no_part_and_is_put_back(tmp_path, monkeypatch):
     Image.fromarray(RGB8).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:50])
-    for limit in (1, 20, None, Image.MAX_IMAGE_PIXELS):  # Pillow refuses from twice the limit on, and warns from it on
+    for limit in (1, None):  # Pillow refuses from twice the limit on, and warns from it on
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         assert decode_image(tmp_path / "a.png").shape == (5, 7, 3)
         assert limit == Image.MAX_IMAGE_PIXELS
         refused(tmp_path / "b.png", "truncated or damaged")
         assert limit == Image.MAX_IMAGE_PIXELS
-
-
-def test_pillows_own_limit_is_put_back_by_the_last_of_several_threads(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
-    for number in range(8):
-        Image.fromarray(RNG.integers(0, 256, (60, 70, 3), dtype=np.uint8)).save(tmp_path / f"{number}.png")
-    with ThreadPoolExecutor(8) as pool:
-        images = list(pool.map(lambda number: decode_image(tmp_path / f"{number % 8}.png"), range(80)))
-    assert {image.shape for image in images} == {(60, 70, 3)}
-    assert Image.MAX_IMAGE_PIXELS == 1
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1.5, "9", True])
-def test_a_bad_limit_of_pixels(tmp_path, limit):
-    Image.fromarray(RGB8).save(tmp_path / "a.png")
-    with pytest.raises(InputError, match="max_pixels must be an integer >= 1, or null for no limit; got"):
-        decode_image(tmp_path / "a.png", max_pixels=limit)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1)])
@@ -344,25 +309,23 @@ def test_a_compression_that_needs_another_package(tmp_path, monkeypatch):
     refused(tmp_path / "a.tif", "requires the 'imagecodecs' package", "save it uncompressed")
 
 
-def test_other_modes_of_pillow_are_refused(tmp_path):
+def test_lab_and_a_file_that_may_not_be_opened(tmp_path, monkeypatch):
     Image.new("LAB", (4, 4)).save(tmp_path / "lab.tif")
     refused(tmp_path / "lab.tif", "Lab colour space")
-    # no writable format of Pillow but TIFF, which goes another way, still holds 32-bit integers
-    assert "32-bit integers" in _decode_pillow(Image.new("I", (4, 4)))
-
-
-def test_a_file_that_may_not_be_opened(tmp_path, monkeypatch):
-    path = tmp_path / "a.png"
-    Image.fromarray(RGB8).save(path)
 
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Image, "open", refuse)
-    refused(path, "cannot open", "Permission denied")
+    refused(tmp_path / "lab.tif", "cannot open", "Permission denied")
 
 
-def test_the_name_in_messages(tmp_path):
-    (tmp_path / "a.png").write_text("x")
-    with pytest.raises(InputError, match="'samples://fake' is not an image"):
-        decode_image(tmp_path / "a.png", "samples://fake")
+def test_the_dtype_that_holds_the_range(tmp_path):
+    Image.fromarray(RGB8).save(tmp_path / "8.png")
+    write_png16(tmp_path / "16.png", deep(3))
+    tifffile.imwrite(tmp_path / "16.tif", deep(1)[..., 0])
+    tifffile.imwrite(tmp_path / "float.tif", RNG.random((5, 7)))
+    (tmp_path / "16.pgm").write_bytes(b"P5 7 5 65535\n" + deep(1).astype(">u2").tobytes())
+    for name in ("8.png", "16.png", "16.tif", "float.tif", "16.pgm"):
+        expected = {"8": "uint8", "16": "uint16", "float": "float32"}[name.split(".")[0]]
+        assert header_of(SourceFile(tmp_path / name, name)).dtype == expected

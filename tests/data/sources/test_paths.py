@@ -1,0 +1,106 @@
+"""Files, folders and samples:// to files with formats and distinct names."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from source_checks import refused
+
+from pe_lightning.data.sources import kind_of, samples
+from pe_lightning.data.sources.paths import PICTURES, SourceFile, distinct_names, expand, format_of
+from pe_lightning.data.sources.samples import image_samples, sample_path, video_samples
+
+
+def touch(*paths):
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+
+
+def files(paths):
+    return [file.path.name for file in expand(paths, PICTURES, "image")]
+
+
+def test_files_folders_samples_home_and_links(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    touch(*(tmp_path / "folder" / name for name in ("b.png", "a.JPG", ".hidden.png", "notes.txt", "sub/c.png")))
+    touch(tmp_path / "z.png", tmp_path / "odd suffix.dat")
+    (tmp_path / "link.png").symlink_to(tmp_path / "z.png")
+    given = ["~/z.png", tmp_path / "folder", "samples://coffee", str(tmp_path / "odd suffix.dat"), "~/link.png"]
+    assert files(given) == ["z.png", "a.JPG", "b.png", "coffee.png", "odd suffix.dat", "link.png"]
+    assert files("~") == ["link.png", "z.png"]
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ("phto.png", ["'phto.png'", "did you mean 'photo.png'?"]),
+        ("fotos/photo.png", ["there is no 'fotos'", "did you mean 'photos'?"]),
+        ("astronaut.png", ["did you mean 'samples://astronaut'?"]),
+        ("https://example.org/a.png", ["only files, folders and samples://NAME", "download it"]),
+        ("empty", ["no image in the folder 'empty'", "it is empty", ".png"]),
+        ("texts", ["no image in the folder 'texts'", "1 file(s) of type .heic", ".jpeg, .jpg"]),
+        ("samples://astronat", ["did you mean 'astronaut'?", "Samples: astronaut, brick, camera", "text"]),
+        ("samples://bigbuckbunny", ["is a video or volume: use VideoDataModule", "astronaut"]),
+    ],
+)
+def test_what_cannot_be_found_says_what_to_type(tmp_path, monkeypatch, given, parts):
+    monkeypatch.chdir(tmp_path)
+    touch(tmp_path / "photo.png", tmp_path / "photos/photo.png", tmp_path / "texts/a.heic")
+    (tmp_path / "empty").mkdir()
+    refused(lambda: expand(given, PICTURES, "image"), *parts)
+
+
+def test_samples(monkeypatch, tmp_path):
+    known = image_samples()
+    assert {"astronaut", "camera", "coffee", "chelsea", "rocket"} <= set(known)
+    assert not {"multipage", "multipage_rgb", "no_time_for_that_tiny", "lfw_subset", "README"} & set(known)
+    assert sample_path("samples://camera") == known["camera"]
+    refused(lambda: sample_path("samples://camera", "video"), "is a picture: use ImageDataModule", "bigbuckbunny, phantom3d")
+    refused(lambda: sample_path("samples://bigbuckbuny", "video"), "did you mean 'bigbuckbunny'")
+    monkeypatch.setattr(samples, "video_samples", lambda: {name: tmp_path / "gone.mp4" for name in video_samples()})
+    refused(lambda: sample_path("samples://bigbuckbunny", "video"), "Clone the repository")
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a.png", "b.jpg", "c.nii.gz"], ("a", "b", "c")),
+        (["x/a.png", "y/a.png", "y/b.png"], ("x_a", "y_a", "b")),
+        (["x/a.png", "x/A.png"], ("a-1", "A-2")),
+        (["x/a.png", "y/a.png", "x_a.png"], ("a-1", "y_a", "x_a")),
+        (["x/a.png", "x/a.png", "a-1.png"], ("a-2", "a-3", "a-1")),
+        (["p/x/a.png", "q/x/a.png", "z/a.png"], ("a-1", "a-2", "z_a")),
+    ],
+)
+def test_names_are_distinct(paths, names):
+    assert distinct_names([(file, file.stem) for file in (SourceFile(Path(path), path) for path in paths)]) == names
+
+
+def test_the_content_decides_the_format_and_then_the_suffix(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\x93NUMPY")
+    (tmp_path / "b.dat").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt ")
+    (tmp_path / "c.wav").write_bytes(b"RIFF\x00\x00\x00\x00WEBP")
+    (tmp_path / "BMI.csv").write_text("BM,1\n")
+    (tmp_path / "e.NII.GZ").write_bytes(b"")
+    found = [format_of(tmp_path / name) for name in ("a.txt", "b.dat", "c.wav", "BMI.csv", "e.NII.GZ")]
+    assert found == ["npy", "sound", "picture", "table", "nifti"]
+    assert format_of(tmp_path / "a.txt", by_content=False) == "table"
+
+
+def test_kind_of(tmp_path):
+    touch(*(tmp_path / name for name in ("p/a.png", "p/readme.md", "r/a.csv", "m/a.png", "m/a.wav", "a.npy", "a.xyz")))
+    tifffile.imwrite(tmp_path / "one.tif", np.zeros((5, 6), np.uint8))
+    tifffile.imwrite(tmp_path / "stack.tif", np.zeros((7, 5, 6), np.uint8))
+    for path, kind in (
+        ("samples://coffee", "images"), ("samples://phantom3d", "video"), ("a.JPG", "images"), ("b.mp4", "video"),
+        ("c.wav", "rows"), ("c.nii.gz", "video"), (tmp_path / "p", "images"), (tmp_path / "r", "rows"),
+        (tmp_path / "one.tif", "images"), (tmp_path / "stack.tif", "video"),
+    ):  # fmt: skip
+        assert kind_of(str(path)) == kind, path
+    refused(lambda: kind_of(str(tmp_path / "m")), "files of several kinds (images, rows)")
+    refused(lambda: kind_of("a.npy"), "an array such as 'a.npy' can hold rows, images or volumes")
+    refused(lambda: kind_of("a.xyz"), "'a.xyz' is of no kind that is known by its name")
+    (tmp_path / "e").mkdir()
+    refused(lambda: kind_of(str(tmp_path / "e")), "holds no signals that are known by their names")

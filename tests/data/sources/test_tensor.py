@@ -1,0 +1,61 @@
+"""Values in memory as signals."""
+
+import numpy as np
+import pytest
+import torch
+from source_checks import refused, unit
+
+from pe_lightning.data.sources import TensorSource
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4", "longdouble"])
+def test_floating_point_becomes_float32(dtype):
+    array = np.random.default_rng(0).random((2, 6, 7, 3)).astype(dtype)
+    raw = TensorSource(array).read()
+    assert (raw.names, raw.media, raw.stored) == (("signal0", "signal1"), "image", "float32")
+    np.testing.assert_array_equal(unit(raw), array.astype(np.float32))
+    if dtype.startswith("float"):
+        np.testing.assert_array_equal(unit(TensorSource(torch.from_numpy(array)).read()), array.astype(np.float32))
+
+
+@pytest.mark.parametrize(("dtype", "peak"), [("uint8", 255), ("uint16", 65535)])
+def test_unsigned_integers_are_divided_by_their_peak(dtype, peak):
+    array = np.random.default_rng(0).integers(0, peak, (1, 9, 2)).astype(dtype)
+    raw = TensorSource(array).read()
+    np.testing.assert_array_equal(unit(raw), array.astype(np.float32) / peak)
+    assert (raw.media, raw.scaling.high) == ("array", (peak,))
+
+
+def test_it_is_copied():
+    values = torch.rand(1, 4, 6, 1).transpose(1, 2)
+    source = TensorSource(values)
+    before = values.clone()
+    values.zero_()
+    assert torch.from_numpy(unit(source.read())).equal(before)
+    frozen = before.numpy()
+    frozen.setflags(write=False)
+    np.testing.assert_array_equal(unit(TensorSource(frozen).read()), frozen)
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ([[0.5]], ["got list"]),
+        (np.zeros((4, 4)), ["at least three", "values[None, ..., None]", "(1, 4, 4, 1)"]),
+        (np.zeros((0, 4, 1)), ["an empty axis"]),
+        (np.zeros((1, 1, 1)), ["fewer than 2 samples"]),
+        (np.zeros((1, 4, 1), int), ["dtype int64, whose largest value is unknown"]),
+        (np.zeros((1, 4, 1), complex), ["dtype complex128"]),
+        (np.full((1, 4, 1), np.nan), ["4 entries that are not finite", "(0, 0, 0)"]),
+        (np.full((1, 4, 1), 1.5), ["lies in [1.5, 1.5]", "PSNR takes 1 as the peak"]),
+    ],
+)
+def test_what_is_refused(values, parts):
+    refused(lambda: TensorSource(values), *parts)
+
+
+@pytest.mark.parametrize("names", [["a"], "ab", ["a", ""], ["a", "b/c"], ["a", "A"], ["a", 3]])
+def test_names(names):
+    values = np.zeros((2, 4, 1))
+    assert TensorSource(values, ["x", "y"]).read().names == ("x", "y")
+    refused(lambda: TensorSource(values, names), "name")
