@@ -167,9 +167,8 @@ class CacheFolder:
         try:
             yield
         except OSError as error:
-            raise CacheError(
-                f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}; {ELSEWHERE}"
-            ) from error
+            problem = f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}"
+            raise CacheError(f"{problem}; {ELSEWHERE}") from error
 
     def _files(self, form: str) -> list[Entry]:
         found = []

@@ -14,7 +14,7 @@ from pe_lightning.data.datamodules import ImageDataModule, RowDataModule, Tensor
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import GridSampling, MaskSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.base import Source
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
 
 __all__ = [
@@ -42,5 +42,4 @@ __all__ = [
     "grid_axes",
     "point_coordinates",
     "samplings",
-    "sources",
 ]

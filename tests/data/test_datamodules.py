@@ -32,10 +32,10 @@ from pe_lightning.data import (
     VideoDataModule,
     grid_axes,
     samplings,
-    sources,
 )
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import RawSignals, Scaling
+from pe_lightning.data.sources import sources
 from pe_lightning.distributed import Process, SignalsStrategy
 from pe_lightning.errors import InputError
 
