@@ -181,7 +181,8 @@ def choose_grid(
                 best = max(found, key=lambda r: found[r])
                 found.update({r: held_out.score(r) for r in (best / step, best * step)})
             edge, _ = tied(sorted(found.items()))
-            found.setdefault(edge, held_out.score(edge))
+            if edge not in found:
+                found[edge] = held_out.score(edge)
         return found
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
@@ -230,12 +231,10 @@ def _choose(
         for factor in FACTORS:
             look(factor, coarse=True)
     elif sigma == "auto":
-        for step in (2**0.5, 2**-0.5):  # wider, or else narrower, as long as that helps
+        for step in (2**0.5, 2**-0.5):  # wider, then narrower, as long as that helps
             steps = 1
             while look(step**steps, coarse=True) > look(step ** (steps - 1), coarse=True) and steps < 6:
                 steps += 1
-            if steps > 1:
-                break
     factors = {factor: max(found.values()) for factor, found in curves.items()}
     # of equally good widths the one nearest to the default
     good = [f for f in factors if factors[f] >= max(factors.values()) - TIE / 5]
