@@ -231,6 +231,7 @@ def _choose(
         for factor in FACTORS:
             look(factor, coarse=True)
     elif sigma == "auto":
+        look(1.0, coarse=True)
         for step in (2**0.5, 2**-0.5):  # wider, then narrower, as long as that helps
             steps = 1
             while look(step**steps, coarse=True) > look(step ** (steps - 1), coarse=True) and steps < 6:
@@ -374,10 +375,11 @@ def choose_points(
             reason = f"fewer than {MIN_HELD} points of a signal could be held out"
             warnings.warn(f"ridge: auto takes the relative ridge {fallback}; {reason}", ChoiceWarning, stacklevel=2)
 
-        strength, near = check_ridge(ridge), POINT_RIDGES
+        strength, record = check_ridge(ridge), -math.inf
+        near: Sequence[float] = POINT_RIDGES
 
         def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
-            nonlocal near
+            nonlocal near, record
             rest = (problem if some is encoders else build(some)).select(signals, kept)
             found: dict[float, float] = {}
             z: list[Tensor] | None = None
@@ -388,8 +390,9 @@ def choose_points(
                 best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
                 if worse == 2:
                     break
-            top = max(found, key=lambda r: found[r])
-            near = (top * 10**0.5, top, top / 10**0.5)  # of the next width
+            if best > record:  # the ridges of the next width
+                record, top = best, max(found, key=lambda r: found[r])
+                near = (top * 10**0.5, top, top / 10**0.5)
             return found
 
         share = float(problem.counts.mean()) / math.prod(len(x) for x in axes) if axes is not None else 0.0
