@@ -96,8 +96,8 @@ class CoordinateModule(LightningModule, ABC):
         self.info: SignalInfo | None = None
         self.calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
-        self.building_seconds = 0.0
-        """What :meth:`build_from` took, the choice of widths included; a part of the time of the next fit."""
+        self.choice_seconds = 0.0
+        """What the choice of widths took, before the fit that it is a part of."""
         self.shard: slice | None = None
         """Under the strategy ``signals``, while it fits: which of the signals this process holds."""
         self.solution: dict[str, Any] | None = None
@@ -219,10 +219,10 @@ class CoordinateModule(LightningModule, ABC):
             return
         began = time.perf_counter()
         self.choose(data, device or torch.device("cpu"))
+        self.choice_seconds = time.perf_counter() - began
         self.build(data.info)
         self.calibrate(data.calibration_batch())
         self.calibrated = True
-        self.building_seconds = time.perf_counter() - began
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Replaces widths that are given as ``auto`` by chosen ones, before any parameter exists; nothing by default."""
@@ -300,7 +300,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""
-        self.building_seconds = 0.0
+        self.choice_seconds = 0.0
         if self.shard is not None:
             strategy, signals = self.trainer.strategy, self.require_info().num_signals
             assert isinstance(strategy, SignalsStrategy)
