@@ -14,8 +14,7 @@ from typing import NamedTuple
 from scipy.special import stdtrit
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.compare.keys import as_text, check_key, look_up
-from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, mean, printable
+from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, flatten, look_up, mean, printable
 
 __all__ = ["CONFIDENCE", "Difference", "Row", "ScoreTable", "compare", "paired", "why_several"]
 
@@ -25,10 +24,11 @@ SAME = ("data_fingerprint", "protocol", "sampling", "metric")
 
 
 class Difference(NamedTuple):
-    """Mean paired difference, half the width of its interval, NaN for fewer than two signals, and their number."""
+    """Mean paired difference, the ends of its interval, NaN where there is none, and the number of signals."""
 
     mean: float
-    half_width: float
+    low: float
+    high: float
     signals: int
 
 
@@ -75,20 +75,18 @@ class Row:
     @property
     def reason(self) -> str:
         """Why a signal has no held-out score; empty if all have one."""
-        reasons = {run.label: run.reason for run in self.runs if run.reason}
-        texts = [f"{label}: {reason}" if len(self.runs) > 1 else reason for label, reason in reasons.items()]
-        if len({frozenset(run.signals) for run in self.runs}) > 1:
-            texts.append("its runs do not name the same signals")
+        texts = []
+        for run in self.runs:
+            if any(map(math.isnan, run.test.values())):
+                reason = printable(run.metrics.get(f"test/{run.metric.name}_reason") or "no reason recorded")
+                texts.append(f"{run.label}: {reason}" if len(self.runs) > 1 else reason)
         return "; ".join(texts)
 
     def is_called(self, name: str) -> bool:
         """Whether it has this name, or is the run at this path; an interpolation can be called by its method, too."""
-        paths = [] if self.interpolation else [run.path for run in self.runs]
-        return (
-            name == self.name
-            or (self.interpolation and f"{name} interpolation" == self.name)
-            or Path(name).resolve() in paths
-        )
+        if self.interpolation:
+            return self.name in (name, f"{name} interpolation")
+        return name == self.name or Path(name).resolve() in [run.path for run in self.runs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +121,7 @@ class ScoreTable:
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the data."""
-        found = self.runs[0].metrics.get("data_fingerprint")
-        return "unknown" if found is None else as_text(found)
+        return as_text(self.runs[0].metrics.get("data_fingerprint") or "unknown")
 
     @property
     def title(self) -> str:
@@ -132,24 +129,18 @@ class ScoreTable:
         run = self.runs[0]
         names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
         size = f" ({' x '.join(map(str, run.grid))})" if run.grid else ""
-        sampling = run.metrics.get("sampling")
-        words = f"sampling {as_text(sampling)}"
-        if isinstance(sampling, Mapping) and "name" in sampling:
-            rest = [f"{printable(key)} {as_text(value)}" for key, value in sampling.items() if key != "name"]
-            words = ", ".join([f"{as_text(sampling['name'])} sampling", *rest])
-        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {words}"
+        sampling = dict(run.metrics.get("sampling") or {"name": "unknown"})
+        words = [f"{as_text(sampling.pop('name'))} sampling"]
+        words += [f"{printable(key)} {as_text(value)}" for key, value in sampling.items()]
+        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {', '.join(words)}"
 
     @property
     def notes(self) -> Iterator[str]:
         """How to read the table, and what a reader has to know."""
         count = len(self.baseline.test)
-        interval = (
-            f", with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "; one signal has no interval"
-        )
-        yield (
-            f"Differences: against {self.baseline.name}, paired by signal{interval}. "
-            "Means ± standard deviation over signals."
-        )
+        interval = f"with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "one signal has no interval"
+        yield f"Differences: against {self.baseline.name}, paired by signal, {interval}."
+        yield "Means ± standard deviation over signals."
         if self.not_here:
             yield f"the baseline {printable(self.not_here)} is not in this table; differences are against its best row"
         if self.runs[0].metrics.get("data_fingerprint") is None:
@@ -157,17 +148,16 @@ class ScoreTable:
         for row in self.rows:
             if row.reason:
                 yield f"{row.name} has no mean: {row.reason}"
-            difference = self.difference(row)
-            shared = 0 if difference is None else difference.signals
+            shared = self.difference(row).signals
             if shared < count:
                 yield f"{row.name}: {shared} of {count} signals have a value in it and in {self.baseline.name}"
 
-    def difference(self, row: Row) -> Difference | None:
-        """The difference of a row and the baseline; ``None`` where no signal has both values."""
+    def difference(self, row: Row) -> Difference:
+        """The difference of a row and the baseline."""
         return paired(row.test, self.baseline.test)
 
 
-def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
+def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference:
     """Mean of ``values - baseline`` over the signals that have both, with the paired t interval of :data:`CONFIDENCE`.
 
     >>> paired({"a": 30.0, "b": 32.0}, {"a": 29.0, "b": 29.0}).mean
@@ -175,10 +165,10 @@ def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Differ
     """
     both = [value - baseline.get(signal, math.nan) for signal, value in values.items()]
     found = [difference for difference in both if not math.isnan(difference)]
-    if len(found) < 2:
-        return Difference(found[0], math.nan, 1) if found else None
-    quantile = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2))
-    return Difference(statistics.fmean(found), quantile * statistics.stdev(found) / len(found) ** 0.5, len(found))
+    middle, half_width = mean(found), math.nan
+    if len(found) > 1:
+        half_width = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2)) * statistics.stdev(found) / len(found) ** 0.5
+    return Difference(middle, middle - half_width, middle + half_width, len(found))
 
 
 def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
@@ -193,8 +183,12 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     Raises:
         InputError: If no run has the key, or no table has the baseline.
     """
-    if by is not None:
-        check_key(runs, by)
+    if by is not None and all(look_up(run.metrics, by) is MISSING for run in runs):
+        flat = (entry for run in runs for entry in flatten(run.metrics))
+        keys = sorted({printable(name) for name, value in flat if "/" not in name and not isinstance(value, list)})
+        raise InputError(
+            f"--by {by}: no run has it in its metrics.json{did_you_mean(by, keys) or '.'} Available: {', '.join(keys)}"
+        )
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_conditions(run), []).append(run)
@@ -222,22 +216,22 @@ def why_several(tables: Sequence[ScoreTable]) -> str:
 
 def _conditions(run: Run) -> tuple[str, ...]:
     """The values of :data:`SAME`. Data without a fingerprint cannot be shown to be that of another run."""
-    known = run.metrics | {"metric": run.metric.name}
-    if known.get("data_fingerprint") is None:
-        known["data_fingerprint"] = str(run.path)
+    known = run.metrics if run.metrics.get("data_fingerprint") else run.metrics | {"data_fingerprint": str(run.path)}
     return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
 
 
 def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     groups: dict[str, list[Run]] = {}
-    interpolations: dict[str, Run] = {}
     for run in runs:
         value = run.label if by is None else look_up(run.metrics, by)
         groups.setdefault(f"no {by}" if value is MISSING else as_text(value), []).append(run)
-        for found in run.interpolations:  # the same for all runs on the same samples
-            interpolations.setdefault(found.label, found)
     rows = [Row(name, tuple(group)) for name, group in groups.items()]
-    rows += [Row(name, (found,), interpolation=True) for name, found in interpolations.items()]
+    for run in runs:  # all on the same samples, with the same interpolations of them
+        for method, scores in run.metrics.get("baselines", {}).items():
+            name = f"{printable(method)} interpolation"
+            if name not in [row.name for row in rows]:
+                shared = {key: run.metrics[key] for key in ("signals", "metric")}
+                rows.append(Row(name, (Run(run.path, name, shared | scores),), interpolation=True))
     sign = 1 if runs[0].metric.higher_is_better else -1
-    # Python's sort is stable, so equals stay in the order of the arguments
-    return tuple(sorted(rows, key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True))
+    rows.sort(key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True)
+    return tuple(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,9 +18,6 @@ from pe_lightning.experiments.compare.reading import MISSING, mean, printable
 from pe_lightning.experiments.compare.scores import CONFIDENCE, Row, ScoreTable, why_several
 
 __all__ = ["Cell", "as_csv", "as_markdown", "cells", "print_scores"]
-
-LEAST_WIDTH = 80
-"""A table is not made narrower than this; a narrower terminal breaks its lines."""
 
 
 class Cell(NamedTuple):
@@ -47,17 +45,13 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[Cell]:
     ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
     fewest, most = row.params
     runs = math.nan if row.interpolation else len(row.runs)
-    against = math.nan if difference is None else difference.mean
-    interval = ""
-    if difference is not None and difference.signals > 1:
-        low, high = against - difference.half_width, against + difference.half_width
-        interval = f" [{metric.text(low, '+')}, {metric.text(high, '+')}]"
-    change = "baseline" if row is table.baseline else f"{metric.text(against, '+')}{interval}"
+    interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * (difference.signals > 1)
+    change = "baseline" if row is table.baseline else f"{metric.text(difference.mean, '+')}{interval}"
     units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
     found = [
         Cell("runs", "runs", _number(runs, "d"), runs),
         Cell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
-        Cell("difference", f"difference ({units})", change, against),
+        Cell("difference", f"difference ({units})", change, difference.mean),
         Cell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
         Cell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
         Cell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
@@ -71,14 +65,9 @@ def _number(value: float, form: str) -> str:
 
 
 def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
-    """Prints every table, its notes below it.
-
-    Args:
-        tables: At least one.
-        by: What rows are grouped by.
-    """
+    """Prints every table, its notes below it; ``by`` is what rows are grouped by."""
     console = Console() if Console().is_terminal else Console(width=160)
-    console.width = max(console.width, LEAST_WIDTH)
+    console.width = max(console.width, 80)
     if why_several(tables):
         console.print(Text(f"{why_several(tables)}\n"), style="yellow")
     for scores in tables:
@@ -93,10 +82,7 @@ def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
             texts = [Text(cell.text) for cell in cells(scores, row, by) if cell.in_terminal]
             style = "dim" if row.interpolation else "bold" if row is scores.baseline else ""
             table.add_row(Text(row.name), *texts, style=style)
-        console.print(table)
-        for note in scores.notes:
-            console.print(Text(note))
-        console.print()
+        console.print(table, *map(Text, scores.notes), "", sep="\n")
 
 
 def as_csv(tables: Sequence[ScoreTable]) -> str:
@@ -104,7 +90,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     records = []
     for number, table in enumerate(tables, 1):
         for row in table.rows:
-            change, half, count = table.difference(row) or (math.nan, math.nan, 0)
+            difference = table.difference(row)
             record = {
                 "table": number,
                 "data_fingerprint": table.fingerprint,
@@ -115,9 +101,9 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
                 f"test_{table.metric.name}_std": row.deviation,
                 "num_params_max": row.params[1],
                 "baseline": table.baseline.name,
-                "difference_low": change - half,
-                "difference_high": change + half,
-                "difference_signals": count,
+                "difference_low": difference.low,
+                "difference_high": difference.high,
+                "difference_signals": difference.signals,
                 "reason": row.reason,
                 "run_dirs": "" if row.interpolation else ";".join(printable(run.path) for run in row.runs),
             }
@@ -131,22 +117,18 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
 
 def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
     """All tables as in the terminal, with every column."""
-    parts = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
+    lines = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
     for table in tables:
-        rows = {row: cells(table, row, by or "run") for row in table.rows}
-        headings = [cell.heading for cell in rows[table.baseline]]
-        lines = [f"### {_escaped(table.title)}; data {_escaped(table.fingerprint)}", ""]
-        lines += [f"| {' | '.join([_escaped(by or 'run'), *headings])} |", f"| --- |{' ---: |' * len(headings)}"]
-        for row, found in rows.items():
+        headings = [_escaped(by or "run"), *(cell.heading for cell in cells(table, table.baseline, by or "run"))]
+        lines += [f"### {_escaped(table.title)}; data {_escaped(table.fingerprint)}", ""]
+        lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+        for row in table.rows:
             name = f"*{_escaped(row.name)}*" if row.interpolation else _escaped(row.name)
-            lines.append(f"| {' | '.join([name, *(cell.text for cell in found)])} |")
-        parts.append("\n".join([*lines, "", *(f"- {_escaped(note)}" for note in table.notes), ""]))
-    return "\n".join(parts)
+            lines.append(f"| {' | '.join([name, *(cell.text for cell in cells(table, row, by or 'run'))])} |")
+        lines += ["", *(f"- {_escaped(note)}" for note in table.notes), ""]
+    return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:
     """Text that neither ends a cell nor is read as HTML or emphasis."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for sign in "\\|`*_[]":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))

@@ -1,6 +1,7 @@
 """The page in a real browser: sorting, one zoom, slider, error maps, frames, plots of rows, no errors on the console."""
 
 import io
+import shutil
 
 import h5py
 import numpy as np
@@ -17,6 +18,23 @@ pytestmark = pytest.mark.slow
 EVIL = "<script>alert(1)</script>"
 PICTURE, VIDEO, ROW = (12, 20), (40, 6, 10), (64,)
 STILL = "matrix(1, 0, 0, 1, 0, 0)"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Headless Chromium, which keeps what pages log."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("needs chromium and chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=1400,1000"):
+        options.add_argument(flag)
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()
 
 
 @pytest.fixture
