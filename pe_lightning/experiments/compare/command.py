@@ -19,9 +19,17 @@ from typing import Any
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.compare.reading import MISSING, Run, find_runs, flatten, plain, printable
-from pe_lightning.experiments.compare.scores import Row, ScoreTable, compare, why_several
-from pe_lightning.experiments.compare.table import as_csv, as_markdown, cells, print_scores
+from pe_lightning.experiments.compare.reading import MISSING, Run, find_runs, flatten, printable
+from pe_lightning.experiments.compare.scores import (
+    Row,
+    ScoreTable,
+    as_csv,
+    as_markdown,
+    cells,
+    compare,
+    print_scores,
+    why_several,
+)
 from pe_lightning.runs import slug, write_atomically
 
 __all__ = ["compare_runs"]
@@ -62,8 +70,6 @@ def compare_runs(
             "--pictures is at least 0, --frames at least 1, --megapixels a positive number; "
             f"got {pictures}, {frames} and {megapixels:g}"
         )
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is not a directory")
     found = find_runs(runs)
     _warn(found.problems)
     if not found.runs:
@@ -146,7 +152,7 @@ def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
     """The configuration keys in which runs differ: key -> one value per run that has a configuration."""
     configs = [dict(flatten(run.config)) for run in runs if run.config is not None]
     keys = dict.fromkeys(key for config in configs for key in config)
-    rows = {printable(key): [plain(config.get(key, MISSING)) for config in configs] for key in keys}
+    rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
     return {key: row for key, row in rows.items() if len(set(row)) > 1}
 
 

@@ -25,14 +25,10 @@ Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
 
 
 class Curve(NamedTuple):
-    """Held-out score, the mean over signals, after steps of a fit.
+    """Held-out score, the mean over signals, after steps of a fit, counted from 0, and after so many seconds.
 
-    Args:
-        steps: Increasing, counted from 0 as in the log.
-        values: One per step, finite.
-        seconds: One per step; empty where the run does not tell.
-        measured: Whether the seconds are from the log. In a log without them the seconds of the fit are spread evenly over
-            its steps, after those of an exact solution before the first.
+    Where the log has no seconds, those of the fit are spread evenly over its steps, after those of an exact solution before
+    the first; they are not ``measured``. Where the run does not tell these either, ``seconds`` is empty.
     """
 
     steps: tuple[int, ...]
@@ -73,12 +69,7 @@ def read_curve(run: Run) -> Curve | None:
 
 
 def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
-    """The plots of a table that have something to show: what the score is plotted against -> PNG.
-
-    Args:
-        table: The table.
-        curves: The curves of those of its runs that logged one.
-    """
+    """The plots of a table that have something to show: what the score is plotted against -> PNG."""
     lines: dict[str, list[Line]] = {"step": [], "seconds": [], "parameters": []}
     note = ""
     for place, row in enumerate(table.fitted):

@@ -17,7 +17,7 @@ import yaml
 
 from pe_lightning import runs
 
-__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "flatten", "look_up", "mean", "plain", "printable"]
+__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "flatten", "look_up", "mean", "printable"]
 
 SCHEMA = 1
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
@@ -206,13 +206,8 @@ def look_up(tree: Any, key: str) -> Any:
     return look_up(tree[name], rest) if rest else tree[name]
 
 
-def plain(value: Any) -> str:
-    """Text as it is, anything else as JSON."""
-    return printable(value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str))
-
-
 def as_text(value: Any) -> str:
-    """A value in a table: lists of equal values once, others joined by a plus, the rest as :func:`plain`."""
+    """A value in a table: text as it is, lists of equal values once, others joined by a plus, the rest as JSON."""
     if isinstance(value, list) and value and not any(isinstance(entry, (list, Mapping)) for entry in value):
-        return "+".join(dict.fromkeys(map(plain, value)))
-    return plain(value)
+        return "+".join(dict.fromkeys(map(as_text, value)))
+    return printable(value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str))

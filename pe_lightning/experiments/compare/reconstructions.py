@@ -21,29 +21,15 @@ from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
 
 __all__ = ["Viewer", "collect"]
 
-FEWEST_FRAMES = 4
-"""Rather than showing fewer frames than this, they are made smaller."""
-MOST_VALUES = 65_536
-"""Of more values of a channel of a row, or fewer where they take too many bytes, ranges take their place."""
-VALUES_PER_MEGAPIXEL = 281_250
-"""How many values of a row take as many bytes as a megapixel of a picture: 1.5 MB, with 16 bytes in base64 for 3 values."""
 CHANNELS = 8
 """How many channels of a row are shown."""
-LAYOUT = ("frames", "size", "count", "step", "channels")
-"""Keys of a tile in which all tiles of a table agree."""
 
 Tile = dict[str, Any]
 """What the script needs to show a reconstruction, or the ``reason`` why it cannot."""
 
 
 class Viewer(NamedTuple):
-    """The reconstructions of a table.
-
-    Args:
-        signals: The names of the signals that can be shown, and a tile per run.
-        first: A tile that shows something; all others have its layout.
-        notes: What was done to them, or why there are none.
-    """
+    """The reconstructions of a table: a tile per run for every signal, one that shows something, and what is to be said."""
 
     signals: dict[str, list[Tile]]
     first: Tile
@@ -74,13 +60,7 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
 
 
 class _Contents:
-    """Pictures and arrays of a page, by keys that are digests of them, so that each is there once.
-
-    Args:
-        runs: The run of every signal that is to be shown.
-        frames: How many frames of a cube are shown at most.
-        megapixels: How much in all.
-    """
+    """Pictures and arrays of a page, by keys that are digests of them, so that each is there once."""
 
     def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
         self.texts: dict[str, str] = {}
@@ -89,12 +69,12 @@ class _Contents:
         def pixels(most: int) -> int:
             return sum(min(most, count) * height * width for count, height, width in cubes)
 
-        fitting = (n for n in range(frames, FEWEST_FRAMES, -1) if pixels(n) <= megapixels * 1e6)
-        self.frames = next(fitting, min(frames, FEWEST_FRAMES))
+        fitting = (n for n in range(frames, 4, -1) if pixels(n) <= megapixels * 1e6)
+        self.frames = next(fitting, min(frames, 4))
         self.scale = min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5)
-        # truth, reconstruction and error of every channel of a row
+        # truth, reconstruction and error of every channel of a row; 281,250 values have 1.5 MB in base64, as a megapixel has
         lines = sum(3 * min(run.metrics["channels"], CHANNELS) for run in runs if len(run.grid) == 1)
-        self.values = int(min(MOST_VALUES, max(512, megapixels * VALUES_PER_MEGAPIXEL / max(1, lines))))
+        self.values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
 
     def tile(self, run: Run, stem: str) -> Tile:
         """Reads the reconstruction of a signal."""
@@ -174,8 +154,6 @@ def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) 
     for row in table.fitted:
         for run in row.runs:
             for name, tile in found[run].items():
-                if first is not None and "reason" not in tile and any(tile.get(key) != first.get(key) for key in LAYOUT):
-                    tile = {"reason": "not of the size, or not the frames, of the others"}
                 about = {"run": run.label, "group": row.name, "score": run.metric.text(run.test[name], unit=True)}
                 signals.setdefault(name, []).append(about | tile)
     if first is None:

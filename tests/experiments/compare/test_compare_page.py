@@ -99,14 +99,3 @@ def test_the_tables_can_be_read_without_a_script(make_run, write):
     assert "No reconstructions: no signal-0_comparison.h5, no signal-1_comparison.h5, no signal-2_comparison.h5." in words
     settings = words[words.index("Configuration, where it differs") :]
     assert settings == ["Configuration, where it differs", "key", "a/1", "b/1", "seed", "1", "2", "depth.of", "–", "3"]
-
-
-def test_everything_that_is_shown_is_on_the_page_once(make_run, write):
-    make_run("a/1", noise=0.1)
-    make_run("b/1", noise=0.2)
-    page = Page(write("--pictures", "2", "--megapixels", "0.00024"))
-    assert "2 of 3 signals. Shown at 50% of their size; --megapixels raises that." in " ".join(page.text)
-    pictures = {a["id"]: data for a, data in page.scripts if a.get("type") == "text/plain"}
-    assert len(pictures) == len(set(pictures.values())) == 2 + 2 * 2
-    tiles = [tile for _, tiles in page.signals[0] for tile in tiles]
-    assert {key for tile in tiles for key in tile["truth"] + tile["reconstruction"]} == set(pictures)
