@@ -1,15 +1,36 @@
-"""The verb ``pe-lightning compare``."""
+"""The verb ``pe-lightning compare``: tables in the terminal, and the files of ``--out``.
+
+The page is one file, which fetches nothing and can be read without scripts. The template escapes everything that comes from
+a run, and a content security policy lets only the page's own script and style run.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
+import re
 import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from pe_lightning import __version__
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.compare.reading import find_runs, printable
-from pe_lightning.experiments.compare.scores import compare
-from pe_lightning.experiments.compare.table import print_scores
+from pe_lightning.experiments.compare.reading import MISSING, Run, find_runs, flatten, printable
+from pe_lightning.experiments.compare.scores import (
+    Row,
+    ScoreTable,
+    as_csv,
+    as_markdown,
+    cells,
+    compare,
+    print_scores,
+    why_several,
+)
+from pe_lightning.runs import slug, write_atomically
 
 __all__ = ["compare_runs"]
 
@@ -42,16 +63,13 @@ def compare_runs(
         The exit status, 0.
 
     Raises:
-        InputError: If an option is wrong, or there is no run to compare.
+        InputError: If an option is wrong, there is no run to compare, or the files cannot be written.
     """
-    if pictures < 0:
-        raise InputError(f"--pictures is at least 0, got {pictures}")
-    if frames < 1:
-        raise InputError(f"--frames is at least 1, got {frames}")
-    if not 0 < megapixels < math.inf:
-        raise InputError(f"--megapixels is a positive number, got {megapixels:g}")
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is not a directory")
+    if pictures < 0 or frames < 1 or not 0 < megapixels < math.inf:
+        raise InputError(
+            "--pictures is at least 0, --frames at least 1, --megapixels a positive number; "
+            f"got {pictures}, {frames} and {megapixels:g}"
+        )
     found = find_runs(runs)
     _warn(found.problems)
     if not found.runs:
@@ -59,13 +77,93 @@ def compare_runs(
     tables = compare(found.runs, by, baseline)
     print_scores(tables, by)
     if out is not None:
-        from pe_lightning.experiments.compare.report import write_report
-
-        _warn(write_report(out, tables, by, pictures, frames, megapixels))
+        try:
+            _write_report(out, tables, by, pictures, frames, megapixels)
+        except OSError as error:
+            raise InputError(f"cannot write the report to {str(out)!r}: {error.strerror or error}") from error
         print(f"report: {printable(out / 'index.html')}")
     return 0
 
 
-def _warn(problems: tuple[str, ...]) -> None:
+def _warn(problems: Sequence[str]) -> None:
     for problem in problems:
         print(f"pe-lightning: warning: {problem}", file=sys.stderr)
+
+
+def _write_report(
+    folder: Path, tables: Sequence[ScoreTable], by: str | None, pictures: int, frames: int, megapixels: float
+) -> None:
+    """Writes all files, each at once or not at all; plots of an earlier report that this one does not have are removed."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    from pe_lightning.experiments.compare.curves import Curve, plot, read_curve
+    from pe_lightning.experiments.compare.reconstructions import collect
+
+    runs = [run for table in tables for run in table.runs]
+    curves: dict[Run, Curve | None] = {}
+    for run in runs:
+        try:
+            curves[run] = read_curve(run)
+        except ValueError as error:
+            _warn([f"{run.label}: {error}"])
+    viewers, contents = collect(tables, pictures, frames, megapixels)
+    written: dict[str, str | bytes] = {"table.csv": as_csv(tables), "table.md": as_markdown(tables, by)}
+    sections: list[dict[str, Any]] = []
+    for number, (table, viewer) in enumerate(zip(tables, viewers, strict=True), 1):
+        figures = {}
+        for against, png in plot(table, curves).items():
+            written[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
+            figures[f"Held-out {table.metric.name.upper()} against {against}"] = base64.b64encode(png).decode()
+        rows = [(row, cells(table, row, by), _forest(table, row)) for row in table.rows]
+        sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer})
+    template, style, script = (
+        files(__package__).joinpath(f"page.{end}").read_text("utf-8") for end in ("html", "css", "js")
+    )
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    written["index.html"] = page.from_string(template).render(
+        sections=sections,
+        by=by,
+        why_several=why_several(tables),
+        count=f"{len(runs)} run{'s' * (len(runs) != 1)}",
+        configured=[run.label for run in runs if run.config is not None],
+        differences=_differences(runs),
+        signals=[list(viewer.signals.items()) for viewer in viewers],
+        contents=contents,
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}",
+        version=__version__,
+        now=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+    for name, content in written.items():
+        write_atomically(folder / name, content)
+    names = "|".join({"psnr", *(re.escape(slug(table.metric.name)) for table in tables)})
+    for entry in folder.iterdir():
+        if re.fullmatch(rf"({names})_vs_(step|seconds|parameters)(_\d+)?\.png", entry.name) and entry.name not in written:
+            entry.unlink()
+
+
+def _digest(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """The configuration keys in which runs differ: key -> one value per run that has a configuration."""
+    configs = [dict(flatten(run.config)) for run in runs if run.config is not None]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
+    return {key: row for key, row in rows.items() if len(set(row)) > 1}
+
+
+def _forest(table: ScoreTable, row: Row) -> dict[str, float]:
+    """Where the interval of a row is drawn beside the line of no difference, in pixels; nothing if it has none."""
+    differences = {each: table.difference(each) for each in table.rows}
+    ends = [end for found in differences.values() for end in found[:3] if not math.isnan(end)]
+    least, greatest = min([0.0, *ends]), max([0.0, *ends])
+    middle, low, high, signals = differences[row]
+    if not signals or least == greatest:
+        return {}
+    low, high = (low, high) if signals > 1 else (middle, middle)
+    places = {"zero": 0.0, "low": low, "mean": middle, "high": high}
+    return {name: round(4 + 112 * (place - least) / (greatest - least), 1) for name, place in places.items()}

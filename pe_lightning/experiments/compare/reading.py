@@ -1,14 +1,13 @@
-"""Run directories found on disk, read and checked."""
+"""Run directories found on disk, read and checked; dotted keys into what was read."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 
 from pe_lightning import runs
 
-__all__ = ["MISSING", "Found", "Metric", "Run", "find_runs", "mean", "printable"]
+__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "flatten", "look_up", "mean", "printable"]
 
 SCHEMA = 1
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
@@ -35,13 +34,13 @@ class Metric(NamedTuple):
     higher_is_better: bool
 
     @classmethod
-    def of(cls, name: Any) -> Metric:
+    def of(cls, name: str) -> Metric:
         """The metric of this name; raises InputError if there is none."""
         if name == "psnr":  # known without importing torch
             return cls("psnr", "dB", True)
-        from pe_lightning.metrics import metrics
+        from pe_lightning.metrics import metrics as registered
 
-        found = metrics.get(name)
+        found = registered.get(name)
         return cls(name, found.unit, found.higher_is_better)
 
     @property
@@ -74,14 +73,12 @@ class Run:
     @cached_property
     def metric(self) -> Metric:
         """What the run is scored with."""
-        return Metric.of(self.metrics.get("metric", "psnr"))
+        return Metric.of(self.metrics["metric"])
 
     @property
     def grid(self) -> tuple[int, ...]:
         """Samples per axis; empty if they are not known."""
-        grid: Any = self.metrics.get("grid")
-        known = isinstance(grid, list) and all(type(count) is int and count > 0 for count in grid)
-        return tuple(grid) if known else ()
+        return tuple(self.metrics.get("grid") or ())
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
@@ -103,22 +100,8 @@ class Run:
         values = self.metrics.get(f"{key}_per_signal") or [None] * len(self.signals)
         return {s: math.nan if value is None else float(value) for s, value in zip(self.signals, values, strict=True)}
 
-    @property
-    def reason(self) -> str:
-        """Why a signal has no held-out score; empty if all have one."""
-        missing = any(map(math.isnan, self.test.values()))
-        return printable(self.metrics.get(f"test/{self.metric.name}_reason") or "no reason recorded") if missing else ""
 
-    @property
-    def interpolations(self) -> list[Run]:
-        """What interpolation of the same training samples reaches, as runs without parameters and seconds."""
-        shared = {key: self.metrics[key] for key in ("signals", "metric") if key in self.metrics}
-        entries = self.metrics.get("baselines", {}).items()
-        return [Run(self.path, f"{printable(name)} interpolation", shared | entry) for name, entry in entries]
-
-
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What a search found: runs, and a line for everything that could not be read."""
 
     runs: tuple[Run, ...]
@@ -126,7 +109,7 @@ class Found:
 
 
 def find_runs(paths: Sequence[str | Path]) -> Found:
-    """Reads the run directories at or below the given paths, each once, in natural order of their paths within a path.
+    """Reads the run directories at or below the given paths, each once.
 
     A search ends at a ``metrics.json``: what lies below is of the same run. A run that was stopped before its end has a
     ``config.yaml`` and no ``metrics.json``; it is among the problems.
@@ -134,25 +117,59 @@ def find_runs(paths: Sequence[str | Path]) -> Found:
     problems: list[str] = []
     folders: dict[Path, None] = {}
     for given in paths:
-        path = Path(given)
-        path = path.parent if path.name == runs.METRICS and path.is_file() else path
-        candidates = list(_candidates(path.resolve())) if path.is_dir() else []
-        if not path.is_dir():
+        candidates = dict.fromkeys(_candidates(Path(given).resolve()))
+        if not Path(given).is_dir():
             problems.append(f"{printable(given)} is not a directory")
         elif not candidates:
             problems.append(f"{printable(given)} holds no run: no {runs.METRICS} in it or below it")
-        folders |= dict.fromkeys(candidates)
+        folders |= candidates
     metrics, configs = {}, {}
     for folder in folders:
         try:
-            metrics[folder] = _read_metrics(folder)
-            configs[folder] = _read_config(folder)
+            metrics[folder] = _checked({"metric": "psnr"} | _read(folder / runs.METRICS, json.loads))
+            if (folder / runs.CONFIG).is_file():
+                configs[folder] = _read(folder / runs.CONFIG, yaml.safe_load)
         except ValueError as error:
             ending = "; compared without its configuration" if folder in metrics else ""
             problems.append(f"{printable(folder)}: {error}{ending}")
-    labels = _labels(list(metrics))
-    found = tuple(Run(folder, labels[folder], metrics[folder], configs.get(folder)) for folder in metrics)
+    found = tuple(Run(folder, _label(folder, metrics), metrics[folder], configs.get(folder)) for folder in metrics)
     return Found(found, tuple(problems))
+
+
+def _candidates(root: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(root):
+        is_run = runs.METRICS in files
+        if is_run or (runs.CONFIG in files and not NOT_SEARCHED.isdisjoint(below)):
+            yield Path(folder)
+        below[:] = [] if is_run else sorted(name for name in below if name not in NOT_SEARCHED and name[0] != ".")
+
+
+def _label(path: Path, all_paths: Iterable[Path]) -> str:
+    """The last two parts of a path, more of them where that does not tell it from another one."""
+    length = 2
+    while sum(other.parts[-length:] == path.parts[-length:] for other in all_paths) > 1:
+        length += 1
+    return printable(Path(*path.parts[-length:]))
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """A file whose content is a mapping; raises ValueError with the name of the file."""
+    try:
+        return dict(parse(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ValueError(f"no {path.name}: the run did not reach its end") from None
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise ValueError(f"{path.name} cannot be read: {printable(' '.join(str(error).split()))}") from error
+
+
+def _checked(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError unless these are the scores of a fit or a test, in the schema that is read here."""
+    if metrics.get("schema") != SCHEMA:
+        raise ValueError(f"the schema of {runs.METRICS} is {metrics.get('schema')!r}; this version reads {SCHEMA}")
+    test = f"test/{Metric.of(metrics['metric']).name}_per_signal"
+    if "signals" not in metrics or len(metrics.get(test, ())) != len(metrics["signals"]):
+        raise ValueError(f"{runs.METRICS} has no {test!r}, one per signal; compare reads the scores of a fit or a test")
+    return metrics
 
 
 def mean(values: Iterable[float | None]) -> float:
@@ -166,93 +183,31 @@ def printable(text: str | Path) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
 
 
-def _candidates(root: Path) -> Iterator[Path]:
-    for folder, below, files in os.walk(root):
-        is_run = runs.METRICS in files
-        if is_run or (runs.CONFIG in files and not NOT_SEARCHED.isdisjoint(below)):
-            yield Path(folder)
-        below[:] = [] if is_run else sorted((b for b in below if b not in NOT_SEARCHED and b[0] != "."), key=_natural)
+def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values; lists are values."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+def look_up(tree: Any, key: str) -> Any:
+    """The value at a dotted key; :data:`MISSING` where there is none.
+
+    A list on the way, as ``encoder`` is where every axis has its own, gives the list of the values of its entries.
+    """
+    if isinstance(tree, list):
+        found = [look_up(entry, key) for entry in tree]
+        return MISSING if all(value is MISSING for value in found) else found
+    name, _, rest = key.partition(".")
+    if not isinstance(tree, Mapping) or name not in tree:
+        return MISSING
+    return look_up(tree[name], rest) if rest else tree[name]
 
 
-def _labels(paths: list[Path]) -> dict[Path, str]:
-    """The last two parts of each path, more of them where that does not tell two runs apart."""
-    labels: dict[Path, str] = {}
-    length = 2
-    while len(labels) < len(paths):
-        ends = {path: printable(Path(*path.parts[-length:])) for path in paths if path not in labels}
-        count = Counter([*ends.values(), *labels.values()])
-        labels |= {path: end for path, end in ends.items() if count[end] == 1 or length >= len(path.parts)}
-        length += 1
-    return labels
-
-
-def _read_metrics(folder: Path) -> dict[str, Any]:
-    try:
-        metrics = json.loads((folder / runs.METRICS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"no {runs.METRICS}: the run did not reach its end") from None
-    except OSError as error:
-        raise ValueError(f"{runs.METRICS} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{runs.METRICS} is not JSON: {error}") from error
-    problem = _problem(metrics)
-    if problem:
-        raise ValueError(f"{runs.METRICS}{problem}")
-    Metric.of(metrics.get("metric", "psnr"))
-    return dict(metrics)
-
-
-def _problem(metrics: Any) -> str:
-    """What is wrong with the metrics of a run; empty for those of a test, in the schema that is read here."""
-    if not isinstance(metrics, dict) or "schema" not in metrics:
-        return " is not one of a pe-lightning run: no 'schema'"
-    if metrics["schema"] != SCHEMA or isinstance(metrics["schema"], bool):
-        return f" has the schema {metrics['schema']!r}; this version reads {SCHEMA}"
-    names, metric = metrics.get("signals"), metrics.get("metric", "psnr")
-    if names is None and f"val/{metric}" in metrics:
-        return " holds the scores of a validate; compare reads those of a fit or a test"
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        return ": 'signals' is not a list of names"
-    if f"test/{metric}_per_signal" not in metrics:
-        return f": no 'test/{metric}_per_signal'"
-    for key in ("num_params", "fit_seconds", "steps"):
-        if not _is_number(metrics.get(key)) or (metrics.get(key) or 0) < 0:
-            return f": {key!r} is not a number of at least 0"
-    baselines = metrics.get("baselines", {})
-    if not isinstance(baselines, dict) or not all(isinstance(entry, Mapping) for entry in baselines.values()):
-        return ": 'baselines' is not an object of objects"
-    lists = {key: metrics.get(f"{key}_per_signal") for key in (f"test/{metric}", "test/ssim", f"train/{metric}")}
-    lists |= {f"baselines.{name}": entry.get(f"test/{metric}_per_signal") for name, entry in baselines.items()}
-    for key, values in lists.items():
-        if values is not None and not (
-            isinstance(values, list) and len(values) == len(names) and all(map(_is_number, values))
-        ):
-            return f": {key!r} is not {len(names)} finite numbers or null, one per signal"
-    return ""
-
-
-def _is_number(value: Any) -> bool:
-    """Whether ``value`` is ``None`` or a finite number."""
-    try:
-        return value is None or (type(value) in (int, float) and math.isfinite(value))
-    except OverflowError:
-        return False
-
-
-def _read_config(folder: Path) -> dict[str, Any] | None:
-    try:
-        config = yaml.safe_load((folder / runs.CONFIG).read_text(encoding="utf-8"))
-        json.dumps(config, default=str)  # a mapping that contains itself has no end
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ValueError(f"{runs.CONFIG} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"{runs.CONFIG} is not YAML of plain values: {str(error).splitlines()[0]}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{runs.CONFIG} is not a mapping")
-    return config
+def as_text(value: Any) -> str:
+    """A value in a table: text as it is, lists of equal values once, others joined by a plus, the rest as JSON."""
+    if isinstance(value, list) and value and not any(isinstance(entry, (list, Mapping)) for entry in value):
+        return "+".join(dict.fromkeys(map(as_text, value)))
+    return printable(value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str))

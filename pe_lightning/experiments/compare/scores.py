@@ -1,23 +1,29 @@
-"""Tables of scores: what may stand in one table, means over signals, paired differences with their intervals."""
+"""Tables of scores, with paired differences and their intervals; in the terminal, as CSV and as Markdown."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
+import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from scipy.special import stdtrit
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.compare.keys import as_text, check_key, look_up
-from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, mean, printable
+from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, flatten, look_up, mean, printable
 
-__all__ = ["CONFIDENCE", "Difference", "Row", "ScoreTable", "compare", "paired", "why_several"]
+__all__ = ["Difference", "Row", "ScoreTable", "as_csv", "as_markdown", "cells", "compare", "print_scores", "why_several"]
 
 CONFIDENCE = 0.95
 SAME = ("data_fingerprint", "protocol", "sampling", "metric")
@@ -25,10 +31,11 @@ SAME = ("data_fingerprint", "protocol", "sampling", "metric")
 
 
 class Difference(NamedTuple):
-    """Mean paired difference, half the width of its interval, NaN for fewer than two signals, and their number."""
+    """Mean paired difference, the ends of its interval, NaN where there is none, and the number of signals."""
 
     mean: float
-    half_width: float
+    low: float
+    high: float
     signals: int
 
 
@@ -68,37 +75,27 @@ class Row:
         return (min(found), max(found)) if found else (math.nan, math.nan)
 
     @property
-    def seconds(self) -> float:
-        """Mean seconds of the fits; NaN unless all are known."""
-        return mean(run.metrics.get("fit_seconds") for run in self.runs)
-
-    @property
     def reason(self) -> str:
         """Why a signal has no held-out score; empty if all have one."""
-        reasons = {run.label: run.reason for run in self.runs if run.reason}
-        texts = [f"{label}: {reason}" if len(self.runs) > 1 else reason for label, reason in reasons.items()]
-        if len({frozenset(run.signals) for run in self.runs}) > 1:
-            texts.append("its runs do not name the same signals")
+        texts = []
+        for run in self.runs:
+            if any(map(math.isnan, run.test.values())):
+                reason = printable(run.metrics.get(f"test/{run.metric.name}_reason") or "no reason recorded")
+                texts.append(f"{run.label}: {reason}" if len(self.runs) > 1 else reason)
         return "; ".join(texts)
 
     def is_called(self, name: str) -> bool:
         """Whether it has this name, or is the run at this path; an interpolation can be called by its method, too."""
-        paths = [] if self.interpolation else [run.path for run in self.runs]
-        return (
-            name == self.name
-            or (self.interpolation and f"{name} interpolation" == self.name)
-            or Path(name).resolve() in paths
-        )
+        if self.interpolation:
+            return self.name in (name, f"{name} interpolation")
+        return name == self.name or Path(name).resolve() in [run.path for run in self.runs]
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Rows on the same signals, samples, protocol and metric.
+    """Rows on the same signals, samples, protocol and metric, best mean first, and the row that differences are against.
 
-    Args:
-        rows: Best mean first; those without a mean last.
-        baseline: The row that differences are taken against.
-        not_here: The row that they were to be taken against, if this table does not have it.
+    ``not_here`` is the row that they were to be taken against, if this table does not have it.
     """
 
     rows: tuple[Row, ...]
@@ -123,8 +120,7 @@ class ScoreTable:
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the data."""
-        found = self.runs[0].metrics.get("data_fingerprint")
-        return "unknown" if found is None else as_text(found)
+        return as_text(self.runs[0].metrics.get("data_fingerprint") or "unknown")
 
     @property
     def title(self) -> str:
@@ -132,24 +128,18 @@ class ScoreTable:
         run = self.runs[0]
         names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
         size = f" ({' x '.join(map(str, run.grid))})" if run.grid else ""
-        sampling = run.metrics.get("sampling")
-        words = f"sampling {as_text(sampling)}"
-        if isinstance(sampling, Mapping) and "name" in sampling:
-            rest = [f"{printable(key)} {as_text(value)}" for key, value in sampling.items() if key != "name"]
-            words = ", ".join([f"{as_text(sampling['name'])} sampling", *rest])
-        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {words}"
+        sampling = dict(run.metrics.get("sampling") or {"name": "unknown"})
+        words = [f"{as_text(sampling.pop('name'))} sampling"]
+        words += [f"{printable(key)} {as_text(value)}" for key, value in sampling.items()]
+        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {', '.join(words)}"
 
     @property
     def notes(self) -> Iterator[str]:
         """How to read the table, and what a reader has to know."""
         count = len(self.baseline.test)
-        interval = (
-            f", with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "; one signal has no interval"
-        )
-        yield (
-            f"Differences: against {self.baseline.name}, paired by signal{interval}. "
-            "Means ± standard deviation over signals."
-        )
+        interval = f"with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "one signal has no interval"
+        yield f"Differences: against {self.baseline.name}, paired by signal, {interval}."
+        yield "Means ± standard deviation over signals."
         if self.not_here:
             yield f"the baseline {printable(self.not_here)} is not in this table; differences are against its best row"
         if self.runs[0].metrics.get("data_fingerprint") is None:
@@ -157,28 +147,19 @@ class ScoreTable:
         for row in self.rows:
             if row.reason:
                 yield f"{row.name} has no mean: {row.reason}"
-            difference = self.difference(row)
-            shared = 0 if difference is None else difference.signals
+            shared = self.difference(row).signals
             if shared < count:
                 yield f"{row.name}: {shared} of {count} signals have a value in it and in {self.baseline.name}"
 
-    def difference(self, row: Row) -> Difference | None:
-        """The difference of a row and the baseline; ``None`` where no signal has both values."""
-        return paired(row.test, self.baseline.test)
+    def difference(self, row: Row) -> Difference:
+        """Mean of row - baseline over the signals that have both, with the paired t interval of :data:`CONFIDENCE`."""
+        both = [value - self.baseline.test.get(signal, math.nan) for signal, value in row.test.items()]
 
-
-def paired(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
-    """Mean of ``values - baseline`` over the signals that have both, with the paired t interval of :data:`CONFIDENCE`.
-
-    >>> paired({"a": 30.0, "b": 32.0}, {"a": 29.0, "b": 29.0}).mean
-    2.0
-    """
-    both = [value - baseline.get(signal, math.nan) for signal, value in values.items()]
-    found = [difference for difference in both if not math.isnan(difference)]
-    if len(found) < 2:
-        return Difference(found[0], math.nan, 1) if found else None
-    quantile = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2))
-    return Difference(statistics.fmean(found), quantile * statistics.stdev(found) / len(found) ** 0.5, len(found))
+        found = [difference for difference in both if not math.isnan(difference)]
+        middle, half_width = mean(found), math.nan
+        if len(found) > 1:
+            half_width = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2)) * statistics.stdev(found) / len(found) ** 0.5
+        return Difference(middle, middle - half_width, middle + half_width, len(found))
 
 
 def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
@@ -193,8 +174,12 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     Raises:
         InputError: If no run has the key, or no table has the baseline.
     """
-    if by is not None:
-        check_key(runs, by)
+    if by is not None and all(look_up(run.metrics, by) is MISSING for run in runs):
+        flat = (entry for run in runs for entry in flatten(run.metrics))
+        keys = sorted({printable(name) for name, value in flat if "/" not in name and not isinstance(value, list)})
+        raise InputError(
+            f"--by {by}: no run has it in its metrics.json{did_you_mean(by, keys) or '.'} Available: {', '.join(keys)}"
+        )
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_conditions(run), []).append(run)
@@ -222,22 +207,129 @@ def why_several(tables: Sequence[ScoreTable]) -> str:
 
 def _conditions(run: Run) -> tuple[str, ...]:
     """The values of :data:`SAME`. Data without a fingerprint cannot be shown to be that of another run."""
-    known = run.metrics | {"metric": run.metric.name}
-    if known.get("data_fingerprint") is None:
-        known["data_fingerprint"] = str(run.path)
+    known = run.metrics if run.metrics.get("data_fingerprint") else run.metrics | {"data_fingerprint": str(run.path)}
     return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
 
 
 def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     groups: dict[str, list[Run]] = {}
-    interpolations: dict[str, Run] = {}
     for run in runs:
         value = run.label if by is None else look_up(run.metrics, by)
         groups.setdefault(f"no {by}" if value is MISSING else as_text(value), []).append(run)
-        for found in run.interpolations:  # the same for all runs on the same samples
-            interpolations.setdefault(found.label, found)
     rows = [Row(name, tuple(group)) for name, group in groups.items()]
-    rows += [Row(name, (found,), interpolation=True) for name, found in interpolations.items()]
+    for run in runs:  # all on the same samples, with the same interpolations of them
+        for method, scores in run.metrics.get("baselines", {}).items():
+            name = f"{printable(method)} interpolation"
+            if name not in [row.name for row in rows]:
+                shared = {key: run.metrics[key] for key in ("signals", "metric")}
+                rows.append(Row(name, (Run(run.path, name, shared | scores),), interpolation=True))
     sign = 1 if runs[0].metric.higher_is_better else -1
-    # Python's sort is stable, so equals stay in the order of the arguments
-    return tuple(sorted(rows, key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True))
+    rows.sort(key=lambda row: -math.inf if math.isnan(row.mean) else sign * row.mean, reverse=True)
+    return tuple(rows)
+
+
+class Cell(NamedTuple):
+    """A cell: its column in CSV and elsewhere, its text, and the number that rows are sorted by, NaN if there is none."""
+
+    key: str
+    heading: str
+    text: str
+    value: float
+    in_terminal: bool = True
+
+
+def cells(table: ScoreTable, row: Row, by: str | None) -> list[Cell]:
+    """What stands behind the name of a row: the same columns for all rows of a table; the first one only for groups."""
+    metric, difference = table.metric, table.difference(row)
+    spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
+    ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
+    fewest, most = row.params
+    seconds = mean(run.metrics.get("fit_seconds") for run in row.runs)
+    runs = math.nan if row.interpolation else len(row.runs)
+    interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * (difference.signals > 1)
+    change = "baseline" if row is table.baseline else f"{metric.text(difference.mean, '+')}{interval}"
+    units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
+    found = [
+        Cell("runs", "runs", _number(runs, "d"), runs),
+        Cell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
+        Cell("difference", f"difference ({units})", change, difference.mean),
+        Cell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
+        Cell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
+        Cell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
+        Cell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
+    ]
+    return found if by is not None else found[1:]
+
+
+def _number(value: float, form: str) -> str:
+    return MISSING if math.isnan(value) else format(value, form)
+
+
+def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
+    """Prints every table, its notes below it; ``by`` is what rows are grouped by."""
+    console = Console() if Console().is_terminal else Console(width=160)
+    console.width = max(console.width, 80)
+    if why_several(tables):
+        console.print(Text(f"{why_several(tables)}\n"), style="yellow")
+    for scores in tables:
+        console.print(Text(f"{scores.title}; data {scores.fingerprint}", style="italic"))
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column(Text(by or "run"), overflow="fold")
+        for cell in cells(scores, scores.baseline, by):
+            if cell.in_terminal:
+                heading = Text(cell.heading.replace(" ", "\n", 1))
+                table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
+        for row in scores.rows:
+            texts = [Text(cell.text) for cell in cells(scores, row, by) if cell.in_terminal]
+            style = "dim" if row.interpolation else "bold" if row is scores.baseline else ""
+            table.add_row(Text(row.name), *texts, style=style)
+        console.print(table, *map(Text, scores.notes), "", sep="\n")
+
+
+def as_csv(tables: Sequence[ScoreTable]) -> str:
+    """All tables with all digits, one row each, numbers in columns of their own; empty where there is none."""
+    records = []
+    for number, table in enumerate(tables, 1):
+        for row in table.rows:
+            difference = table.difference(row)
+            record = {
+                "table": number,
+                "data_fingerprint": table.fingerprint,
+                "name": row.name,
+                "interpolation": row.interpolation,
+                "signals": len(row.test),
+                **{cell.key: cell.value for cell in cells(table, row, "run")},
+                f"test_{table.metric.name}_std": row.deviation,
+                "num_params_max": row.params[1],
+                "baseline": table.baseline.name,
+                "difference_low": difference.low,
+                "difference_high": difference.high,
+                "difference_signals": difference.signals,
+                "reason": row.reason,
+                "run_dirs": "" if row.interpolation else ";".join(printable(run.path) for run in row.runs),
+            }
+            records.append({key: "" if value != value else value for key, value in record.items()})  # NaN
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(dict.fromkeys(key for record in records for key in record)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return buffer.getvalue()
+
+
+def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
+    """All tables as in the terminal, with every column."""
+    lines = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
+    for table in tables:
+        headings = [_escaped(by or "run"), *(cell.heading for cell in cells(table, table.baseline, by or "run"))]
+        lines += [f"### {_escaped(table.title)}; data {_escaped(table.fingerprint)}", ""]
+        lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+        for row in table.rows:
+            name = f"*{_escaped(row.name)}*" if row.interpolation else _escaped(row.name)
+            lines.append(f"| {' | '.join([name, *(cell.text for cell in cells(table, row, by or 'run'))])} |")
+        lines += ["", *(f"- {_escaped(note)}" for note in table.notes), ""]
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """Text that neither ends a cell nor is read as HTML or emphasis."""
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))

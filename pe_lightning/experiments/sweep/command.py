@@ -115,8 +115,7 @@ def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> 
 def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
     """The tables of all finished runs, best first; ``repeated`` are the varied settings where seeds are averaged."""
     from pe_lightning.experiments.compare.reading import find_runs
-    from pe_lightning.experiments.compare.scores import compare
-    from pe_lightning.experiments.compare.table import print_scores
+    from pe_lightning.experiments.compare.scores import compare, print_scores
 
     done = [cell for cell in cells if record.status(cell) == "done"]
     if not done:

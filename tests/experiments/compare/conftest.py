@@ -3,63 +3,81 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from small_runs import GRID, metrics_of, signals, write_comparison
 
+from pe_lightning.data.batches import SignalInfo
+from pe_lightning.data.signals import Scaling
+from pe_lightning.media.reconstructions import write_comparison
 from pe_lightning.runs import file_names
 
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--window-size=1400,1000"]
-FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+MakeSignals = Callable[..., np.ndarray]
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a run directory below ``tmp_path``."""
+def signals() -> MakeSignals:
+    """Random signals of [0, 1], the same ones each time, with this noise added."""
+
+    def make(count: int, grid: Sequence[int], channels: int, noise: float = 0.0) -> np.ndarray:
+        truth = np.random.default_rng(0).random((count, *grid, channels), dtype=np.float32)
+        return truth + np.float32(noise) * np.random.default_rng(1).standard_normal(truth.shape, dtype=np.float32)
+
+    return make
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, signals: MakeSignals) -> Callable[..., Path]:
+    """Writes a run directory below ``tmp_path``, with reconstructions of this noise."""
 
     def make(
         name: str,
         scores: Sequence[float | None] = (20.0, 22.0, 24.0),
         config: dict[str, Any] | None = None,
         noise: float | None = None,
-        grid: Sequence[int] = GRID,
+        grid: Sequence[int] = (12, 20),
         channels: int = 3,
         media: str = "image",
         rate: float | None = None,
+        metric: str = "psnr",
         **changes: Any,
     ) -> Path:
         folder = tmp_path / name
         (folder / "checkpoints").mkdir(parents=True)
-        metrics = metrics_of(scores, grid=list(grid), channels=channels, **changes)
+        metrics = {
+            "schema": 1,
+            "metric": metric,
+            f"test/{metric}_per_signal": list(scores),
+            "test/ssim_per_signal": [0.5] * len(scores),
+            f"train/{metric}_per_signal": [40.0] * len(scores),
+            "fit_seconds": 2.0,
+            "solve_seconds": None,
+            "steps": 100,
+            "model": "ComplexLinear",
+            "num_params": 1000,
+            "grid": list(grid),
+            "channels": channels,
+            "signals": [f"signal {k}" for k in range(len(scores))],
+            "encoder": {"name": "gau", "num_features": 8, "sigma": 0.1},
+            "protocol": "rest",
+            "sampling": {"name": "grid", "stride": 2},
+            "data_fingerprint": "0123456789abcdef",
+            "baselines": {"bicubic": {f"test/{metric}_per_signal": [20.0 + k for k in range(len(scores))]}},
+        } | changes
         (folder / "metrics.json").write_text(json.dumps(metrics))
         (folder / "config.yaml").write_text(yaml.safe_dump(config or {"seed_everything": 0}))
-        if noise is not None:  # with reconstructions
+        if noise is not None:
             (folder / "reconstructions").mkdir()
-            pairs = zip(signals(len(scores), grid, channels), signals(len(scores), grid, channels, noise), strict=True)
-            for stem, (truth, made) in zip(file_names(tuple(metrics["signals"])), pairs, strict=True):
-                write_comparison(folder / "reconstructions" / f"{stem}_comparison.h5", truth, made, media, rate)
+            stems = file_names(tuple(metrics["signals"]))
+            info = SignalInfo(tuple(stems), tuple(grid), channels, Scaling("uint8", (0.0,), (255.0,)), rate, media)
+            pairs = zip(signals(len(scores), grid, channels, noise), signals(len(scores), grid, channels), strict=True)
+            for stem, (made, truth) in zip(stems, pairs, strict=True):
+                trained = np.arange(len(truth)) % 2 == 0
+                write_comparison(folder / "reconstructions" / f"{stem}_comparison.h5", made, truth, info, trained)
         return folder
 
     return make
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Headless Chromium, which keeps what pages log."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if program is None or driver is None:
-        pytest.skip("needs chromium and chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield opened
-    opened.quit()
