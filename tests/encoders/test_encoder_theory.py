@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Gaussian, Impulse, RandomFourier, create
+from pe_lightning.encoders import Gaussian, RandomFourier, create
 from pe_lightning.encoders.fourier import Fourier
 
 DELTA = torch.linspace(-0.12, 0.12, 25, dtype=torch.float64)
@@ -20,13 +20,10 @@ DELTA = torch.linspace(-0.12, 0.12, 25, dtype=torch.float64)
     [
         ("gau", {"sigma": 0.02}, DELTA),
         ("tri", {"half_width": 0.05}, DELTA),
-        ("tri", {"half_width": 0.11}, DELTA),
         ("laplace", {"scale": 0.015}, DELTA),
         ("rect", {"sigma": 0.1}, DELTA),
         ("sine", {"frequency": 1.0}, 4 * DELTA),
-        ("sine", {"frequency": 2.5}, 4 * DELTA),
         ("square", {"frequency": 1.0}, 4 * DELTA),
-        ("square", {"frequency": 0.5}, 4 * DELTA),
         ("square", {"frequency": 3.0}, 4 * DELTA),
     ],
 )
@@ -66,14 +63,11 @@ def test_gaussians_and_random_fourier_features_agree() -> None:
     ("name", "arguments", "tolerance"),
     [
         ("gau", {"sigma": 0.01}, 0.03),
-        ("gau", {"sigma": 0.006}, 0.03),
         ("tri", {"half_width": 0.02}, 0.03),
         ("rect", {"sigma": 0.02}, 0.03),
         ("laplace", {"scale": 0.01}, 0.03),
         ("sine", {"frequency": 2.0}, 1e-6),
-        ("sine", {"frequency": 1.3}, 1e-6),
         ("square", {"frequency": 2.0}, 0.01),
-        ("square", {"frequency": 0.5}, 0.01),
         ("impulse", {}, 1e-6),
     ],
 )
@@ -85,29 +79,11 @@ def test_stable_rank_is_that_of_the_singular_values(name: str, arguments: dict[s
     assert encoder.stable_rank(size) == pytest.approx(measured, rel=tolerance)
 
 
-def test_stable_rank_of_random_fourier_features_is_approached_from_below() -> None:
-    x = torch.arange(300, dtype=torch.float64) / 300
-    measured = []
-    for num_features in (300, 3000, 30000):
-        features = RandomFourier(num_features, sigma=20.0)(x)
-        eigenvalues = torch.linalg.eigvalsh(features @ features.T)
-        measured.append((eigenvalues.sum() / eigenvalues[-1]).item())
-    assert measured == sorted(measured)
-    assert RandomFourier(30000, sigma=20.0).stable_rank(300) == pytest.approx(measured[-1], rel=0.15)
-
-
 @pytest.mark.parametrize("name", ["gau", "tri", "rect", "laplace", "rff", "impulse", "sine", "square"])
 def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str) -> None:
     encoder = create(name, num_features=50)
     assert encoder.stable_rank(1) == 1
     assert 1 <= encoder.stable_rank(10) <= 10
     assert encoder.stable_rank(10**6) <= 50
-    assert Impulse(50, padding=3).stable_rank(10**6) == 50
-    assert Gaussian(50, sigma=100.0).stable_rank(10) == 1
-
-
-def test_where_theory_gives_nothing_it_is_said() -> None:
     with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
         create("keys").stable_rank(10)
-    with pytest.raises(NotImplementedError, match="RandomFourier has no closed form of the stable rank"):
-        RandomFourier(8, num_axes=2).stable_rank(10)
