@@ -27,17 +27,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision, mode_products
 from pe_lightning.registry import Registry
 
-__all__ = [
-    "CubicConvolution",
-    "Delaunay",
-    "Interpolation",
-    "Linear",
-    "Nearest",
-    "Spline",
-    "baselines",
-    "interpolate",
-    "names",
-]
+__all__ = ["Interpolation", "baselines", "interpolate", "names"]
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 LIMIT = 1 << 24

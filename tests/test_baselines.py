@@ -78,15 +78,6 @@ def test_against_references(name: str, grid: tuple[int, ...], monkeypatch: pytes
     torch.testing.assert_close(interpolate(name, training, axes), result)
 
 
-@by_name
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_samples(name: str, count: int) -> None:
-    training = GridBatch((torch.arange(count, dtype=torch.float64) / 4,), numbers(1, count, 1))
-    result = interpolate(name, training, [torch.linspace(0, 1, 9, dtype=torch.float64)])
-    assert result.isfinite().all()
-    torch.testing.assert_close(result[:, 0], training.values[:, 0])
-
-
 def test_uneven_samples() -> None:
     t, values = numbers(12, seed=3).sort().values, numbers(1, 12, 1)
     x = torch.linspace(t[0].item(), t[-1].item(), 50, dtype=torch.float64)

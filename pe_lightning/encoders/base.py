@@ -18,24 +18,11 @@ from typing_extensions import Self
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = [
-    "NEGLIGIBLE",
-    "Encoder",
-    "EncoderLike",
-    "Width",
-    "WidthLike",
-    "check_count",
-    "check_positive",
-    "exact_dtype",
-    "registry",
-]
+__all__ = ["Encoder", "EncoderLike", "Width", "WidthLike", "check_count", "check_positive", "exact_dtype", "registry"]
 
 WidthLike: TypeAlias = float | Literal["auto"] | None
-"""A width as an argument: a number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that
-predicts held-out samples best, chosen when a solver sees the data."""
-
-NEGLIGIBLE = 2.0**-30
-"""Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
+"""A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
+best, chosen when a solver sees the data."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +125,7 @@ class Encoder(nn.Module, ABC):
         return torch.zeros(())
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The encoder's similarity :math:`D(\Delta) = \int \psi(t, x)\,\psi(t, x + \Delta)\,dt` where theory gives it.
-
-        Shape:
-            ``(*batch,)`` -> ``(*batch,)``.
+        r"""The similarity :math:`D(\Delta) = \int \psi(t, x)\,\psi(t, x + \Delta)\,dt`, ``(*batch,)`` -> ``(*batch,)``.
 
         Raises:
             NotImplementedError: If there is no closed form.
@@ -162,11 +146,7 @@ class Encoder(nn.Module, ABC):
         return registry.name_of(type(self))
 
     def width_value(self, value: WidthLike, num_features: int, maximum: float = 1e12) -> float:
-        """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's.
-
-        Raises:
-            InputError: If the value is neither, and not a positive number up to ``maximum``.
-        """
+        """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's."""
         assert self.width is not None
         if value is None or value == "auto":
             return self.width.rule(num_features)
@@ -181,10 +161,7 @@ class Encoder(nn.Module, ABC):
         return dict(self._given)
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force, as plain numbers and strings.
-
-        The value is the attribute of the argument's name; without such an attribute, what was given or the default.
-        """
+        """Every constructor argument with the value in force: the attribute of its name, what was given, or the default."""
         return {
             key: _plain(getattr(self, key, self._given.get(key, parameter.default)))
             for key, parameter in registry.parameters(type(self)).items()

@@ -33,10 +33,9 @@ class Fourier(Encoder):
     def __init__(self, num_features: int, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
         if self.num_features % 2:
-            nearest = " or ".join(str(k) for k in (self.num_features - 1, self.num_features + 1) if k > 0)
             raise InputError(
-                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, "
-                f"got {num_features}; use {nearest}"
+                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got {num_features}; "
+                f"use {num_features + 1}"
             )
 
     @abstractmethod
@@ -52,8 +51,8 @@ class Fourier(Encoder):
                 f"got {tuple(x.shape)}"
             )
         angular = (2 * math.pi * self.frequencies_like(coords)).to(coords.dtype).repeat(2, 1)
-        # cos(a) = sin(a + pi/2): one array and one pass, several times faster than concatenating cosines and sines.
-        # Sums of products, not a matrix product: under autocast or TF32 that would round the phases to 8-11 bits.
+        # cos(a) = sin(a + pi/2): several times faster than concatenating cosines and sines. Sums of products, not a matrix
+        # product: under autocast or TF32 that would round the phases to 8-11 bits.
         phase = angular.new_zeros(self.num_features)
         phase[: self.num_features // 2] = math.pi / 2
         for axis in range(self.num_axes):
@@ -61,16 +60,12 @@ class Fourier(Encoder):
         return phase.sin_().to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`.
-
-        Shape:
-            ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch,)``.
-        """
+        r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`."""
         return self.forward(delta)[..., : self.num_features // 2].mean(-1)
 
 
 class _Octaves(Fourier):
-    """Frequencies from 2^0 to 2^sigma, ends included; a subclass spaces them."""
+    """Frequencies from 2^0 to 2^sigma; a subclass spaces them."""
 
     def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
         super().__init__(num_features)
@@ -98,9 +93,6 @@ class LinearFourier(_Octaves):
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1.
 
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 50.
     """
 
@@ -124,9 +116,6 @@ class LogFourier(_Octaves):
         num_features: Number of features ``K``, even; ``K/2`` frequencies.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1.
-
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 51.
     """
@@ -153,9 +142,6 @@ class RandomFourier(Fourier):
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
-
-    Shape:
-        ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 52;
     *Rethinking Positional Encoding*, Sec. 4.1.
@@ -186,11 +172,7 @@ class RandomFourier(Fourier):
         return torch.exp(-2 * (math.pi * self.sigma) ** 2 * squared)
 
     def stable_rank(self, num_samples: int) -> float:
-        r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it.
-
-        Raises:
-            NotImplementedError: For several axes.
-        """
+        r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it. One axis only."""
         if self.num_axes > 1:
             return super().stable_rank(num_samples)
         return max(1.0, min(num_samples, self.num_features, math.sqrt(2 * math.pi) * self.sigma))

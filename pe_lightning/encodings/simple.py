@@ -48,11 +48,7 @@ class Simple(Encoding):
     name: ClassVar[str] = "simple"
 
     def __init__(
-        self,
-        encoder: EncoderLike | Sequence[EncoderLike],
-        num_axes: int,
-        layout: Layout = "auto",
-        normalize: bool = True,
+        self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, layout: Layout = "auto", normalize: bool = True
     ) -> None:
         super().__init__(num_axes)
         several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
@@ -98,11 +94,6 @@ class Simple(Encoding):
         """The concatenated, scaled features of points."""
         self.check_points(coords)
         return self._raw(coords) * self.scale
-
-    def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """The features of a separable grid: ``D`` coordinate vectors ``(N_a,)`` -> ``(N_1, ..., N_D, num_features)``."""
-        self.check_axes(axes)
-        return self.forward(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1))
 
 
 def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:

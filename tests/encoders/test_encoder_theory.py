@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Gaussian, RandomFourier, create
+from pe_lightning.encoders import RandomFourier, create
 from pe_lightning.encoders.fourier import Fourier
 
 DELTA = torch.linspace(-0.12, 0.12, 25, dtype=torch.float64)
@@ -50,13 +49,6 @@ def test_random_fourier_distance_is_the_mean_over_draws(num_axes: int) -> None:
     delta = DELTA if num_axes == 1 else torch.stack([DELTA, DELTA.flip(0) / 2], -1)
     torch.testing.assert_close(encoder.distance(delta), Fourier.distance(encoder, delta), rtol=0, atol=0.01)
     assert encoder.distance(delta).shape == DELTA.shape
-
-
-def test_gaussians_and_random_fourier_features_agree() -> None:
-    gaussian = Gaussian(256, sigma=0.02)
-    fourier = RandomFourier(256, sigma=1 / (2 * math.sqrt(2) * math.pi * 0.02))
-    similarity = gaussian.distance(DELTA) / gaussian.distance(torch.zeros((), dtype=torch.float64))
-    torch.testing.assert_close(similarity, fourier.distance(DELTA))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pe_lightning.encoders import Noise, RandomFourier, create, names, registry
+from pe_lightning.encoders import Noise, RandomFourier, create
 from pe_lightning.errors import InputError
 
 Array = NDArray[np.float64]
@@ -91,18 +91,10 @@ def test_values_are_those_of_the_formula(name: str, arguments: dict[str, Any], f
     x = np.concatenate([np.random.default_rng(0).uniform(0, 1, 400), [0.3, 0.999, -0.07, 1.06]])
     encoder = create(name, **arguments)
     np.testing.assert_allclose(encoder(torch.from_numpy(x)).numpy(), formula(x), rtol=1e-11, atol=1e-11)
-    x32 = x.astype(np.float32)
-    # a coordinate's rounding of 6e-8 times the slope of the feature, at most 2 pi 2**6.5 here or 1 / 0.0025
-    expected, above = formula(x32.astype(np.float64)), formula(x32 + 1e-6)
-    clear = np.abs(above - expected).max(1) < 0.5  # within rounding below a jump, the jump has been made
-    np.testing.assert_allclose(encoder(torch.from_numpy(x32)).numpy()[clear], expected[clear], rtol=1e-4, atol=2e-4)
-    assert clear.mean() > 0.99
-
-
-def test_every_deterministic_encoder_has_a_formula_here() -> None:
-    here = {name for name, _, _ in CASES}
-    ours = {name for name in names() if registry.get(name).__module__.startswith("pe_lightning.")}
-    assert ours - here == {"rff", "noise"}
+    single = encoder(torch.from_numpy(x).float())
+    jumps = (single - torch.from_numpy(formula(x))).abs().amax(1) > 0.5  # a coordinate rounded across a jump
+    np.testing.assert_allclose(single[~jumps], formula(x)[~jumps.numpy()], rtol=1e-4, atol=2e-4)
+    assert jumps.float().mean() < 0.01
 
 
 # -- random encoders --------------------------------------------------------------------------------------------------
@@ -173,20 +165,6 @@ def test_every_sample_is_in_exactly_one_cell(
         np.testing.assert_array_equal(impulse, np.eye(num_shifts)[np.minimum(expected, num_shifts - 1)])
 
 
-@precision
-def test_any_coordinate_is_in_exactly_one_cell(dtype: torch.dtype) -> None:
-    everywhere = torch.rand(1000, dtype=dtype, generator=torch.Generator().manual_seed(0))
-    for num_shifts in SIZES:
-        borders = (torch.arange(num_shifts, dtype=dtype) + 0.5) / num_shifts
-        roundings = torch.arange(-40, 41, dtype=dtype) * torch.finfo(dtype).eps / 4  # every number around each border
-        x = torch.cat([everywhere, (borders[:, None] + roundings).flatten(), torch.tensor([0, 1], dtype=dtype)])
-        nearest = create("impulse", num_features=num_shifts, padding=1)(x)
-        for arguments in ({}, {"sigma": 1 / num_shifts}):
-            features = create("rect", num_features=num_shifts, padding=1, **arguments)(x)
-            assert (features.sum(1) == 1).all()
-            assert torch.equal(features, nearest)
-
-
 @coordinates
 @precision
 @pytest.mark.parametrize("frequency", [1, 2, 5])
@@ -214,10 +192,3 @@ def test_polynomials_are_reproduced(name: str, degree: int) -> None:
     for power in range(degree + 1):
         np.testing.assert_allclose(features @ t**power, x**power, atol=1e-13)
     np.testing.assert_allclose(create(name, num_features=20)(torch.tensor(0.5)).sum(), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["tri", "keys", "impulse", "rect"])
-def test_kernels_that_interpolate_are_the_identity_at_their_shifts(name: str) -> None:
-    for size in SIZES:
-        x = torch.linspace(0, 1, size + 1)[:-1]
-        torch.testing.assert_close(create(name, num_features=size)(x), torch.eye(size), rtol=0, atol=2e-4)
