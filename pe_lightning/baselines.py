@@ -47,16 +47,7 @@ class Interpolation:
         raise InputError(f"{baselines.name_of(type(self))} interpolates scattered points; on a grid use linear")
 
     def from_grid(self, values: Tensor, training: Sequence[Tensor], axes: Sequence[Tensor]) -> Tensor:
-        """Values on a grid from values on another, by one mode product per axis.
-
-        Args:
-            values: ``(S, n_1, ..., n_D, C)``.
-            training: Their coordinates, axis a of shape ``(n_a,)``, ascending.
-            axes: Output coordinates, axis a of shape ``(N_a,)``.
-
-        Returns:
-            ``(S, N_1, ..., N_D, C)``, of the dtype and on the device of ``values``.
-        """
+        """Values on a grid ``(S, n_1, ..., n_D, C)`` -> on another ``(S, N_1, ..., N_D, C)``: a mode product per axis."""
         matrices = []
         for a, (known, x) in enumerate(zip(training, axes, strict=True)):
             known, x = known.double().contiguous(), x.double().contiguous()
@@ -69,15 +60,9 @@ class Interpolation:
             return torch.cat([mode_products(some, matrices).movedim(1, -1) for some in torch.split(columns, count)])
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a grid from values at scattered points.
+        """Values at scattered points ``(S, P, C)`` -> on a grid ``(S, N_1, ..., N_D, C)``.
 
-        Args:
-            values: ``(S, P, C)``.
-            coords: ``(S or 1, P, D)`` float64 on the CPU, in units in which a distance is the same along each axis.
-            axes: Output coordinates, likewise, axis a of shape ``(N_a,)``.
-
-        Returns:
-            ``(S, N_1, ..., N_D, C)``, of the dtype and on the device of ``values``.
+        ``coords`` ``(S or 1, P, D)`` and ``axes`` are float64 on the CPU, in units that are the same along each axis.
         """
         raise InputError(f"{baselines.name_of(type(self))} interpolates samples of a grid; for points use delaunay")
 

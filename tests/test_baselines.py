@@ -12,7 +12,7 @@ from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInte
 from torch import Tensor
 
 from pe_lightning.baselines import interpolate, names
-from pe_lightning.data import GridBatch, PointBatch, RandomSampling, TensorDataModule, grid_axes
+from pe_lightning.data import GridBatch, PointBatch, grid_axes
 from pe_lightning.errors import InputError
 
 Array = np.ndarray[Any, Any]
@@ -113,14 +113,6 @@ def test_scattered_points_against_scipy(shared: bool, num_axes: int) -> None:
         np.testing.assert_allclose(result[s].numpy(), expected, rtol=1e-9, atol=1e-9)
         nearest = interpolate("nearest", PointBatch(coords, values), axes)[s].numpy()
         np.testing.assert_allclose(nearest, known[distance.argmin(-1)])
-
-
-@pytest.mark.parametrize("name", ["nearest", "delaunay"])
-def test_trained_samples_of_a_grid_are_reproduced(name: str) -> None:
-    data = TensorDataModule(numbers(2, 12, 30, 3), sampling=RandomSampling(0.5))
-    result = interpolate(name, data.train_batch(), data.evaluation_batch().axes)
-    mask = data.split.train_mask()
-    torch.testing.assert_close(result[mask], data.values[mask], rtol=1e-4, atol=1e-5)
 
 
 def test_distances_are_in_samples_of_the_grid() -> None:

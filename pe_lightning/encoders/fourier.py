@@ -19,10 +19,6 @@ class Fourier(Encoder):
 
     A subclass defines :meth:`frequencies_like`.
 
-    Args:
-        num_features: Number of features ``K``, even: ``K/2`` frequencies.
-        num_axes: Number of coordinates of a point.
-
     Shape:
         ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
 

@@ -40,11 +40,7 @@ class EncoderList(nn.Module):
 
 
 class Encoding(nn.Module):
-    """An encoding of ``D`` axes.
-
-    Args:
-        num_axes: Number of coordinate axes ``D``.
-    """
+    """An encoding of ``D = num_axes`` coordinate axes."""
 
     name: ClassVar[str]
     encoders: EncoderList
@@ -61,18 +57,13 @@ class Encoding(nn.Module):
             raise InputError(f"the encoding has {self.num_axes} axes, got {len(axes)} coordinate vectors")
         for a, x in enumerate(axes):
             if x.ndim != 1 or not x.is_floating_point():
-                raise InputError(
-                    f"axis {a}: a coordinate vector has shape (N,) and holds floating-point numbers in [0, 1]; "
-                    f"got {tuple(x.shape)}, {x.dtype}"
-                )
+                raise InputError(f"axis {a}: coordinates are floating-point numbers (N,); got {tuple(x.shape)}, {x.dtype}")
 
     def check_points(self, coords: Tensor) -> None:
         """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
         if coords.ndim < 1 or coords.shape[-1] != self.num_axes or not coords.is_floating_point():
-            raise InputError(
-                f"coordinates have shape (*batch, {self.num_axes}), one floating-point number in [0, 1] per axis; "
-                f"got {tuple(coords.shape)}, {coords.dtype}"
-            )
+            wanted = f"coordinates are floating-point numbers of shape (*batch, {self.num_axes})"
+            raise InputError(f"{wanted}; got {tuple(coords.shape)}, {coords.dtype}")
 
 
 def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:

@@ -128,15 +128,7 @@ class Blended(nn.Module):
         return self.encoding.axis_features(axes)
 
     def axis_weights(self, axis: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r"""The left neighbour of coordinates ``x`` on one axis, and the weights of it and the right one.
-
-        Args:
-            axis: Which axis.
-            x: ``(*batch,)``.
-
-        Returns:
-            Node numbers, int64, :math:`\alpha_0` and :math:`\alpha_1`, float64; each ``(*batch,)``.
-        """
+        r"""The left neighbours of coordinates ``x`` on one axis, and the weights :math:`\alpha_0` and :math:`\alpha_1`."""
         cells = self.nodes[axis] - 1
         position = x.double().clamp(0, LAST) * cells
         left = position.floor().clamp_(0, cells - 1)
@@ -179,12 +171,8 @@ class Blended(nn.Module):
     def forward(self, weight: Tensor, coords: Tensor) -> Tensor:
         """The linear layer at scattered points, approximately; differentiable with respect to weights and encoders.
 
-        Args:
-            weight: ``(S, C, K_1, ..., K_D)``.
-            coords: ``(P, D)`` for all signals, or ``(S, P, D)``.
-
-        Returns:
-            ``(S, C, P)``.
+        Shape:
+            Weights ``(S, C, K_1, ..., K_D)`` and coordinates ``(P, D)`` or ``(S, P, D)`` -> ``(S, C, P)``.
         """
         return self.evaluate(weight, self.plan(coords, weight.dtype))
 

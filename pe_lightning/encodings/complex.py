@@ -80,19 +80,10 @@ class Complex(Encoding):
         return mode_products(weight, features)
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
-        """The linear layer at scattered points, exactly.
+        """The linear layer at scattered points ``(P, D)``, exactly: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
 
-        Args:
-            weight: ``(*batch, K_1, ..., K_D)``.
-            coords: ``(P, D)``.
-            limit: Largest number of intermediate values held at once; so many points are taken at a time.
-
-        Returns:
-            ``(*batch, P)``.
+        So many points are taken at a time that at most about ``limit`` intermediate values are held.
         """
-        self.check_points(coords)
-        if coords.ndim != 2:
-            raise InputError(f"scattered points have shape (P, {self.num_axes}), got {tuple(coords.shape)}")
         some = torch.split(coords, self._points_at_once(weight, limit))
         return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
 

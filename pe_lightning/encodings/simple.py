@@ -85,9 +85,8 @@ class Simple(Encoding):
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
             return self.encoders[0](coords if self.num_axes > 1 else coords[..., 0])  # type: ignore[no-any-return]
-        # the sum of products is written out: a matrix product may be computed in reduced precision on GPUs
-        weights = self.directions.to(coords.dtype)
-        projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in weights]
+        # not a matrix product, which may be computed in reduced precision on GPUs
+        projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
     def forward(self, coords: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from learned_encoders import LearnedGaussian
 from torch import Tensor
 from torch.func import functional_call
 
-from pe_lightning import encoders
 from pe_lightning.encodings import Blended, Complex
 from pe_lightning.errors import InputError
 
@@ -36,43 +35,22 @@ def blended(spec: dict[str, Any], num_axes: int = 2, nodes: int | None = None) -
     return Blended(Complex(spec, num_axes, normalize=False), nodes)
 
 
-def similarity(spec: dict[str, Any], delta: float) -> float:
-    """D(delta) as printed in facts and papers, in plain NumPy."""
-    arguments = encoders.resolve(spec).resolved()
-    if spec["name"] == "gau":
-        s = arguments["sigma"]
-        return float(np.sqrt(np.pi) * s * np.exp(-(delta**2) / (4 * s**2)))
-    if spec["name"] == "tri":
-        u, s = delta / arguments["half_width"], 2 * arguments["half_width"]
-        return float(s / 2 * (2 / 3 - u**2 + u**3 / 2) if u <= 1 else s / 2 * max(2 - u, 0) ** 3 / 6)
-    scale = arguments["scale"]
-    return float(scale * (1 + delta / scale) * np.exp(-delta / scale))
-
-
 @pytest.mark.parametrize("spec", BLENDABLE[:3], ids=lambda spec: spec["name"])
 def test_weights_are_the_papers(spec: dict[str, Any]) -> None:
     operator, d = blended(spec, 1), 1 / 15
     for x in (0.0, 0.013, 0.2, 0.5, 0.77, 0.998):
         left = int(x / d)
         beta = x / d - left
-        gram = np.array([[similarity(spec, 0), similarity(spec, d)], [similarity(spec, d), similarity(spec, 0)]])
-        alpha = np.linalg.solve(gram, [similarity(spec, beta * d), similarity(spec, (1 - beta) * d)])
+        here, there, near, far = (
+            operator.encoding.encoders[0]
+            .distance(torch.tensor([0, d, beta * d, (1 - beta) * d], dtype=torch.float64))
+            .numpy()
+        )
+        alpha = np.linalg.solve(np.array([[here, there], [there, here]]), [near, far])
         alpha /= alpha.sum()
         node, first, second = operator.axis_weights(0, torch.tensor([x], dtype=torch.float64))
         assert node.item() == left
         np.testing.assert_allclose([first.item(), second.item()], alpha, rtol=1e-9, atol=1e-12)
-
-
-@each
-def test_two_axes_have_the_products_of_their_weights(spec: dict[str, Any]) -> None:
-    operator, coords = blended(spec), numbers(20, 2)
-    plan = operator.plan(coords)
-    (i, *alpha), (j, *beta) = (operator.axis_weights(axis, coords[:, axis]) for axis in range(2))
-    torch.testing.assert_close(plan.weight.sum(1), torch.ones(1, 20, dtype=torch.float64))
-    assert ((i / 15 <= coords[:, 0]) & (coords[:, 0] <= (i + 1) / 15)).all()
-    for corner, (a, b) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-        torch.testing.assert_close(plan.weight[0, corner], alpha[a] * beta[b])
-        assert torch.equal(plan.index[0, corner], (i + a) * 16 + j + b)
 
 
 @each
@@ -95,18 +73,15 @@ def test_more_nodes_approximate_better(spec: dict[str, Any]) -> None:
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
 
 
-def test_each_signal_may_have_its_own_points() -> None:
-    operator, coords, weight = blended(BLENDABLE[0]), numbers(2, 30, 2), numbers(2, 3, 16, 16)
-    values = operator(weight, coords)
-    for s in range(2):
-        torch.testing.assert_close(values[s], operator(weight[s : s + 1], coords[s])[0])
-
-
 @pytest.mark.parametrize("sets", [1, 2])
-def test_gradients_are_exact(sets: int) -> None:
+def test_gradients_are_exact_and_each_signal_may_have_its_own_points(sets: int) -> None:
     operator = Blended(Complex({"name": "gau", "num_features": 4}, 2, normalize=False).double())
-    plan, weight = operator.plan(numbers(sets, 5, 2)), numbers(2, 3, 4, 4).requires_grad_()
+    coords, weight = numbers(sets, 5, 2), numbers(2, 3, 4, 4).requires_grad_()
+    plan = operator.plan(coords)
     assert torch.autograd.gradcheck(lambda w: operator.evaluate(w, plan), (weight,))
+    for s, values in enumerate(operator.evaluate(weight, plan)):
+        own = operator.plan(coords[min(s, sets - 1)])
+        torch.testing.assert_close(values, operator.evaluate(weight[s : s + 1], own)[0])
 
 
 def test_a_learned_width_is_trained_through_blending() -> None:

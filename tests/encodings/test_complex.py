@@ -9,7 +9,6 @@ import pytest
 import torch
 from learned_encoders import LearnedGaussian, Table, train
 from torch import Tensor
-from torch.func import functional_call, stack_module_state, vmap
 
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
@@ -73,41 +72,6 @@ def test_grid_points_and_samples_are_the_kronecker_product(num_axes: int, batch:
     assert encoding.points(weight, coords[:0]).shape == (*batch, 0)
 
 
-@pytest.mark.parametrize("encoder", [LearnedGaussian(4, sigma=0.2), Table(4)], ids=["width", "table"])
-@pytest.mark.parametrize("shared", [True, False])
-def test_networks_of_many_signals_run_together_and_train_their_encoders(encoder: Any, shared: bool) -> None:
-    def make(seed: int) -> Complex:
-        trained = train(encoder.copy(), seed)
-        return Complex(trained if shared else [trained, trained.copy()], 2).double()
-
-    several, axes, weight = [make(seed) for seed in range(3)], axes_of(5, 4), weights(3, 4, 4)
-    for one in several:
-        one.calibrate(axes)
-    state = stack_module_state(several)  # type: ignore[arg-type]
-    assert len(state[0]) == (1 if shared else 2)
-    coords = grid_points(axes)[::3]
-
-    def alone(encoding: Complex, w: Tensor) -> Tensor:
-        return torch.cat([encoding.grid(w, axes).flatten(), encoding.points(w, coords)])
-
-    class Network(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoding = several[0]
-
-        def forward(self, w: Tensor) -> Tensor:
-            return alone(self.encoding, w)
-
-    prefixed = [{f"encoding.{key}": value for key, value in part.items()} for part in state]
-    together = vmap(lambda p, b, w: functional_call(Network(), (p, b), (w,)))(*prefixed, weight)
-    expected = torch.stack([alone(one, w) for one, w in zip(several, weight, strict=True)])
-    torch.testing.assert_close(together, expected)
-    (stacked, *_), parameters = state[0].values(), [next(one.parameters()) for one in several]
-    gradients = torch.autograd.grad(together.square().sum(), stacked)[0]
-    torch.testing.assert_close(gradients, torch.stack(torch.autograd.grad(expected.square().sum(), parameters)))
-    assert gradients.abs().amin() > 0 or isinstance(encoder, Table)
-
-
 # -- scaling ----------------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +116,7 @@ def test_coordinates_of_another_shape_are_refused() -> None:
     encoding, weight = Complex("gau", 2), torch.zeros(256, 256)
     with pytest.raises(InputError, match="has 2 axes, got 1 coordinate vectors"):
         encoding.grid(weight, [torch.rand(3)])
-    with pytest.raises(InputError, match=r"axis 1: a coordinate vector has shape \(N,\).*got \(3, 1\)"):
+    with pytest.raises(InputError, match=r"axis 1: .*\(N,\); got \(3, 1\)"):
         encoding.grid(weight, [torch.rand(3), torch.rand(3, 1)])
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\).*got \(4, 3\)"):
         encoding.points(weight, torch.rand(4, 3))
