@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pe_lightning.encoders import Noise, RandomFourier, create
+from pe_lightning.encoders.fourier import Fourier
 from pe_lightning.errors import InputError
 
 Array = NDArray[np.float64]
@@ -130,7 +132,7 @@ def test_noise_is_a_table_of_positions_and_frequencies_are_normal() -> None:
 # -- borders of cells, where samples usually are ----------------------------------------------------------------------
 
 SIZES = [1, 3, 7, 49, 103, 256]
-COORDINATES: dict[str, Callable[[int, torch.dtype], torch.Tensor]] = {
+COORDINATES: dict[str, Callable[[int, torch.dtype], Tensor]] = {
     "linspace": lambda n, dtype: torch.linspace(0, 1, n + 1, dtype=dtype)[:-1],
     "quotients": lambda n, dtype: torch.arange(n, dtype=dtype) / n,
     "numpy": lambda n, dtype: torch.from_numpy(np.linspace(0, 1, n + 1)[:-1]).to(dtype),
@@ -148,7 +150,7 @@ def nearest_shifts(num_samples: int, num_shifts: int) -> Array:
 @precision
 @pytest.mark.parametrize("ratio", [Fraction(1), Fraction(2), Fraction(3), Fraction(4), Fraction(1, 2), Fraction(3, 2)])
 def test_every_sample_is_in_exactly_one_cell(
-    grid: Callable[[int, torch.dtype], torch.Tensor], dtype: torch.dtype, ratio: Fraction
+    grid: Callable[[int, torch.dtype], Tensor], dtype: torch.dtype, ratio: Fraction
 ) -> None:
     for num_shifts in SIZES:
         num_samples = math.ceil(num_shifts * ratio)
@@ -169,7 +171,7 @@ def test_every_sample_is_in_exactly_one_cell(
 @precision
 @pytest.mark.parametrize("frequency", [1, 2, 5])
 def test_square_waves_are_exact_at_their_jumps(
-    grid: Callable[[int, torch.dtype], torch.Tensor], dtype: torch.dtype, frequency: int
+    grid: Callable[[int, torch.dtype], Tensor], dtype: torch.dtype, frequency: int
 ) -> None:
     for num_shifts in SIZES:
         num_samples = 2 * num_shifts
@@ -192,3 +194,75 @@ def test_polynomials_are_reproduced(name: str, degree: int) -> None:
     for power in range(degree + 1):
         np.testing.assert_allclose(features @ t**power, x**power, atol=1e-13)
     np.testing.assert_allclose(create(name, num_features=20)(torch.tensor(0.5)).sum(), 1, atol=1e-6)
+
+
+# -- closed forms of distance preservation and stable rank -------------------------------------------------------------
+
+DELTA = torch.linspace(-0.12, 0.12, 25, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "deltas"),
+    [
+        ("gau", {"sigma": 0.02}, DELTA),
+        ("tri", {"half_width": 0.05}, DELTA),
+        ("laplace", {"scale": 0.015}, DELTA),
+        ("rect", {"sigma": 0.1}, DELTA),
+        ("sine", {"frequency": 1.0}, 4 * DELTA),
+        ("square", {"frequency": 1.0}, 4 * DELTA),
+        ("square", {"frequency": 3.0}, 4 * DELTA),
+    ],
+)
+def test_distance_is_the_integral_over_the_shifts(name: str, arguments: dict[str, Any], deltas: Tensor) -> None:
+    encoder = create(name, num_features=4000, **arguments)
+    x = torch.tensor(0.50003, dtype=torch.float64)  # between two shifts, so that no jump falls on one
+    integral = encoder(x + deltas) @ encoder(x) / 4000
+    # jumps of rect and square are known to one shift: 1/4000 each
+    tolerance = {"rect": 1e-3, "square": 8e-3}.get(name, 1e-6)
+    torch.testing.assert_close(encoder.distance(deltas), integral, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["linf", "logf", "rff", "basic"])
+def test_fourier_distances_are_sums_of_cosines(name: str) -> None:
+    encoder = create(name, **({} if name == "basic" else {"num_features": 64}))
+    x = torch.tensor(0.31, dtype=torch.float64)
+    products = encoder(x + DELTA) @ encoder(x) / (encoder.num_features / 2)
+    torch.testing.assert_close(Fourier.distance(encoder, DELTA), products)
+
+
+@pytest.mark.parametrize("num_axes", [1, 2])
+def test_random_fourier_distance_is_the_mean_over_draws(num_axes: int) -> None:
+    encoder = RandomFourier(200_000, sigma=2.0, num_axes=num_axes)
+    delta = DELTA if num_axes == 1 else torch.stack([DELTA, DELTA.flip(0) / 2], -1)
+    torch.testing.assert_close(encoder.distance(delta), Fourier.distance(encoder, delta), rtol=0, atol=0.01)
+    assert encoder.distance(delta).shape == DELTA.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "tolerance"),
+    [
+        ("gau", {"sigma": 0.01}, 0.03),
+        ("tri", {"half_width": 0.02}, 0.03),
+        ("rect", {"sigma": 0.02}, 0.03),
+        ("laplace", {"scale": 0.01}, 0.03),
+        ("sine", {"frequency": 2.0}, 1e-6),
+        ("square", {"frequency": 2.0}, 0.01),
+        ("impulse", {}, 1e-6),
+    ],
+)
+def test_stable_rank_is_that_of_the_singular_values(name: str, arguments: dict[str, Any], tolerance: float) -> None:
+    size = 400
+    encoder = create(name, num_features=size, **arguments)
+    values = torch.linalg.svdvals(encoder(torch.arange(size, dtype=torch.float64) / size))
+    measured = (values.square().sum() / values[0].square()).item()
+    assert encoder.stable_rank(size) == pytest.approx(measured, rel=tolerance)
+
+
+@pytest.mark.parametrize("name", ["gau", "tri", "rect", "laplace", "rff", "impulse", "sine", "square"])
+def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str) -> None:
+    encoder = create(name, num_features=50)
+    assert encoder.stable_rank(1) == 1
+    assert 1 <= encoder.stable_rank(10) <= 10
+    assert encoder.stable_rank(10**6) <= 50
+    with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
+        create("keys").stable_rank(10)
