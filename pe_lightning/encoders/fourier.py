@@ -29,9 +29,10 @@ class Fourier(Encoder):
     def __init__(self, num_features: int, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
         if self.num_features % 2:
+            nearest = " or ".join(str(k) for k in (num_features - 1, num_features + 1) if k > 0)
             raise InputError(
                 f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got {num_features}; "
-                f"use {num_features + 1}"
+                f"use {nearest}"
             )
 
     @abstractmethod

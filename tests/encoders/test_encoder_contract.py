@@ -202,7 +202,7 @@ def test_invalid_values_are_named(name: str) -> None:
 
 def test_fourier_encoders_need_an_even_number_of_features() -> None:
     for name in ("linf", "logf", "rff"):
-        with pytest.raises(InputError, match=r"num_features must be even.*got 255; use 256$"):
+        with pytest.raises(InputError, match=r"num_features must be even.*got 255; use 254 or 256$"):
             create(name, num_features=255)
 
 
