@@ -239,8 +239,8 @@ class CoordinateCLI(LightningCLI):
         """Ends a fit with the test evaluation of the last weights."""
         self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
         if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
-            # finishes the run and waits for wandb's own process, which writes the last records after finish() returns
-            wandb.teardown()
+            wandb.finish()  # first: a run that is torn down would stay the current one of this process
+            wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
 
 
 def _shape_or_none(output_shape: list[int]) -> list[int] | None:

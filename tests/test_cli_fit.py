@@ -118,7 +118,7 @@ def test_the_saved_configuration_gives_the_same_run_again_in_a_directory_of_its_
     second = fitted.parent / "2"
     assert metrics(second)["test/psnr"] == metrics(fitted)["test/psnr"]
     weights = [torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in (fitted, second)]
-    assert torch.equal(weights[0]["weight"], weights[1]["weight"])
+    assert torch.equal(weights[0]["networks.network.weight"], weights[1]["networks.network.weight"])
 
 
 def test_wandb_is_on_and_offline_by_default(empty_folder):

@@ -87,7 +87,7 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
     checkpoint = str(run / "checkpoints/last.ckpt")
     rest = fit(tmp_path / "part", *FULL, "--trainer.max_steps", "36", "--ckpt_path", checkpoint, wandb=True)
     assert rest.returncode == 0, rest.stderr
-    assert weights(run)["weight"].equal(weights(only_run(tmp_path / "whole"))["weight"])
+    assert weights(run)["networks.network.weight"].equal(weights(only_run(tmp_path / "whole"))["networks.network.weight"])
     # the seconds of both parts, one W&B run in two offline parts
     assert json.loads((run / "metrics.json").read_text())["fit_seconds"] > first["fit_seconds"]
     segments = [path.name.rpartition("-")[2] for path in (run / "wandb").glob("offline-run-*")]

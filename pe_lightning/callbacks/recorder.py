@@ -138,6 +138,7 @@ class RunRecorder(TimedCallback):
         """Logs what is fitted, and starts the clock."""
         self._log_description(trainer, pl_module)
         self._fitted = False
+        self._earlier = self._earlier or getattr(pl_module, "choice_seconds", 0.0)
         super().on_fit_start(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

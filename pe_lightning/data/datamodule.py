@@ -219,7 +219,7 @@ class SignalDataModule(LightningDataModule):
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
         if trainer is None or not fitting or not isinstance(trainer.strategy, SignalsStrategy):
             return self.dataset, self.process
-        own = self.process.share(self.info.num_signals)
+        own = trainer.strategy.shard(self.info.num_signals)
         if self._shard is None or self._shard[0] != own:
             self._shard = (own, self.dataset.of(own))
         return self._shard[1], Process()

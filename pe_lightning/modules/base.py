@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -95,6 +96,8 @@ class CoordinateModule(LightningModule, ABC):
         self.info: SignalInfo | None = None
         self.calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
+        self.choice_seconds = 0.0
+        """What the choice of widths took, before the fit that it is a part of."""
         self.shard: slice | None = None
         """Under the strategy ``signals``, while it fits: which of the signals this process holds."""
         self.solution: dict[str, Any] | None = None
@@ -211,12 +214,15 @@ class CoordinateModule(LightningModule, ABC):
         Raises:
             InputError: If the module cannot represent these signals, or was built for others.
         """
-        if not self.calibrated:
-            self.choose(data, device or torch.device("cpu"))
+        if self.calibrated:
+            self.build(data.info)
+            return
+        began = time.perf_counter()
+        self.choose(data, device or torch.device("cpu"))
+        self.choice_seconds = time.perf_counter() - began
         self.build(data.info)
-        if not self.calibrated:
-            self.calibrate(data.calibration_batch())
-            self.calibrated = True
+        self.calibrate(data.calibration_batch())
+        self.calibrated = True
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Replaces widths that are given as ``auto`` by chosen ones, before any parameter exists; nothing by default."""
@@ -294,6 +300,7 @@ class CoordinateModule(LightningModule, ABC):
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""
+        self.choice_seconds = 0.0
         if self.shard is not None:
             strategy, signals = self.trainer.strategy, self.require_info().num_signals
             assert isinstance(strategy, SignalsStrategy)

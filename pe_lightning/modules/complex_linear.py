@@ -151,9 +151,7 @@ class ComplexLinear(CoordinateModule):
             raise InputError("sigma: auto is chosen for all axes together; give it to every axis's encoder, or to none")
         if self.info is not None:
             raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
-        began = time.perf_counter()
         self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
-        self._choice_seconds = time.perf_counter() - began
         same = all(encoder is choice.encoders[0] for encoder in choice.encoders)
         self._configured = [encoder.cpu() for encoder in choice.encoders[: 1 if same else None]]
         self._several_encoders = len(self._configured) > 1
@@ -182,9 +180,7 @@ class ComplexLinear(CoordinateModule):
         found = solve_data(
             dataset, process, encoders, self.ridge, self.center, self.device, self._choice, chosen_by=data.dataset
         )
-        self.solution = {**found.report(), "solve_seconds": time.perf_counter() - began}
-        if self._choice is not None:
-            self.solution["solve_seconds"] += self._choice_seconds
+        self.solution = {**found.report(), "solve_seconds": self.choice_seconds + time.perf_counter() - began}
         # the network's features are the raw ones times the scales
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (found.weight.ndim - 1))
         self.networks.change("start_from", (found.weight.double() / scales).to(self.weight.dtype), each=True)

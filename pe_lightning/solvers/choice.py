@@ -181,7 +181,8 @@ def choose_grid(
                 best = max(found, key=lambda r: found[r])
                 found.update({r: held_out.score(r) for r in (best / step, best * step)})
             edge, _ = tied(sorted(found.items()))
-            found.setdefault(edge, held_out.score(edge))
+            if edge not in found:
+                found[edge] = held_out.score(edge)
         return found
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
@@ -230,12 +231,11 @@ def _choose(
         for factor in FACTORS:
             look(factor, coarse=True)
     elif sigma == "auto":
-        for step in (2**0.5, 2**-0.5):  # wider, or else narrower, as long as that helps
+        look(1.0, coarse=True)
+        for step in (2**0.5, 2**-0.5):  # wider, then narrower, as long as that helps
             steps = 1
             while look(step**steps, coarse=True) > look(step ** (steps - 1), coarse=True) and steps < 6:
                 steps += 1
-            if steps > 1:
-                break
     factors = {factor: max(found.values()) for factor, found in curves.items()}
     # of equally good widths the one nearest to the default
     good = [f for f in factors if factors[f] >= max(factors.values()) - TIE / 5]
@@ -375,10 +375,11 @@ def choose_points(
             reason = f"fewer than {MIN_HELD} points of a signal could be held out"
             warnings.warn(f"ridge: auto takes the relative ridge {fallback}; {reason}", ChoiceWarning, stacklevel=2)
 
-        strength, near = check_ridge(ridge), POINT_RIDGES
+        strength, record = check_ridge(ridge), -math.inf
+        near: Sequence[float] = POINT_RIDGES
 
         def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
-            nonlocal near
+            nonlocal near, record
             rest = (problem if some is encoders else build(some)).select(signals, kept)
             found: dict[float, float] = {}
             z: list[Tensor] | None = None
@@ -389,8 +390,9 @@ def choose_points(
                 best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
                 if worse == 2:
                     break
-            top = max(found, key=lambda r: found[r])
-            near = (top * 10**0.5, top, top / 10**0.5)  # of the next width
+            if best > record:  # the ridges of the next width
+                record, top = best, max(found, key=lambda r: found[r])
+                near = (top * 10**0.5, top, top / 10**0.5)
             return found
 
         share = float(problem.counts.mean()) / math.prod(len(x) for x in axes) if axes is not None else 0.0

@@ -116,8 +116,10 @@ class GridSolver:
                 self._sums = torch.zeros_like(sums)
                 self._projection = x if x.shape == shape else x.new_zeros(shape)
             if self._projection is not x:
-                place = tuple(slice(first, first + n) for first, n in zip(corner, x.shape[2:], strict=True))
-                self._projection[(slice(None), slice(None)) + place] += x
+                part = self._projection
+                for axis, first in enumerate(corner):
+                    part = part.narrow(2 + axis, first, x.shape[2 + axis])
+                part += x
             self._sums += sums
         self._blocks.append(_extent(block, origin))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import Operator, as_operator, encode_axis, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
 from pe_lightning.solvers.samples import ScatteredPoints
-from pe_lightning.solvers.scaling import axis_encoders
 
 __all__ = ["Solution", "encode"]
 
@@ -112,13 +111,6 @@ class Solution:
                 "relative_residual": float(self.relative_residual.max()),
             }
         return plain if self.choice is None else {**plain, "choice": self.choice.report()}
-
-    def to(self, target: torch.dtype | torch.device) -> Solution:
-        """The same solution with weights and means in another dtype, or on another device with the encoders."""
-        encoders = self.encoders
-        if isinstance(target, torch.device):
-            encoders = axis_encoders(encoders, len(encoders), target)
-        return replace(self, weight=self.weight.to(target), mean=self.mean.to(target), encoders=encoders)
 
     def _check_axes(self, count: int) -> None:
         if count != len(self.encoders):

@@ -114,16 +114,6 @@ def test_of_equal_costs_the_last_axis_comes_first() -> None:
     assert contraction_order((8, 8, 8), (4, 4, 4)) == (2, 1, 0)
 
 
-def test_an_empty_axis() -> None:
-    result = mode_products(random(2, 3, 4), [random(0, 3), random(5, 4)])
-    assert result.shape == (2, 0, 5)
-
-
-def test_many_axes_are_ordered_at_once() -> None:
-    x, factors = random(*[2] * 12), [random(1, 2) for _ in range(12)]
-    torch.testing.assert_close(mode_products(x, factors).reshape(()), reduce(torch.kron, factors)[0] @ x.flatten())
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

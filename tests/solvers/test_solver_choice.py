@@ -101,11 +101,6 @@ def test_every_encoder_gets_a_finite_choice(name, grid):
     assert all(math.isfinite(value) for _, value in solution.choice.curve)
 
 
-def test_constant_signals_have_a_choice():
-    solution = solve_grid(torch.full((1, 16, 16, 1), 0.25), {"name": "gau", "num_features": 16})
-    torch.testing.assert_close(solution.predict([coordinates(16)] * 2), torch.full((1, 16, 16, 1), 0.25))
-
-
 def test_large_grids_are_looked_at_through_windows(monkeypatch):
     whole = picture(160)
     encoder = [encoders.create("gau", num_features=160)] * 2

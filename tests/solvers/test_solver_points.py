@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.data import grid_axes, point_coordinates
 from pe_lightning.encoders import Encoder
-from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ConvergenceWarning, solve_points
 from pe_lightning.solvers.samples import MaskedGrid, ScatteredPoints
@@ -172,34 +169,6 @@ def test_without_ridge_the_solution_is_of_least_norm(points: int) -> None:
     torch.testing.assert_close(solution.weight[0], weight, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kind", ["mask", "coords"])
-def test_the_gradient_of_the_objective_vanishes(kind: str, dtype: torch.dtype) -> None:
-    made, grid = make(2), (9, 8)
-    axes, mask = grid_axes(grid, torch.float64), numbers(2, *grid, seed=1) < 0.6
-    values, coords = numbers(2, 40, 1), numbers(2, 40, 2, seed=2)
-    images = numbers(2, *grid, 1)
-    tolerance = 1e-5 if dtype == torch.float32 else 1e-11
-    given: dict[str, Any] = {"ridge": 1e-2, "tolerance": tolerance, "iterations": 500}
-    values, images = values.to(dtype), images.to(dtype)
-    if kind == "mask":
-        solution = solve_points(images, made, axes=axes, mask=mask, **given)
-    else:
-        solution = solve_points(values, made, coords=coords, **given)
-    encoding = Complex(made, 2, normalize=False).double()
-    weight = solution.weight.double().requires_grad_()
-    ridge = solution.absolute_ridge[:, None] * weight.flatten(1).square()
-    mean = solution.mean.double()
-    if kind == "mask":
-        error = (encoding.grid(weight, axes).movedim(1, -1) + mean[:, None, None] - images)[mask]
-    else:
-        prediction = torch.stack([encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
-        error = prediction.transpose(1, 2) + mean[:, None] - values
-    (gradient,) = torch.autograd.grad(error.square().sum() + ridge.sum(), weight)
-    assert gradient.abs().max() < 100 * tolerance
-    assert solution.converged.all()
-
-
 @pytest.mark.parametrize("precondition", [True, False])
 def test_the_stopping_rule(precondition: bool) -> None:
     values, mask = numbers(3, 9, 8, 2), numbers(3, 9, 8, seed=1) < 0.5
@@ -343,34 +312,6 @@ def test_many_more_iterations_than_needed_do_no_harm() -> None:
     assert worn.iterations.item() < 400
 
 
-SIZED = [name for name in encoders.names() if "num_features" in encoders.create(name).resolved()]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    name=st.sampled_from(SIZED),
-    features=st.sampled_from([2, 6, 10]),
-    grid=st.lists(st.integers(2, 7), min_size=1, max_size=3),
-    ridge=st.sampled_from([0.0, 1e-6, 1e-2]),
-    on_grid=st.booleans(),
-    seed=st.integers(0, 1000),
-)
-def test_every_encoder_gives_finite_weights(
-    name: str, features: int, grid: list[int], ridge: float, on_grid: bool, seed: int
-) -> None:
-    encoder = encoders.create(name, num_features=features)
-    values = numbers(2, *grid, 1, seed=seed).float()
-    axes, mask = grid_axes(grid), numbers(1, *grid, seed=seed + 1) < 0.7
-    mask.view(-1)[0] = True
-    if on_grid:
-        solution = solve_points(values, encoder, axes=axes, mask=mask, ridge=ridge, iterations=2000)
-    else:
-        coords = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)[mask[0]]
-        solution = solve_points(values[:, mask[0]], encoder, coords=coords, ridge=ridge, iterations=2000)
-    assert solution.weight.isfinite().all()
-    assert (solution.squared_error <= values.square().flatten(1).sum(1) * 1.001).all()
-
-
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -385,6 +326,7 @@ def test_running_out_of_iterations_warns_if_much_is_left() -> None:
     ("changes", "message"),
     [
         ({"coords": None}, "say where the points are"),
+        ({"coords": torch.rand(0, 2), "values": torch.rand(2, 0, 1)}, r"signals \[0, 1\] have none"),
         ({"coords": torch.rand(9, 2)}, r"need coords of shape \(2 or 1, 10, D\)"),
         ({"coords": torch.rand(3, 10, 2)}, "need coords"),
         ({"axes": grid_axes((4, 4)), "index": torch.arange(10) + 10}, "below 16"),
@@ -411,10 +353,3 @@ def test_wrong_input_is_refused(changes: dict[str, Any], message: str) -> None:
     }
     with pytest.raises(InputError, match=message):
         solve_points(**{**arguments, **changes})
-
-
-def test_a_signal_without_points_is_named() -> None:
-    mask = torch.ones(2, 4, 4, dtype=torch.bool)
-    mask[1] = False
-    with pytest.raises(InputError, match=r"signals \[1\] have none"):
-        solve_points(torch.rand(2, 4, 4, 1), "gau", axes=grid_axes((4, 4)), mask=mask, ridge=0.1)
