@@ -77,10 +77,9 @@ class Registry(Generic[T]):
 
     def _checked(self, cls: object) -> type[T]:
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            given = _path(cls) if isinstance(cls, type) else repr(cls)
-            raise InputError(f"{given} is not a {self.kind}: it is not a subclass of {_path(self.base)}")
+            raise InputError(f"{cls!r} cannot be used as {self.kind}: it is not a subclass of {_path(self.base)}")
         if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-            raise InputError(f"{_path(cls)} is not a complete {self.kind}: it does not define {', '.join(missing)}")
+            raise InputError(f"{_path(cls)} cannot be used as {self.kind}: it does not define {', '.join(missing)}")
         return cls
 
     def load_plugins(self) -> None:
@@ -148,26 +147,21 @@ class Registry(Generic[T]):
             InputError: If there is none; the message holds the nearest names and all of them.
         """
         known = self.names()
-        if not isinstance(name, str):
-            raise InputError(f"a {self.kind} is named by a string such as {next(iter(known), 'NAME')!r}, got {name!r}")
         if name in self._classes:
             return self._classes[name]
         if name in self._broken:
             raise InputError(self._broken[name])
-        by_class_name = {cls for cls in self._classes.values() if cls.__name__ == name}
-        if len(by_class_name) == 1:
-            return by_class_name.pop()
-        reason = ""
-        if "." in name:
-            module, _, attribute = name.rpartition(".")
-            try:
-                found = getattr(importlib.import_module(module), attribute)
-            except (ImportError, AttributeError, TypeError, ValueError) as error:
-                reason = f": {error}."
-            else:
-                return self._checked(found)
+        by_class_name = {cls.__name__: cls for cls in self._classes.values()}
+        if name in by_class_name:
+            return by_class_name[name]
         # of words that differ in case only the last is offered: the name to type, not the class's
-        reason = reason or did_you_mean(name, [*(cls.__name__ for cls in self._classes.values()), *known]) or "."
+        reason = did_you_mean(str(name), [*by_class_name, *known]) or "."
+        module, _, attribute = str(name).rpartition(".")
+        if module:
+            try:
+                return self._checked(getattr(importlib.import_module(module), attribute))
+            except (ImportError, AttributeError, TypeError) as error:
+                reason = f": {error}."
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
@@ -197,17 +191,16 @@ class Registry(Generic[T]):
             return given
         if isinstance(given, str):
             return self.create(given)
-        if isinstance(given, Mapping):
-            arguments = dict(given)
-            name = arguments.pop("name", None) or arguments.pop("class_path", None)
-            arguments.update(arguments.pop("init_args", None) or {})
-            if name is not None:
-                return self.create(name, **arguments)
-        example = next(iter(self._classes), "NAME")
-        raise InputError(
-            f"a {self.kind} is a name such as {example!r}, a mapping with a 'name' such as {{name: {example}}}, or a "
-            f"{self.base.__name__}; got {given!r}"
-        )
+        arguments: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
+        name = arguments.pop("name", None) or arguments.pop("class_path", None)
+        if not isinstance(name, str):
+            example = next(iter(self._classes), "NAME")
+            raise InputError(
+                f"{self.kind}: give a name such as {example!r}, a mapping with a 'name' such as {{name: {example}}}, or an "
+                f"object of the class {self.base.__name__}; got {given!r}"
+            )
+        arguments.update(arguments.pop("init_args", None) or {})
+        return self.create(name, **arguments)
 
     def check_arguments(self, cls: type[T], kwargs: Mapping[str, Any]) -> None:
         """Raises :class:`InputError` if ``cls`` does not take an argument of that name."""

@@ -31,12 +31,6 @@ def run(environment: dict[str, str], folder: Path, *arguments: str) -> subproces
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_it_is_listed(environment, tmp_path):
-    done = run(environment, tmp_path, "encoders")
-    assert done.returncode == 0, done.stderr
-    assert "chirp" in done.stdout
-
-
 def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
     quick = ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--data.resize", "32", "--wandb.enabled", "false"]
     config = str(ROOT / "configs/image/demo.yaml")
@@ -45,6 +39,8 @@ def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
     (found,) = tmp_path.glob("runs/astronaut-ComplexLinear-chirp/1/metrics.json")
     assert json.loads(found.read_text())["encoder"] == {"name": "chirp", "num_features": 256}
     checkpoint = found.parent / "checkpoints/last.ckpt"
+    done = run(environment, tmp_path, "encoders")
+    assert (done.returncode, "chirp" in done.stdout) == (0, True)
     done = run(environment, tmp_path, "predict", "--ckpt_path", str(checkpoint), "--output_shape", "8", "8")
     assert done.returncode == 0, done.stderr
     assert (found.parent / "predict/8x8/astronaut.png").is_file()
@@ -57,11 +53,14 @@ def test_a_misspelt_argument_of_it(environment, tmp_path):
     assert "did you mean 'num_features'" in done.stderr
 
 
-def test_its_source(environment, tmp_path):
-    code = (
-        "from pe_lightning.data.sources import sources\n"
-        "ball = sources.create('ball', size=8)\n"
-        "print(ball.read().shape, ball.metric, ball.describe(), ball.read().scaling.dtype)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.strip() == "(1, 8, 8, 8, 1) iou {'size': 8, 'radius': 0.3} uint8", done.stderr
+def test_its_source_is_fitted_and_scored_by_its_metric(environment, tmp_path):
+    model = ["--model", "ComplexLinear", "--model.encoder", "{name: chirp, num_features: 8}"]
+    data = ["--data", "SignalDataModule", "--data.source", "ball", "--data.source.size", "8"]
+    quick = ["--trainer.max_steps", "20", "--wandb.enabled", "false"]
+    done = run(environment, tmp_path, "fit", *model, *data, *quick)
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("runs/ball-ComplexLinear-chirp/1/metrics.json")
+    report = json.loads(found.read_text())
+    assert (report["metric"], report["signals"], report["grid"]) == ("iou", ["ball"], [8, 8, 8])
+    assert 0 < report["test/iou"] <= 1
+    assert not any("psnr" in key for key in report)

@@ -5,23 +5,20 @@
 256
 
 - :mod:`~pe_lightning.encoders.fourier`: ``linf``, ``logf``, ``rff``, ``basic``.
-- :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``.
-- :mod:`~pe_lightning.encoders.local`: ``rect``, ``impulse``, ``keys``, ``bspline``.
+- :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``, ``rect``, ``impulse``, ``keys``, ``bspline``.
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
 """
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, EncoderRow, Width, encoder_table, registry, resolve
+from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
-from pe_lightning.encoders.local import BSpline, Impulse, Keys, Rectangle
-from pe_lightning.encoders.shifted import Gaussian, Laplace, Triangle
+from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
 
 __all__ = [
     "BSpline",
     "Basic",
     "Encoder",
     "EncoderLike",
-    "EncoderRow",
     "Gaussian",
     "Identity",
     "Impulse",
@@ -37,7 +34,6 @@ __all__ = [
     "Triangle",
     "Width",
     "create",
-    "encoder_table",
     "names",
     "register",
     "registry",
@@ -47,3 +43,4 @@ __all__ = [
 register = registry.register
 create = registry.create
 names = registry.names
+resolve = registry.resolve

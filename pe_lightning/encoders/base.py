@@ -18,27 +18,11 @@ from typing_extensions import Self
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = [
-    "NEGLIGIBLE",
-    "Encoder",
-    "EncoderLike",
-    "EncoderRow",
-    "Width",
-    "WidthLike",
-    "check_count",
-    "check_positive",
-    "encoder_table",
-    "exact_dtype",
-    "registry",
-    "resolve",
-]
+__all__ = ["Encoder", "EncoderLike", "Width", "WidthLike", "check_count", "check_positive", "exact_dtype", "registry"]
 
 WidthLike: TypeAlias = float | Literal["auto"] | None
-"""A width as an argument: a number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that
-predicts held-out samples best, chosen when a solver sees the data."""
-
-NEGLIGIBLE = 2.0**-30
-"""Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
+"""A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
+best, chosen when a solver sees the data."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +57,7 @@ class Encoder(nn.Module, ABC):
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by
     row norms is the encoding's. Every argument has a default, so that a name alone is a good encoder; the default of the
     width follows ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
-    :class:`~pe_lightning.errors.InputError`.
-
-    Class attributes and methods declare what solvers and encodings need to know: :attr:`width`, :attr:`support`,
-    :attr:`fallback_ridge`, :attr:`normalizable`, :attr:`joint`, :attr:`directional`, :meth:`penalty`.
+    :class:`~pe_lightning.errors.InputError`. Class attributes declare what solvers and encodings need to know.
 
     Args:
         num_features: Number of features ``K`` of the output.
@@ -103,8 +84,7 @@ class Encoder(nn.Module, ABC):
     fallback_ridge: ClassVar[float] = 1e-3
     """A good relative ridge for photographs, where a signal is too small to hold samples out."""
     normalizable: ClassVar[bool] = True
-    """Whether encodings may divide the features by their largest row norm. ``False`` for features that are themselves
-    learned parameters, whose initial size says nothing about their size later."""
+    """Whether encodings may divide the features by their largest row norm; not where the features are parameters."""
     joint: ClassVar[bool] = False
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
     directional: ClassVar[bool] = False
@@ -119,10 +99,10 @@ class Encoder(nn.Module, ABC):
         """Keeps the arguments that were given, so that :meth:`copy` and checkpoints can rebuild the encoder."""
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
-        # NumPy numbers, as from a sweep over np.linspace, become Python's: a checkpoint holds plain values only
+        # a checkpoint holds plain values only, not NumPy numbers
         given = {key: _plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
-        # initial values from the global generator can then be drawn again, and be told from learned ones
+        # so that random initial values can be drawn again and told from learned ones
         object.__setattr__(self, "_rng_state", torch.get_rng_state())
         return self
 
@@ -133,11 +113,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Features of coordinates ``x``, differentiable with respect to the encoder's parameters.
-
-        Shape:
-            ``(*batch,)`` -> ``(*batch, num_features)``; for ``num_axes > 1``, ``(*batch, num_axes)`` is the input.
-        """
+        """Features of coordinates ``x``, differentiable with respect to the encoder's parameters."""
 
     @property
     def support(self) -> float | None:
@@ -149,10 +125,7 @@ class Encoder(nn.Module, ABC):
         return torch.zeros(())
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The encoder's similarity :math:`D(\Delta) = \int \psi(t, x)\,\psi(t, x + \Delta)\,dt` where theory gives it.
-
-        Shape:
-            ``(*batch,)`` -> ``(*batch,)``.
+        r"""The similarity :math:`D(\Delta) = \int \psi(t, x)\,\psi(t, x + \Delta)\,dt`, ``(*batch,)`` -> ``(*batch,)``.
 
         Raises:
             NotImplementedError: If there is no closed form.
@@ -173,11 +146,7 @@ class Encoder(nn.Module, ABC):
         return registry.name_of(type(self))
 
     def width_value(self, value: WidthLike, num_features: int, maximum: float = 1e12) -> float:
-        """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's.
-
-        Raises:
-            InputError: If the value is neither, and not a positive number up to ``maximum``.
-        """
+        """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's."""
         assert self.width is not None
         if value is None or value == "auto":
             return self.width.rule(num_features)
@@ -192,10 +161,7 @@ class Encoder(nn.Module, ABC):
         return dict(self._given)
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force, as plain numbers and strings.
-
-        The value is the attribute of the argument's name; without such an attribute, what was given or the default.
-        """
+        """Every constructor argument with the value in force: the attribute of its name, what was given, or the default."""
         return {
             key: _plain(getattr(self, key, self._given.get(key, parameter.default)))
             for key, parameter in registry.parameters(type(self)).items()
@@ -208,27 +174,25 @@ class Encoder(nn.Module, ABC):
     def copy(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed, defaults resolved again and learned state kept.
 
-        A parameter or buffer is learned if it differs from its value after construction. It is copied, unless its initial
-        value is set by one of the changed arguments: a learned width starts from a new ``sigma``.
+        Parameters and buffers that differ from their values after construction are learned. They are carried over, but
+        for those whose initial value a changed argument other than ``num_features`` sets: a learned width starts from a
+        new ``sigma``.
 
         Raises:
-            InputError: If the class has no such argument, or the change gives a learned parameter another shape.
+            InputError: If the class has no such argument, or the change gives a learned tensor another shape.
         """
         registry.check_arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
-        made, state = self._rebuilt(changes), _state(self)
-        initial = _state(self._rebuilt({})) if state else {}
-        learned = {key: value for key, value in state.items() if not _same(initial.get(key), value)}
-        if not learned:
-            return made
+        made = self._rebuilt(changes)
+        target, wanted = _state(made), made.resolved()
+        initial = _state(self._rebuilt({}))
         # a default that follows num_features is no request for another value
-        asked = {key: value for key, value in changes.items() if key != "num_features"}
-        changed, target, wanted = _state(self._rebuilt(asked)), _state(made), made.resolved()
-        for key, value in learned.items():
-            before, after, new = initial.get(key), changed.get(key), target.get(key)
-            if before is not None and after is not None and before.shape == after.shape and not _same(before, after):
-                continue  # set by the change
+        resized = _state(self._rebuilt({key: value for key, value in changes.items() if key == "num_features"}))
+        for key, value in _state(self).items():
+            if _same(initial.get(key), value):
+                continue
+            new = target.get(key)
             if new is None or new.shape != value.shape:
                 raise InputError(
                     f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to "
@@ -236,9 +200,10 @@ class Encoder(nn.Module, ABC):
                     "trained, or create a new one"
                 )
             fresh = new.detach().clone()
-            new.data.copy_(value)
-            if any(made.resolved()[name] != wanted[name] for name in asked):
-                new.data.copy_(fresh)  # it holds the value of an argument that was changed
+            if _same(resized.get(key), new):
+                new.data.copy_(value)
+            if any(made.resolved()[name] != wanted[name] for name in changes):
+                new.data.copy_(fresh)  # it holds the value of a changed argument
         return made
 
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
@@ -247,11 +212,9 @@ class Encoder(nn.Module, ABC):
             torch.set_rng_state(self._rng_state)
             made = type(self)(**{**self._given, **changes})
         state = _state(self)
-        for tensor in list(state.values())[:1]:
-            made.to(tensor.device)
         for key, tensor in _state(made).items():
             if key in state:
-                tensor.data = tensor.data.to(state[key].dtype)
+                tensor.data = tensor.data.to(state[key])
                 tensor.requires_grad_(state[key].requires_grad)
         return made.train(self.training)
 
@@ -266,79 +229,22 @@ EncoderLike: TypeAlias = "Encoder | str | Mapping[str, Any]"
 registry: Registry[Encoder] = Registry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
 
 
-def resolve(encoder: EncoderLike) -> Encoder:
-    """The encoder that a name or a description stands for; an encoder is returned as it is.
-
-    Accepts ``"gau"``, ``{"name": "gau", "sigma": 0.004}`` and ``{"class_path": ..., "init_args": {...}}``.
-
-    Raises:
-        InputError: If the name or an argument is unknown, or a value is refused.
-    """
-    if isinstance(encoder, Encoder):
-        return encoder
-    if isinstance(encoder, str):
-        return registry.create(encoder)
-    if isinstance(encoder, Mapping):
-        arguments = dict(encoder)
-        name = arguments.pop("name", None) or arguments.pop("class_path", None)
-        arguments.update(arguments.pop("init_args", None) or {})
-        if name is not None:
-            return registry.create(name, **arguments)
-    raise InputError(f"an encoder is a name such as 'gau', a mapping with a 'name', or an Encoder; got {encoder!r}")
-
-
-@dataclass(frozen=True)
-class EncoderRow:
-    """One registered encoder, or one plugin that failed to import, for the table of ``pe-lightning encoders``."""
-
-    name: str
-    formula: str = ""
-    parameters: tuple[str, ...] = ()
-    """The arguments with their defaults: ``("num_features=256", "sigma=0.64/K")``; no ``=`` where one is required."""
-    reference: str = ""
-    """Where it is defined: the section of that name of the docstring."""
-    error: str | None = None
-    """Why a plugin is not available; the other fields are then empty."""
-
-
-def encoder_table() -> list[EncoderRow]:
-    """The registered encoders by name, those of plugins included, then the plugins that failed to import."""
-    rows = []
-    for name in registry:
-        cls = registry.get(name)
-        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
-        if cls.width is not None:
-            defaults[cls.width.argument] = cls.width.text
-        shown = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
-        reference = " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].split())
-        rows.append(EncoderRow(name, cls.formula, tuple(shown), reference.replace("*", "")))
-    return rows + [EncoderRow(name, error=message) for name, message in sorted(registry.broken().items())]
-
-
 def exact_dtype(x: Tensor) -> torch.dtype:
-    """The dtype to compute features of ``x`` in: that of ``x``, but float32 for the half precisions.
-
-    Raises:
-        InputError: If ``x`` is not of a floating-point dtype.
-    """
+    """The dtype to compute features of ``x`` in: that of ``x``, but float32 for the half precisions."""
     if not x.is_floating_point():
         raise InputError(f"coordinates must be floating-point numbers in [0, 1], got dtype {x.dtype}")
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def check_count(owner: object, name: str, value: object, minimum: int = 1, maximum: int = 2**63 - 1) -> int:
+def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
     """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not minimum <= int(value) <= maximum:
-        upper = "" if maximum == 2**63 - 1 else f" and <= {maximum}"
-        raise InputError(f"{type(owner).__name__}: {name} must be an integer >= {minimum}{upper}, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or not minimum <= int(value) < 2**63:
+        raise InputError(f"{type(owner).__name__}: {name} must be an integer >= {minimum}, got {value!r}")
     return int(value)
 
 
 def check_positive(owner: object, name: str, value: object, maximum: float = 1e12) -> float:
-    """``value`` if it is a number in [1e-12, ``maximum``], else an :class:`InputError` that names it.
-
-    The bounds are far outside anything useful on [0, 1]; past them float32 features overflow to NaN.
-    """
+    """``value`` if it is a number in [1e-12, ``maximum``], else an :class:`InputError` that names it."""
     number: Any = value  # compared before it is converted: float() of a very long integer overflows
     if isinstance(value, bool) or not isinstance(value, Real) or not 1e-12 <= number <= maximum:
         raise InputError(
@@ -363,4 +269,4 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _same(first: Tensor | None, second: Tensor) -> bool:
-    return first is not None and first.shape == second.shape and torch.equal(first.to(second), second)
+    return first is not None and torch.equal(first, second)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder, check_count, check_positive, exact_dtype, registry
-from pe_lightning.encoders.local import cell
-from pe_lightning.encoders.shifted import Shifted, multiply
+from pe_lightning.encoders.shifted import Shifted, cell, multiply
 
 __all__ = ["Identity", "Noise", "Sine", "Square"]
 
@@ -18,8 +17,7 @@ __all__ = ["Identity", "Noise", "Sine", "Square"]
 class Identity(Encoder):
     r"""No encoding: :math:`\psi(x) = x`.
 
-    The baseline that encodings exist to beat: an MLP above it learns low frequencies and hardly any detail, and a
-    linear model of it is a plane.
+    The baseline that encodings exist to beat: an MLP above it learns hardly any detail, and a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.
@@ -42,8 +40,8 @@ class Identity(Encoder):
 class Noise(Encoder):
     r"""A fixed random vector per position: row :math:`\lfloor x P \rfloor` of a table of standard normal numbers.
 
-    Full rank and no similarity between neighbours: memorises every training point and knows nothing between them, like
-    ``impulse``. Piecewise constant: no gradient with respect to ``x``. The table is part of the ``state_dict``.
+    Full rank and no similarity between neighbours: memorises every training point and knows nothing between them.
+    Piecewise constant: no gradient with respect to ``x``. The table is part of the ``state_dict``.
 
     Args:
         num_features: Number of features ``K``.
@@ -77,7 +75,7 @@ class Noise(Encoder):
 class Sine(Shifted):
     r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
-    However many features, their rank is at most 2: shows that width is not rank; represents nothing but one frequency.
+    However many features, their rank is at most 2: shows that width is not rank.
 
     Args:
         num_features: Number of shifts ``K``.

@@ -19,10 +19,6 @@ class Fourier(Encoder):
 
     A subclass defines :meth:`frequencies_like`.
 
-    Args:
-        num_features: Number of features ``K``, even: ``K/2`` frequencies.
-        num_axes: Number of coordinates of a point.
-
     Shape:
         ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
 
@@ -33,10 +29,10 @@ class Fourier(Encoder):
     def __init__(self, num_features: int, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
         if self.num_features % 2:
-            nearest = " or ".join(str(k) for k in (self.num_features - 1, self.num_features + 1) if k > 0)
+            nearest = " or ".join(str(k) for k in (num_features - 1, num_features + 1) if k > 0)
             raise InputError(
-                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, "
-                f"got {num_features}; use {nearest}"
+                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got {num_features}; "
+                f"use {nearest}"
             )
 
     @abstractmethod
@@ -52,8 +48,8 @@ class Fourier(Encoder):
                 f"got {tuple(x.shape)}"
             )
         angular = (2 * math.pi * self.frequencies_like(coords)).to(coords.dtype).repeat(2, 1)
-        # cos(a) = sin(a + pi/2): one array and one pass, several times faster than concatenating cosines and sines.
-        # Sums of products, not a matrix product: under autocast or TF32 that would round the phases to 8-11 bits.
+        # cos(a) = sin(a + pi/2): several times faster than concatenating cosines and sines. Sums of products, not a matrix
+        # product: under autocast or TF32 that would round the phases to 8-11 bits.
         phase = angular.new_zeros(self.num_features)
         phase[: self.num_features // 2] = math.pi / 2
         for axis in range(self.num_axes):
@@ -61,16 +57,12 @@ class Fourier(Encoder):
         return phase.sin_().to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`.
-
-        Shape:
-            ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch,)``.
-        """
+        r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`."""
         return self.forward(delta)[..., : self.num_features // 2].mean(-1)
 
 
 class _Octaves(Fourier):
-    """Frequencies from 2^0 to 2^sigma, ends included; a subclass spaces them."""
+    """Frequencies from 2^0 to 2^sigma; a subclass spaces them."""
 
     def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
         super().__init__(num_features)
@@ -91,16 +83,13 @@ class _Octaves(Fourier):
 class LinearFourier(_Octaves):
     r"""Frequencies linear from :math:`2^0` to :math:`2^\sigma`: :math:`\cos(2\pi f_j x), \sin(2\pi f_j x)`.
 
-    Good below an MLP. Frequencies less than one period apart are nearly dependent on [0, 1]: as a linear model it needs
-    a ridge (on the papers' images 21.07 dB without, 24.98 dB with).
+    Good below an MLP. Frequencies less than one period apart are nearly dependent on [0, 1]: a linear model needs a ridge
+    (on the papers' images 21.07 dB without, 24.98 dB with).
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1.
-
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 50.
     """
@@ -119,15 +108,12 @@ class LogFourier(_Octaves):
     r"""Frequencies log-linear from :math:`2^0` to :math:`2^\sigma`: :math:`\cos(2\pi f_j x), \sin(2\pi f_j x)`.
 
     Good below an MLP. Half of the frequencies lie below the square root of the highest one and are nearly dependent on
-    [0, 1]: as a linear model it fails without a ridge (-8 dB without, on the papers' images 24.19 dB with).
+    [0, 1]: a linear model fails without a ridge (-8 dB without, on the papers' images 24.19 dB with).
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1.
-
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 51.
     """
@@ -146,19 +132,14 @@ class RandomFourier(Fourier):
     r"""Random Fourier features: :math:`\cos, \sin(2\pi\, b_j \cdot x)`, :math:`b_j \sim \mathcal{N}(0, \sigma^2 I)`.
 
     Approximates Gaussians of :math:`\sigma_g = 1/(2\sqrt2 \pi \sigma)`. With several axes each feature has one joint
-    frequency vector. Below an MLP it is the best of the papers' encoders on images (25.24 dB); as a linear model it
-    needs a ridge (18.05 dB without, 25.26 dB with) and varies with its draw, the more the fewer features.
-
-    The frequencies are drawn in float32 on the CPU and are part of the ``state_dict``.
+    frequency vector. Below an MLP it is the best of the papers' encoders on images (25.24 dB); a linear model needs a
+    ridge (18.05 dB without, 25.26 dB with). The frequencies are drawn on the CPU and are part of the ``state_dict``.
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies.
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
-
-    Shape:
-        ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 52;
     *Rethinking Positional Encoding*, Sec. 4.1.
@@ -189,11 +170,7 @@ class RandomFourier(Fourier):
         return torch.exp(-2 * (math.pi * self.sigma) ** 2 * squared)
 
     def stable_rank(self, num_samples: int) -> float:
-        r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it.
-
-        Raises:
-            NotImplementedError: For several axes.
-        """
+        r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it. One axis only."""
         if self.num_axes > 1:
             return super().stable_rank(num_samples)
         return max(1.0, min(num_samples, self.num_features, math.sqrt(2 * math.pi) * self.sigma))
@@ -203,8 +180,7 @@ class RandomFourier(Fourier):
 class Basic(Fourier):
     r"""One period of a circle: :math:`\cos(2\pi x), \sin(2\pi x)`.
 
-    Maps both ends of [0, 1] to the same features, and resolves nothing finer than the whole domain: the baseline of
-    experiments on why rank matters, not an encoder to represent a signal with.
+    Resolves nothing finer than the whole domain: the baseline of experiments on why rank matters.
 
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, 2)``.

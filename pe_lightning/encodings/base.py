@@ -17,8 +17,8 @@ __all__ = ["EncoderList", "Encoding", "largest_row_norm"]
 class EncoderList(nn.Module):
     """One encoder per axis or direction.
 
-    An encoder that several axes share is registered once, since ``torch.func.functional_call`` does not restore the
-    parameters of a module that is registered twice. The ``state_dict`` has entries for every axis, shared or not.
+    An encoder that several axes share is registered and saved once: ``torch.func.functional_call`` does not restore the
+    parameters of a module that is registered twice.
     """
 
     def __init__(self, encoders: Iterable[Encoder]) -> None:
@@ -27,8 +27,6 @@ class EncoderList(nn.Module):
         self.first = [encoders.index(encoder) for encoder in encoders]
         for axis in dict.fromkeys(self.first):
             self.add_module(str(axis), encoders[axis])
-        self.register_state_dict_post_hook(_add_shared)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_pre_hook(_remove_shared)  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
         return len(self.first)
@@ -41,26 +39,8 @@ class EncoderList(nn.Module):
         return (self[axis] for axis in range(len(self)))
 
 
-def _add_shared(module: EncoderList, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    for axis, first in enumerate(module.first):
-        for key in module[first].state_dict() if axis != first else ():
-            state[f"{prefix}{axis}.{key}"] = state[f"{prefix}{first}.{key}"]
-
-
-def _remove_shared(module: EncoderList, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    for axis, first in enumerate(module.first):
-        for key in module[first].state_dict() if axis != first else ():
-            mine, others = state.get(f"{prefix}{axis}.{key}"), state.get(f"{prefix}{first}.{key}")
-            if mine is not None and others is not None and torch.equal(mine, others):
-                del state[f"{prefix}{axis}.{key}"]  # what differs is left: an unexpected entry, which is an error
-
-
 class Encoding(nn.Module):
-    """An encoding of ``D`` axes.
-
-    Args:
-        num_axes: Number of coordinate axes ``D``.
-    """
+    """An encoding of ``D = num_axes`` coordinate axes."""
 
     name: ClassVar[str]
     encoders: EncoderList
@@ -77,28 +57,17 @@ class Encoding(nn.Module):
             raise InputError(f"the encoding has {self.num_axes} axes, got {len(axes)} coordinate vectors")
         for a, x in enumerate(axes):
             if x.ndim != 1 or not x.is_floating_point():
-                raise InputError(
-                    f"axis {a}: a coordinate vector has shape (N,) and holds floating-point numbers in [0, 1]; "
-                    f"got {tuple(x.shape)}, {x.dtype}"
-                )
+                raise InputError(f"axis {a}: coordinates are floating-point numbers (N,); got {tuple(x.shape)}, {x.dtype}")
 
     def check_points(self, coords: Tensor) -> None:
         """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
         if coords.ndim < 1 or coords.shape[-1] != self.num_axes or not coords.is_floating_point():
-            raise InputError(
-                f"coordinates have shape (*batch, {self.num_axes}), one floating-point number in [0, 1] per axis; "
-                f"got {tuple(coords.shape)}, {coords.dtype}"
-            )
+            wanted = f"coordinates are floating-point numbers of shape (*batch, {self.num_axes})"
+            raise InputError(f"{wanted}; got {tuple(coords.shape)}, {coords.dtype}")
 
 
 def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:
-    """The largest Euclidean norm of the features of a point, 1 if all features are zero.
-
-    Args:
-        encode: Points to features, ``(P, ...)`` -> ``(P, K)``.
-        points: ``(P, ...)``.
-        limit: How many points are encoded at once.
-    """
+    """The largest Euclidean norm of the features ``encode(points)``, ``limit`` points at a time; 1 if all are zero."""
     norms = [torch.linalg.vector_norm(encode(some), dim=-1).amax() for some in torch.split(points, limit)]
     largest = torch.stack(norms).amax()
     return torch.where(largest > 0, largest, torch.ones_like(largest))

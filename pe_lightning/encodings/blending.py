@@ -23,41 +23,17 @@ LAST = 0.999
 """Coordinates are clamped to [0, 0.999], as in the papers' experiments, so that every point has a node to its right."""
 
 
-@dataclass(frozen=True)
-class _SparseMatrix:
-    """A constant sparse matrix and its transpose, both compressed by rows; multiplies differentiable columns."""
-
-    matrix: Tensor
-    transposed: Tensor
-
-    @property
-    def T(self) -> _SparseMatrix:
-        return _SparseMatrix(self.transposed, self.matrix)
-
-    def __matmul__(self, columns: Tensor) -> Tensor:
-        product: Tensor = _Product.apply(columns, self)  # type: ignore[no-untyped-call]
-        return product
-
-
-class _Product(torch.autograd.Function):
-    """PyTorch's own backward of a sparse product is slow, and it has no rule for ``vmap``."""
+class _SparseProduct(torch.autograd.Function):
+    """``matrix @ columns``; PyTorch's own backward pass of a sparse product is slow."""
 
     @staticmethod
-    def forward(columns: Tensor, sparse: _SparseMatrix) -> Tensor:
-        return sparse.matrix @ columns.contiguous()
+    def forward(ctx: Any, columns: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
+        ctx.transposed = transposed
+        return matrix @ columns.contiguous()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _SparseMatrix], output: Tensor) -> None:
-        ctx.sparse = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.sparse.T @ gradient, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int, None], columns: Tensor, sparse: _SparseMatrix) -> tuple[Tensor, int]:
-        batched = columns.movedim(in_dims[0], -1)  # one product with the columns of the whole batch
-        return (sparse @ batched.flatten(1)).reshape(-1, *batched.shape[1:]), -1
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.transposed @ gradient.contiguous(), None, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +44,8 @@ class BlendingPlan:
         index: Row-major positions of the nodes, ``(S or 1, 2^D, P)``.
         weight: Their weights, the same shape; a point's weights sum to one.
         num_nodes: Number of nodes of the grid.
-        constant: Whether the weights depend on nothing that is learned.
+        constant: Whether the weights depend on nothing that is learned. A sparse product is then used, which is 20 times
+            faster than picking neighbours.
     """
 
     index: Tensor
@@ -77,40 +54,32 @@ class BlendingPlan:
     constant: bool = True
 
     @cached_property
-    def matrices(self) -> list[_SparseMatrix]:
-        """``B`` ``(P, nodes)`` for each set of points.
-
-        Twenty times faster than picking neighbours, whose backward pass scatters (0.3 + 0.5 ms against 11 ms for 65,536
-        points and three channels on two cores).
-        """
-        rows = torch.arange(self.index.shape[2], device=self.index.device).expand(self.index.shape[1], -1).flatten()
+    def matrices(self) -> list[tuple[Tensor, Tensor]]:
+        """``B`` ``(P, nodes)`` for each set of points, and its transpose; both compressed by rows."""
+        corners, count = self.index.shape[1:]
+        rows = torch.arange(count, device=self.index.device).expand(corners, -1).flatten()
         matrices = []
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            for index, weight in zip(self.index, self.weight.detach(), strict=True):
-                size = (self.index.shape[2], self.num_nodes)
-                entries = torch.stack([rows, index.flatten()])
+            for index, weight in zip(self.index, self.weight, strict=True):
+                entries, size = torch.stack([rows, index.flatten()]), (count, self.num_nodes)
                 matrix = torch.sparse_coo_tensor(entries, weight.flatten(), size, check_invariants=True)
-                matrices.append(_SparseMatrix(matrix.coalesce().to_sparse_csr(), matrix.T.coalesce().to_sparse_csr()))
+                matrices.append((matrix.coalesce().to_sparse_csr(), matrix.T.coalesce().to_sparse_csr()))
         return matrices
 
     def gather(self, nodes: Tensor) -> Tensor:
         """Values at the points: ``(S, C, n_1, ..., n_D)`` -> ``(S, C, P)``; differentiable."""
-        if self.constant:
-            return self._multiply(self.matrices, nodes.flatten(2))
-        neighbours = torch.take_along_dim(nodes.flatten(2)[:, :, None], self.index[:, None], -1)
-        return (neighbours * self.weight[:, None]).sum(2)
-
-    def scatter(self, values: Tensor) -> Tensor:
-        """The adjoint of :meth:`gather`: ``(S, C, P)`` -> ``(S, C, n_1 * ... * n_D)``."""
-        return self._multiply([sparse.T for sparse in self.matrices], values)
-
-    @staticmethod
-    def _multiply(matrices: Sequence[_SparseMatrix], x: Tensor) -> Tensor:
-        """``(S, C, in)`` -> ``(S, C, out)``: all signals at once where they share points, else one after another."""
-        groups = x[None] if len(matrices) == 1 else x[:, None]
-        products = [m @ g.flatten(0, 1).T for m, g in zip(matrices, groups, strict=True)]
-        return torch.cat([p.T.reshape(*g.shape[:2], -1) for p, g in zip(products, groups, strict=True)])
+        nodes = nodes.flatten(2)
+        if not self.constant:
+            neighbours = torch.take_along_dim(nodes[:, :, None], self.index[:, None], -1)
+            return (neighbours * self.weight[:, None]).sum(2)
+        # all signals at once where they share points, else one after another
+        groups = nodes[None] if len(self.matrices) == 1 else nodes[:, None]
+        products = [
+            _SparseProduct.apply(group.flatten(0, 1).T, *pair)  # type: ignore[no-untyped-call]
+            for pair, group in zip(self.matrices, groups, strict=True)
+        ]
+        return torch.cat([product.T.reshape(*groups.shape[1:3], -1) for product in products])
 
 
 class Blended(nn.Module):
@@ -128,10 +97,7 @@ class Blended(nn.Module):
     prints :math:`\alpha_0\beta_0` twice at the end of its Eq. 49.) The triangle's ``D`` is the exact one, not the printed.
 
     It is for reproducing the papers, and for many points off any grid, where an exact evaluation takes 60 times the
-    operations; samples of a grid are evaluated exactly at the same cost, by mode products of the grid. On 25 % random
-    samples of two photographs, K = 256, the exact solver on blended features is 0.06 dB below the one on exact features
-    (gau 26.05 against 26.11 dB); gradient descent through blending, as in the papers, reached 25.20 dB in 89 times the
-    time.
+    operations; samples of a grid are evaluated exactly at the same cost, by mode products of the grid.
 
     Args:
         encoding: The complex encoding, with its scales.
@@ -152,46 +118,26 @@ class Blended(nn.Module):
         self.nodes: tuple[int, ...] = encoding.num_features if nodes is None else (nodes,) * encoding.num_axes
         if min(self.nodes) < 2:
             raise InputError(f"blending needs at least two nodes per axis (default: as many as features), got {self.nodes}")
-        for axis, (encoder, n) in enumerate(zip(self.encoders, self.nodes, strict=True)):
+        for axis, (encoder, n) in enumerate(zip(encoding.encoders, self.nodes, strict=True)):
             _check(encoder, 1 / (n - 1), axis)
-
-    @property
-    def encoders(self) -> list[Encoder]:
-        """One encoder per axis."""
-        return list(self.encoding.encoders)
-
-    def node_axes(self, dtype: torch.dtype, device: torch.device | None = None) -> list[Tensor]:
-        """Coordinates of the nodes, axis a of shape ``(n_a,)``."""
-        device = self.encoding.scales.device if device is None else device
-        return [torch.linspace(0, 1, n, dtype=torch.float64, device=device).to(dtype) for n in self.nodes]
 
     def node_features(self, dtype: torch.dtype) -> list[Tensor]:
         """Features of the nodes, axis a of shape ``(n_a, K_a)``, scaled as the encoding's."""
-        return self.encoding.axis_features(self.node_axes(dtype))
+        device = self.encoding.scales.device
+        axes = [torch.linspace(0, 1, n, dtype=torch.float64, device=device).to(dtype) for n in self.nodes]
+        return self.encoding.axis_features(axes)
 
     def axis_weights(self, axis: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r"""The left neighbour of coordinates ``x`` on one axis, and the weights of it and the right one.
-
-        Args:
-            axis: Which axis.
-            x: ``(*batch,)``.
-
-        Returns:
-            Node numbers, int64, :math:`\alpha_0` and :math:`\alpha_1`, float64; each ``(*batch,)``.
-        """
+        r"""The left neighbours of coordinates ``x`` on one axis, and the weights :math:`\alpha_0` and :math:`\alpha_1`."""
         cells = self.nodes[axis] - 1
         position = x.double().clamp(0, LAST) * cells
         left = position.floor().clamp_(0, cells - 1)
-        alpha = _pair(self.encoders[axis], position - left, 1 / cells)
-        return left.long(), *alpha
-
-    def axis_features(self, coords: Tensor) -> list[Tensor]:
-        """What blending makes of the features of points: ``(P, D)`` -> ``D`` tensors ``(P, K_a)``, in float64."""
-        blended = []
-        for axis, features in enumerate(self.node_features(torch.float64)):
-            left, first, second = self.axis_weights(axis, coords[..., axis])
-            blended.append(first[..., None] * features[left] + second[..., None] * features[left + 1])
-        return blended
+        beta, spacing, distance = position - left, 1 / cells, self.encoding.encoders[axis].distance
+        here, there = distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=x.device)).unbind()
+        near, far = distance(beta * spacing), distance((1 - beta) * spacing)
+        # the common factor 1 / (D(0)^2 - D(d)^2) drops out of the rescaled pair
+        first, second = here * near - there * far, here * far - there * near
+        return left.long(), first / (first + second), second / (first + second)
 
     def plan(self, coords: Tensor, dtype: torch.dtype | None = None) -> BlendingPlan:
         """The neighbours of points and their weights, to be computed once unless an encoder is trained.
@@ -201,10 +147,9 @@ class Blended(nn.Module):
             dtype: Of the weights; default that of ``coords``.
         """
         self.encoding.check_points(coords)
-        if coords.ndim == 2:
-            coords = coords[None]
-        if coords.ndim != 3:
+        if coords.ndim not in (2, 3):
             raise InputError(f"coordinates have the shape (P, D) or (S, P, D); got {tuple(coords.shape)}")
+        coords = coords.reshape(-1, *coords.shape[-2:])
         sides = [self.axis_weights(axis, coords[..., axis]) for axis in range(len(self.nodes))]
         index, weight = [], []
         for corner in itertools.product((0, 1), repeat=len(self.nodes)):
@@ -226,41 +171,26 @@ class Blended(nn.Module):
     def forward(self, weight: Tensor, coords: Tensor) -> Tensor:
         """The linear layer at scattered points, approximately; differentiable with respect to weights and encoders.
 
-        Args:
-            weight: ``(S, C, K_1, ..., K_D)``.
-            coords: ``(P, D)`` for all signals, or ``(S, P, D)``.
-
-        Returns:
-            ``(S, C, P)``.
+        Shape:
+            Weights ``(S, C, K_1, ..., K_D)`` and coordinates ``(P, D)`` or ``(S, P, D)`` -> ``(S, C, P)``.
         """
         return self.evaluate(weight, self.plan(coords, weight.dtype))
-
-
-def _pair(encoder: Encoder, beta: Tensor, spacing: float) -> tuple[Tensor, Tensor]:
-    """The two weights at ``beta`` in [0, 1], rescaled to sum to one."""
-    ends = encoder.distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=beta.device))
-    here, there = ends.unbind()
-    near, far = encoder.distance(beta * spacing), encoder.distance((1 - beta) * spacing)
-    # the common factor 1 / (D(0)^2 - D(d)^2) drops out of the rescaled pair
-    first, second = here * near - there * far, here * far - there * near
-    total = first + second
-    return first / total, second / total
 
 
 @torch.no_grad()
 def _check(encoder: Encoder, spacing: float, axis: int) -> None:
     """Refuses encoders whose weights are 0/0 somewhere between two nodes."""
-    usable = "blending needs an encoder with a closed form of D(delta), such as gau, tri, laplace, rff, linf or logf"
     try:
         distance = encoder.distance(torch.linspace(0, 1, 65, dtype=torch.float64) * spacing)
     except NotImplementedError as error:
-        raise InputError(f"axis {axis}: {encoder.name!r} cannot be blended: {error}; {usable}") from error
+        raise InputError(
+            f"axis {axis}: {encoder.name!r} cannot be blended: {error}; use gau, tri, laplace, rff, linf or logf"
+        ) from error
     here, there = distance[0], distance[-1]
     # the sum of a pair before rescaling, relative to its value at the nodes
     sums = (distance + distance.flip(0)) / (here + there)
-    if not (bool((distance.isfinite()).all()) and here > 0 and here - there > 1e-9 * here and sums.min() > 1e-3):
+    if not (bool(distance.isfinite().all()) and here > 0 and here - there > 1e-9 * here and sums.min() > 1e-3):
         raise InputError(
-            f"axis {axis}: {encoder.name!r} cannot be blended on {round(1 / spacing) + 1} nodes: its features at "
-            f"neighbouring nodes, {spacing:.4g} apart, do not overlap (or do not differ), and the weights are 0/0 "
-            f"between them. Make the encoder wider, or evaluate exactly; {usable}"
+            f"axis {axis}: {encoder.name!r} cannot be blended: its features at neighbouring nodes, {spacing:.4g} apart, do "
+            "not overlap (or do not differ). Make the encoder wider, use more nodes, or evaluate exactly"
         )

@@ -55,10 +55,7 @@ class Complex(Encoding):
 
     @torch.no_grad()
     def calibrate(self, axes: Sequence[Tensor]) -> None:
-        """Sets the scales from the training coordinates, axis a ``(N_a,)``.
-
-        They stay 1 without ``normalize``, and for encoders that declare that they are not to be normalised.
-        """
+        """Sets the scales, except of encoders that are not to be normalised, from the training coordinates ``(N_a,)``."""
         self.check_axes(axes)
         for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
@@ -75,15 +72,7 @@ class Complex(Encoding):
         return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.encoders)]
 
     def grid(self, weight: Tensor, axes: Sequence[Tensor]) -> Tensor:
-        """The linear layer on a separable grid.
-
-        Args:
-            weight: ``(*batch, K_1, ..., K_D)``.
-            axes: One coordinate vector per axis, ``(N_a,)``.
-
-        Returns:
-            ``(*batch, N_1, ..., N_D)``.
-        """
+        """The linear layer on a separable grid: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``."""
         return self.products(weight, self.axis_features(axes))
 
     def products(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
@@ -91,36 +80,17 @@ class Complex(Encoding):
         return mode_products(weight, features)
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
-        """The linear layer at scattered points, exactly.
+        """The linear layer at scattered points ``(P, D)``, exactly: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
 
-        Args:
-            weight: ``(*batch, K_1, ..., K_D)``.
-            coords: ``(P, D)``.
-            limit: Largest number of intermediate values held at once; so many points are taken at a time.
-
-        Returns:
-            ``(*batch, P)``.
+        So many points are taken at a time that at most about ``limit`` intermediate values are held.
         """
-        self.check_points(coords)
-        if coords.ndim != 2:
-            raise InputError(f"scattered points have shape (P, {self.num_axes}), got {tuple(coords.shape)}")
         some = torch.split(coords, self._points_at_once(weight, limit))
         return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
 
     def samples(
         self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = 1 << 24
     ) -> Tensor:
-        """As :meth:`points`, at samples of a grid whose features are known.
-
-        Args:
-            weight: ``(*batch, K_1, ..., K_D)``.
-            features: Of each axis, ``(N_a, K_a)``, from :meth:`axis_features`.
-            positions: Where the samples are on each axis, ``(P,)`` integers.
-            limit: Largest number of intermediate values held at once.
-
-        Returns:
-            ``(*batch, P)``.
-        """
+        """As :meth:`points`, at ``positions`` ``(P,)`` on each axis of a grid with known ``features`` ``(N_a, K_a)``."""
         count = self._points_at_once(weight, limit)
         some = zip(*(torch.split(position, count) for position in positions), strict=True)
         return torch.cat(

@@ -48,11 +48,7 @@ class Simple(Encoding):
     name: ClassVar[str] = "simple"
 
     def __init__(
-        self,
-        encoder: EncoderLike | Sequence[EncoderLike],
-        num_axes: int,
-        layout: Layout = "auto",
-        normalize: bool = True,
+        self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, layout: Layout = "auto", normalize: bool = True
     ) -> None:
         super().__init__(num_axes)
         several = isinstance(encoder, Sequence) and not isinstance(encoder, str)
@@ -81,10 +77,7 @@ class Simple(Encoding):
 
     @torch.no_grad()
     def calibrate(self, coords: Tensor) -> None:
-        """Sets the scale from the training points ``(*batch, D)``.
-
-        It stays 1 without ``normalize``, and where an encoder declares that it is not to be normalised.
-        """
+        """Sets the scale from the training points ``(*batch, D)``, unless an encoder is not to be normalised."""
         self.check_points(coords)
         if self.normalize and all(encoder.normalizable for encoder in self.encoders):
             self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes)))
@@ -92,9 +85,8 @@ class Simple(Encoding):
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
             return self.encoders[0](coords if self.num_axes > 1 else coords[..., 0])  # type: ignore[no-any-return]
-        # the sum of products is written out: a matrix product may be computed in reduced precision on GPUs
-        weights = self.directions.to(coords.dtype)
-        projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in weights]
+        # not a matrix product, which may be computed in reduced precision on GPUs
+        projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
     def forward(self, coords: Tensor) -> Tensor:
@@ -102,14 +94,9 @@ class Simple(Encoding):
         self.check_points(coords)
         return self._raw(coords) * self.scale
 
-    def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """The features of a separable grid: ``D`` coordinate vectors ``(N_a,)`` -> ``(N_1, ..., N_D, num_features)``."""
-        self.check_axes(axes)
-        return self.forward(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1))
-
 
 def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:
-    """The layout of one encoder to be divided, or of ``several``, whose number decides what ``auto`` is."""
+    """The layout of one encoder to be divided, or of ``several``, one per direction."""
     first = encoders[0]
     if layout == "auto":
         if len(encoders) == 1 and (first.num_axes > 1 if several else first.joint):
@@ -137,27 +124,20 @@ def _divide(encoder: Encoder, count: int, num_axes: int) -> list[Encoder]:
     # an encoder of one axis becomes joint over all of them; any other number that was asked for is left, to be refused
     if num_axes > 1 and encoder.num_axes == 1:
         changes["num_axes"] = num_axes
+    total = encoder.num_features
     if count > 1 and "num_features" in encoder.resolved():
-        total = encoder.num_features
         if not _divides(encoder, total, count):
-            # some encoders take even numbers only, so the nearest multiple of the count is not always one to offer
-            near = range(total - 1, max(total - 4 * count, 0), -1), range(total + 1, total + 4 * count + 1)
-            found = [next((n for n in numbers if _divides(encoder, n, count)), None) for numbers in near]
-            usable = " or ".join(str(n) for n in found if n is not None)
-            raise InputError(
-                f"{encoder.name!r}: num_features={total} does not divide among {count} directions"
-                + (f"; use {usable}" if usable else "")
-            )
+            near = (n for distance in range(1, 4 * count) for n in (total - distance, total + distance))
+            usable = next((f"; use {n}" for n in near if n > 0 and _divides(encoder, n, count)), "")
+            raise InputError(f"{encoder.name!r}: num_features={total} does not divide among {count} directions{usable}")
         changes["num_features"] = total // count
     return [encoder.copy(**changes) for _ in range(count)]
 
 
 def _divides(encoder: Encoder, total: int, count: int) -> bool:
-    """Whether ``total`` features are ``count`` times a number that the encoder takes."""
-    if total % count:
-        return False
+    """Whether ``total`` features are ``count`` times a number that the encoder takes: some take even numbers only."""
     try:
         type(encoder)(**{**encoder.given(), "num_features": total // count})
     except InputError:
         return False
-    return True
+    return total % count == 0

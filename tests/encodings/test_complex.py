@@ -9,11 +9,8 @@ import pytest
 import torch
 from learned_encoders import LearnedGaussian, Table, train
 from torch import Tensor
-from torch.func import functional_call, stack_module_state, vmap
 
-from pe_lightning import encoders
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.base import largest_row_norm
 from pe_lightning.errors import InputError
 
 DIMENSIONS = pytest.mark.parametrize("num_axes", [1, 2, 3, 4])
@@ -63,7 +60,7 @@ def test_grid_points_and_samples_are_the_kronecker_product(num_axes: int, batch:
     assert on_grid.shape == (*batch, *sizes)
     torch.testing.assert_close(encoding(coords), dense, rtol=1e-12, atol=1e-13)
     cotangent = weights(*expected.shape)
-    for limit in (1, 7 * weight.numel(), 1 << 24):
+    for limit in (1, 1 << 24):
         at_points = encoding.points(weight, coords, limit)
         at_samples = encoding.samples(weight, encoding.axis_features(axes), positions, limit)
         for values in (on_grid.flatten(len(batch)), at_points, at_samples):
@@ -75,47 +72,6 @@ def test_grid_points_and_samples_are_the_kronecker_product(num_axes: int, batch:
     assert encoding.points(weight, coords[:0]).shape == (*batch, 0)
 
 
-def test_derivatives_with_respect_to_coordinates() -> None:
-    encoding, _ = calibrated(3)  # the triangle of the fourth axis has kinks
-    weight, coords = weights(2, *encoding.num_features), weights(3, 3).sigmoid().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: encoding.points(weight, x), (coords,))
-
-
-@pytest.mark.parametrize("encoder", [LearnedGaussian(4, sigma=0.2), Table(4)], ids=["width", "table"])
-@pytest.mark.parametrize("shared", [True, False])
-def test_networks_of_many_signals_run_together_and_train_their_encoders(encoder: Any, shared: bool) -> None:
-    def make(seed: int) -> Complex:
-        trained = train(encoder.copy(), seed)
-        return Complex(trained if shared else [trained, trained.copy()], 2).double()
-
-    several, axes, weight = [make(seed) for seed in range(3)], axes_of(5, 4), weights(3, 4, 4)
-    for one in several:
-        one.calibrate(axes)
-    state = stack_module_state(several)  # type: ignore[arg-type]
-    assert len(state[0]) == (1 if shared else 2)
-    coords = grid_points(axes)[::3]
-
-    def alone(encoding: Complex, w: Tensor) -> Tensor:
-        return torch.cat([encoding.grid(w, axes).flatten(), encoding.points(w, coords)])
-
-    class Network(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoding = several[0]
-
-        def forward(self, w: Tensor) -> Tensor:
-            return alone(self.encoding, w)
-
-    prefixed = [{f"encoding.{key}": value for key, value in part.items()} for part in state]
-    together = vmap(lambda p, b, w: functional_call(Network(), (p, b), (w,)))(*prefixed, weight)
-    expected = torch.stack([alone(one, w) for one, w in zip(several, weight, strict=True)])
-    torch.testing.assert_close(together, expected)
-    (stacked, *_), parameters = state[0].values(), [next(one.parameters()) for one in several]
-    gradients = torch.autograd.grad(together.square().sum(), stacked)[0]
-    torch.testing.assert_close(gradients, torch.stack(torch.autograd.grad(expected.square().sum(), parameters)))
-    assert gradients.abs().amin() > 0 or isinstance(encoder, Table)
-
-
 # -- scaling ----------------------------------------------------------------------------------------------------------
 
 
@@ -124,28 +80,11 @@ def test_calibrate_makes_the_largest_row_norm_one_on_each_axis() -> None:
     for features in encoding.axis_features(axes):
         assert features.norm(dim=-1).max().item() == pytest.approx(1, abs=1e-12)
     assert encoding.scales.min() < 0.9  # so that the scales were needed
-    other = Complex(mixed(4), 4).double()
-    other.load_state_dict(encoding.state_dict())
-    assert torch.equal(other.scales, encoding.scales)
-
-
-def test_the_largest_row_norm_a_few_points_at_a_time() -> None:
-    encoder, x = encoders.create("rect", num_features=4, sigma=0.5), torch.linspace(0, 5, 50)
-    assert encoder(x[20:]).abs().max() == 0
-    assert largest_row_norm(encoder, x, 3) == largest_row_norm(encoder, x) > 1
-    assert largest_row_norm(encoder, x[20:]) == 1
-
-
-def test_features_that_are_parameters_are_not_scaled_up() -> None:
-    encoding = Complex([Table(4), LearnedGaussian(4)], 2)
-    encoding.calibrate([torch.rand(9), torch.rand(9)])
-    assert encoding.scales[0] == 1 != encoding.scales[1]
-
-
-def test_without_normalize_features_are_raw() -> None:
-    encoding = Complex({"name": "gau", "num_features": 8}, 2, normalize=False)
-    encoding.calibrate([torch.linspace(0, 0.9, 5)] * 2)
-    assert encoding.scales.tolist() == [1, 1]
+    raw, table = Complex(mixed(2), 2, normalize=False), Complex([Table(4), LearnedGaussian(4)], 2)
+    for other in (raw, table):
+        other.calibrate([torch.rand(9), torch.rand(9)])
+    assert raw.scales.tolist() == [1, 1]
+    assert table.scales[0] == 1 != table.scales[1]  # features that are parameters are not scaled
 
 
 # -- encoders and coordinates -----------------------------------------------------------------------------------------
@@ -157,16 +96,10 @@ def test_axes_share_one_encoder_or_have_their_own() -> None:
     assert all(axis_encoder is encoder for axis_encoder in shared.encoders)
     assert len(list(shared.parameters())) == 1
     assert [e.name for e in Complex(mixed(3), 3).encoders] == ["gau", "rff", "linf"]
-    # the state does not depend on what is shared
-    separate = Complex([LearnedGaussian(5) for _ in range(3)], 3)
-    assert list(separate.state_dict()) == list(shared.state_dict())
-    separate.load_state_dict(shared.state_dict())
     other = Complex(LearnedGaussian(5), 3)
-    other.load_state_dict(separate.state_dict())
-    assert other.encoders[0].log_sigma == separate.encoders[2].log_sigma == encoder.log_sigma
-    train(separate.encoders[1])
-    with pytest.raises(RuntimeError, match=r"Unexpected key.*encoders\.1\.log_sigma"):
-        other.load_state_dict(separate.state_dict())
+    other.load_state_dict(shared.state_dict())
+    assert list(shared.state_dict()) == ["scales", "encoders.0.log_sigma"]
+    assert other.encoders[2].log_sigma == encoder.log_sigma
 
 
 def test_other_encoders_are_refused() -> None:
@@ -183,27 +116,9 @@ def test_coordinates_of_another_shape_are_refused() -> None:
     encoding, weight = Complex("gau", 2), torch.zeros(256, 256)
     with pytest.raises(InputError, match="has 2 axes, got 1 coordinate vectors"):
         encoding.grid(weight, [torch.rand(3)])
-    with pytest.raises(InputError, match=r"axis 1: a coordinate vector has shape \(N,\).*got \(3, 1\)"):
+    with pytest.raises(InputError, match=r"axis 1: .*\(N,\); got \(3, 1\)"):
         encoding.grid(weight, [torch.rand(3), torch.rand(3, 1)])
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\).*got \(4, 3\)"):
         encoding.points(weight, torch.rand(4, 3))
-    with pytest.raises(InputError, match=r"points have shape \(P, 2\), got \(4, 3, 2\)"):
-        encoding.points(weight, torch.rand(4, 3, 2))
-    with pytest.raises(InputError, match=r"floating-point.*torch\.int64"):
-        encoding(torch.tensor([[3, 7]]))
     with pytest.raises(InputError, match=r"axis 0: .*floating-point.*torch\.int64"):
         encoding.axis_features([torch.arange(3), torch.arange(3)])
-
-
-@pytest.mark.parametrize("name", encoders.names())
-def test_every_encoder(name: str) -> None:
-    sized = "num_features" in encoders.registry.parameters(encoders.registry.get(name))
-    encoding = Complex({"name": name, **({"num_features": 6} if sized else {})}, 2).double()
-    axes = [torch.arange(n, dtype=torch.float64) / n for n in (5, 4)]
-    encoding.calibrate(axes)
-    coords, weight = grid_points(axes), weights(2, *encoding.num_features)
-    grid = encoding.grid(weight, axes)
-    assert grid.isfinite().all()
-    torch.testing.assert_close(grid.flatten(1), encoding.points(weight, coords), rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(grid.flatten(1), weight.flatten(1) @ encoding(coords).T, rtol=1e-12, atol=1e-13)
-    assert encoding(coords).norm(dim=-1).max().item() <= 1 + 1e-12

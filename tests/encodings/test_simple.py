@@ -9,7 +9,6 @@ import pytest
 import torch
 from learned_encoders import Gained, LearnedFourier, LearnedGaussian, Table, train
 from torch import Tensor
-from torch.func import functional_call, stack_module_state, vmap
 
 from pe_lightning import encoders
 from pe_lightning.encoders import Encoder, Gaussian, LinearFourier, RandomFourier
@@ -41,13 +40,11 @@ def test_four_directions_of_shifted_encoders() -> None:
 @pytest.mark.parametrize(
     ("encoder", "num_axes", "layout", "one"),
     [
-        ({"name": "linf", "num_features": 24, "sigma": 2.0}, 1, "auto", LinearFourier(24, sigma=2.0)),
         ({"name": "linf", "num_features": 24, "sigma": 2.0}, 4, "auto", LinearFourier(6, sigma=2.0)),
         ({"name": "gau", "num_features": 32, "sigma": 0.05}, 2, "axes", Gaussian(16, sigma=0.05)),
         ({"name": "gau", "num_features": 12, "sigma": 0.05}, 3, "auto", Gaussian(4, sigma=0.05)),
         ({"name": "rff", "num_features": 12, "sigma": 2.0}, 3, "axes", RandomFourier(4, sigma=2.0)),
         ("identity", 3, "auto", encoders.create("identity")),
-        ("basic", 2, "auto", encoders.create("basic")),
     ],
 )
 def test_the_axes(encoder: Any, num_axes: int, layout: Any, one: Encoder) -> None:
@@ -101,43 +98,23 @@ def test_a_trained_encoder_that_cannot_be_divided_is_refused() -> None:
         Simple(train(LearnedFourier(8)), 2)
 
 
-@pytest.mark.parametrize("encoder", [LearnedGaussian(8), Table(8), LearnedFourier(8)], ids=lambda e: type(e).__name__)
-def test_encodings_of_many_signals_run_together_and_train_their_encoders(encoder: Encoder) -> None:
-    several, coords = [Simple(encoder, 2).double() for _ in range(3)], points(2)
-    for seed, encoding in enumerate(several):
-        for entry in encoding.encoders:
-            train(entry, seed)
-        encoding.calibrate(coords)
-    parameters, buffers = stack_module_state(several)  # type: ignore[arg-type]
-    together = vmap(lambda p, b: functional_call(several[0], (p, b), (coords,)))(parameters, buffers)
-    expected = torch.stack([encoding(coords) for encoding in several])
-    torch.testing.assert_close(together, expected)
-    gradients = torch.autograd.grad(together.square().sum(), list(parameters.values()))
-    alone = torch.autograd.grad(expected.square().sum(), [p for encoding in several for p in encoding.parameters()])
-    for index, gradient in enumerate(gradients):
-        torch.testing.assert_close(gradient, torch.stack(alone[index :: len(gradients)]))
-
-
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("encoder", "num_axes", "total", "advice"),
     [
-        ("gau", 2, 30, "28 or 32"),
-        ("gau", 2, 3, "4"),
-        ("linf", 3, 256, "252 or 258"),  # 255 would be 85 each, and odd
-        ("linf", 2, 258, "256 or 260"),
+        ("gau", 2, 30, 28),
+        ("gau", 2, 3, 4),
+        ("linf", 3, 256, 258),  # 255 would be 85 each, and odd
     ],
 )
-def test_a_width_that_does_not_divide(encoder: str, num_axes: int, total: int, advice: str) -> None:
+def test_a_width_that_does_not_divide(encoder: str, num_axes: int, total: int, advice: int) -> None:
     with pytest.raises(InputError) as caught:
         Simple({"name": encoder, "num_features": total}, num_axes)
-    count = 4 if encoder == "gau" else num_axes
-    message = f"'{encoder}': num_features={total} does not divide among {count} directions; use {advice}"
-    assert str(caught.value) == message
-    for number in advice.split(" or "):  # and what it says to use works
-        assert Simple({"name": encoder, "num_features": int(number)}, num_axes).num_features == int(number)
+    assert f"num_features={total} does not divide among" in str(caught.value)
+    assert str(caught.value).endswith(f"use {advice}")
+    assert Simple({"name": encoder, "num_features": advice}, num_axes).num_features == advice
 
 
 @pytest.mark.parametrize(
@@ -145,17 +122,10 @@ def test_a_width_that_does_not_divide(encoder: str, num_axes: int, total: int, a
     [
         ("gau", 3, "directions", "'directions' is for 2 axes, the signal has 3; use layout 'axes' or 'auto'"),
         ("gau", 2, "joint", "encoder 'gau' encodes one axis at a time; use layout 'axes' or 'auto'"),
-        ("gau", 2, "axis", "unknown layout 'axis'; allowed: auto, axes, directions, joint"),
+        ("gau", 2, "axis", "unknown layout 'axis'"),
         (["gau", "tri", "linf"], 2, "auto", "3 encoders were given for 2 directions; give one, or one per direction"),
         ([], 2, "auto", "an empty list of encoders"),
-        (
-            {"name": "rff", "num_axes": 3},
-            2,
-            "auto",
-            "'joint' of 2 axes needs encoders with num_axes=2, 'rff' has num_axes=3",
-        ),
-        ({"name": "rff", "num_axes": 2}, 2, "axes", "'axes' of 2 axes needs encoders with num_axes=1, 'rff' has num_axes=2"),
-        (["rff"], 2, "joint", "'joint' of 2 axes needs encoders with num_axes=2, 'rff' has num_axes=1"),
+        ({"name": "rff", "num_axes": 3}, 2, "auto", "needs encoders with num_axes=2, 'rff' has num_axes=3"),
     ],
 )
 def test_layouts_that_do_not_exist(encoder: Any, num_axes: int, layout: Any, message: str) -> None:
@@ -163,33 +133,15 @@ def test_layouts_that_do_not_exist(encoder: Any, num_axes: int, layout: Any, mes
         Simple(encoder, num_axes, layout)
 
 
-def test_coordinates_of_another_shape_are_refused() -> None:
-    with pytest.raises(InputError, match=r"shape \(\*batch, 2\).*got \(4, 3\)"):
-        Simple("gau", 2)(torch.rand(4, 3))
-    with pytest.raises(InputError, match="has 2 axes, got 3 coordinate vectors"):
-        Simple("gau", 2).grid([torch.rand(3)] * 3)
-
-
 # -- grids and scaling ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", encoders.names())
-@pytest.mark.parametrize("num_axes", [1, 2, 3])
-def test_every_encoder_on_a_grid_with_a_largest_row_norm_of_one(name: str, num_axes: int) -> None:
-    sized = "num_features" in encoders.registry.parameters(encoders.registry.get(name))
-    encoding = Simple({"name": name, **({"num_features": 24} if sized else {})}, num_axes)
-    axes = [torch.arange(n) / n for n in (5, 4, 3)[:num_axes]]
-    coords = torch.cartesian_prod(*axes).reshape(-1, num_axes)
-    encoding.calibrate(coords)
-    features = encoding.grid(axes)
-    assert features.shape == (*[len(x) for x in axes], 24 if sized else encoding.num_features)
-    assert features.dtype == torch.float32
-    assert torch.equal(features.reshape(-1, encoding.num_features), encoding(coords))
-    assert features.norm(dim=-1).max().item() == pytest.approx(1, abs=1e-6)
 
 
 def test_scales() -> None:
     coords = points(2, 20)
+    grid = [torch.arange(n) / n for n in (5, 4)]
+    encoding = Simple("gau", 2)
+    encoding.calibrate(torch.cartesian_prod(*grid))
+    assert encoding(torch.cartesian_prod(*grid)).norm(dim=-1).max().item() == pytest.approx(1, abs=1e-6)
     raw = Simple({"name": "gau", "num_features": 16}, 2, normalize=False)
     table = Simple([Table(8), LearnedGaussian(8)], 2)
     for encoding in (raw, table):  # the table starts at 1e-4: scaled up to a row norm of 1, training would explode
@@ -199,8 +151,3 @@ def test_scales() -> None:
     scaled.calibrate(coords)
     other.load_state_dict(scaled.state_dict())
     assert torch.equal(other(coords), scaled(coords))
-
-
-def test_derivatives_with_respect_to_coordinates() -> None:
-    encoding = Simple({"name": "gau", "num_features": 16, "sigma": 0.2}, 2).double()
-    assert torch.autograd.gradcheck(encoding, (points(2, 3).reshape(3, 1, 2).requires_grad_(),))
