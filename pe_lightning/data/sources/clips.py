@@ -28,22 +28,18 @@ def frames_at_once(frame_bytes: int) -> int:
     return max(1, BLOCK_BYTES // max(1, frame_bytes))
 
 
-def check_frames(frames: Sequence[int | None] | None) -> tuple[int | None, int | None, int]:
-    """``(start, stop, step)``.
-
-    Raises:
-        InputError: If it is not two or three integers or ``None``, or the step is not positive.
-    """
-    if frames is None:
-        return None, None, 1
-    numbers = list(frames) if isinstance(frames, (list, tuple)) else []
-    whole = all(number is None or (isinstance(number, int) and not isinstance(number, bool)) for number in numbers)
-    if len(numbers) not in (2, 3) or not whole:
-        raise InputError(f"frames must be [start, stop] or [start, stop, step] of integers or null; got {frames!r}")
-    step = 1 if len(numbers) == 2 or numbers[2] is None else numbers[2]
-    if step < 1:
-        raise InputError(f"the step of frames must be at least 1; got {frames!r}")
-    return numbers[0], numbers[1], step
+def check_frames(frames: object) -> None:
+    """Raises :class:`InputError` unless ``frames`` are the arguments of a ``slice`` with a positive step, or ``None``."""
+    if frames is None or (
+        isinstance(frames, (list, tuple))
+        and len(frames) in (2, 3)
+        and all(number is None or (isinstance(number, int) and not isinstance(number, bool)) for number in frames)
+        and (len(frames) == 2 or frames[2] is None or frames[2] > 0)
+    ):
+        return
+    raise InputError(
+        f"frames must be [start, stop] or [start, stop, step] of integers or null, the step at least 1; got {frames!r}"
+    )
 
 
 @dataclass(frozen=True)
@@ -90,41 +86,21 @@ class Clip:
                 block = edit(block)
             yield block
 
-    def picked(self, frames: Sequence[int | None] | None) -> Clip:
-        """``clip[start:stop:step]`` along the first axis, but what lies outside is an error.
-
-        Raises:
-            InputError: If ``frames`` reaches outside, or leaves fewer than 2.
-        """
-        total, word = len(self.frames), "frame" if self.media == "video" else "slice"
-        start, stop, step = check_frames(frames)
-        for name, value, highest in (("start", start, total - 1), ("stop", stop, total)):
-            if value is not None and not -total <= value <= highest:
-                raise InputError(
-                    f"frames {list(frames or ())} asks for {name} {value}, but {self.file.given!r} has {total} {word}s; set "
-                    f"{name} to at most {highest}, or to null"
-                )
-        chosen = self.frames[start:stop:step]
-        if len(chosen) < 2:
-            asked = f", and frames {list(frames)} leaves {len(chosen)}" if frames is not None else ""
-            raise InputError(
-                f"{self.file.given!r} has {total} {word}(s){asked}: a signal needs at least 2 samples on each axis"
-            )
-        return replace(self, frames=chosen, rate=None if self.rate is None else self.rate / step)
+    def picked(self, frames: Sequence[int | None]) -> Clip:
+        """``clip[start:stop:step]`` along the first axis; :class:`InputError` if it reaches outside."""
+        total, span = len(self.frames), slice(*frames)
+        if not all(edge is None or -total <= edge <= total for edge in (span.start, span.stop)):
+            raise InputError(f"frames {list(frames)} is beyond {self.file.given!r}, which has {total} frames or slices")
+        rate = None if self.rate is None else self.rate / (span.step or 1)
+        return replace(self, frames=self.frames[span], rate=rate)
 
     def cropped(self, size: tuple[int | None, int, int]) -> Clip:
-        """The central ``(t, h, w)``; all frames where ``t`` is ``None``.
-
-        Raises:
-            InputError: If it is larger than the clip.
-        """
+        """The central ``(t, h, w)``; all frames where ``t`` is ``None``; :class:`InputError` if the clip is smaller."""
         wanted = (len(self.frames) if size[0] is None else size[0], size[1], size[2])
         if any(part > whole for part, whole in zip(wanted, self.grid, strict=True)):
-            fits = [min(part, whole) for part, whole in zip(wanted, self.grid, strict=True)]
             raise InputError(
                 f"the central {'x'.join(map(str, wanted))} was asked of {self.file.given!r}, which has "
-                f"{'x'.join(map(str, self.grid))} samples (first axis x height x width); set center_crop to at most {fits}, "
-                "or leave the file out"
+                f"{'x'.join(map(str, self.grid))} samples (first axis x height x width); set a smaller center_crop"
             )
         first, top, left = ((whole - part) // 2 for part, whole in zip(wanted, self.grid, strict=True))
 

@@ -82,7 +82,6 @@ class ImageSource(Source):
             "sizes (height x width)",
             sizes,
             f"Set center_crop (the largest that all of them have is {common}) or resize",
-            "{0[0]}x{0[1]}".format,
         )
         dtypes = {header_of(file).dtype for file in files}
         dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
@@ -114,8 +113,7 @@ def read_picture(
         height, width = image.shape[:2]
         if crop[0] > height or crop[1] > width:
             raise InputError(
-                f"center_crop {crop[0]}x{crop[1]} is larger than {file.given!r}, which is {height}x{width} (height x width);"
-                f" set center_crop to at most [{min(crop[0], height)}, {min(crop[1], width)}], or leave the image out"
+                f"center_crop {crop[0]}x{crop[1]} is larger than {file.given!r}, which is {height}x{width} (height x width)"
             )
         top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
         image = image[top : top + crop[0], left : left + crop[1]].copy()  # so that the whole image is freed

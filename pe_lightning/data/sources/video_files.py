@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import av
 import numpy as np
@@ -29,20 +28,15 @@ Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 _ACCURATE = 0x4 | 0x2000 | 0x40000 | 0x80000  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
 
 
-@dataclass(frozen=True)
-class Timing:
-    """The frames of a video at even times.
+class Timing(NamedTuple):
+    """The frames of a video at even times."""
 
-    Args:
-        index: For each time, the number of the decoded frame that is shown; ascending, with repeats where the video is
-            slower.
-        rate: Times per second.
-        even: Whether the video's own times were even.
-    """
-
-    index: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
+    """For each time, the number of the decoded frame that is shown; ascending, with repeats where the video is slower."""
     rate: float
+    """Times per second."""
     even: bool
+    """Whether the video's own times were even."""
 
     @classmethod
     def of(cls, times: npt.NDArray[np.float64], tick: float, stated: float | None, fps: float | None) -> Timing:
@@ -57,7 +51,7 @@ class Timing:
             stated: The rate that the file states, which is taken where it agrees with ``times`` to 1 %.
             fps: The rate to resample to.
 
-        >>> Timing.of(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5).index
+        >>> Timing.of(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5).numbers
         array([0, 2])
         """
         count = len(times)
@@ -89,24 +83,24 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     """
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
-        tick, stated = float(stream.time_base), stream.average_rate or stream.guessed_rate
+        tick, stated = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 0)
         stamps = _presentation_times(file, container, stream)
-    if len(stamps) < 2:
-        raise InputError(f"{file.given!r} has {len(stamps)} frame(s); a video signal needs at least 2")
+    times = np.zeros(0)
     if None not in stamps:
         times = np.sort(np.array(stamps, dtype=np.float64)) * tick
     elif stated:
-        times = np.arange(len(stamps)) / float(stated)
-    else:
-        raise InputError(f"{file.given!r} states neither the times of its frames nor their rate; convert it to MP4")
-    if times[-1] <= times[0]:
-        raise InputError(f"{file.given!r} gives all its {len(times)} frames the same time; convert it to MP4")
+        times = np.arange(len(stamps)) / stated
+    if len(times) < 2 or times[-1] <= times[0]:
+        raise InputError(
+            f"{file.given!r} has {len(stamps)} frame(s), and a video signal needs at least 2 at different times; if it has "
+            "more, convert it to MP4"
+        )
     with _opened(file) as (container, stream):
         first = next(container.decode(stream))
         check_area(file.given, first.height, first.width, max_pixels)
         pixels, turn = _pixels_of(first.format), _turn_of(first, file)
         height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
-    timing = Timing.of(times, tick, float(stated) if stated else None, fps)
+    timing = Timing.of(times, tick, stated or None, fps)
     if not timing.even and fps is None:
         rank_zero_info(
             f"{file.given!r} has a variable frame rate: resampled to its mean, {timing.rate:.6g} frames per second. "
@@ -115,13 +109,13 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     return Clip(
         file=file,
-        frames=range(len(timing.index)),
+        frames=range(len(timing.numbers)),
         size=(height, width),
         channels=1 if pixels.startswith("gray") else 3,
         stored=dtype,
         scaling=Scaling.of_integers(dtype),
         media="video",
-        read=partial(_decode, file, timing.index, pixels, turn),
+        read=partial(_decode, file, timing.numbers, pixels, turn),
         rate=timing.rate,
     )
 
@@ -134,11 +128,7 @@ def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
     with reading(file.given), av.open(f"file:{file.path}", options=options) as container:
         streams = [each for each in container.streams.video if not each.disposition & Disposition.attached_pic]
         if not streams or streams[0].codec_context is None:
-            kinds = ", ".join(sorted({stream.type for stream in container.streams}))
-            raise InputError(
-                f"{file.given!r} holds no video that can be decoded, only {kinds or 'nothing'}; remove it from the paths, "
-                "or convert it to MP4 (H.264)"
-            )
+            raise InputError(f"{file.given!r} holds no video that can be decoded; convert it to MP4")
         streams[0].thread_type = "AUTO"
         yield container, streams[0]
 
@@ -151,23 +141,10 @@ def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[i
     for packet in container.demux(stream):
         corrupt = corrupt or bool(packet.size and packet.is_corrupt)
         if packet.size and not packet.is_discard:
-            found.append((packet.pts, packet.duration or 0))
-    ends = [pts + duration for pts, duration in found if pts is not None]
-    stated = any(name in container.format.name for name in ("mp4", "matroska"))  # others estimate how long they last
-    short = stated and bool(ends) and _stated_end(stream) - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
-    if short or corrupt:
-        raise InputError(
-            f"{file.given!r} is truncated or damaged: frames are missing or incomplete. Copy or download it again"
-        )
-    return [pts for pts, _ in found]
-
-
-def _stated_end(stream: Any) -> float:
-    """When the header says that the stream ends, in ticks; 0 if it does not."""
-    if stream.duration is not None:
-        return float(stream.duration + (stream.start_time or 0))
-    hours, minutes, seconds = stream.metadata.get("DURATION", "0:0:0").split(":")  # Matroska
-    return (int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / float(stream.time_base)
+            found.append(packet.pts)
+    if corrupt:
+        raise InputError(f"{file.given!r} is truncated or damaged: frames are incomplete. Copy it again")
+    return found
 
 
 def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: Turn, frames: range) -> Iterator[AnyArray]:
@@ -182,7 +159,7 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
             if number < wanted[place]:
                 continue
             if frame.is_corrupt:
-                raise InputError(f"{file.given!r}: frame {number} is damaged. Copy the video again, or set frames to a part")
+                raise InputError(f"{file.given!r}: frame {number} is damaged. Copy it again, or set frames to a part of it")
             array = frame.reformat(format=pixels, interpolation=_ACCURATE).to_ndarray()
             array = turn(array.reshape(*array.shape[:2], -1))
             while place < len(wanted) and wanted[place] == number:
@@ -193,8 +170,8 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
                     block = []
     if place < len(wanted):
         raise InputError(
-            f"{file.given!r} is truncated or damaged: only {place} of the {len(wanted)} frames that were to be read can be "
-            "decoded. Copy or download it again, or set frames to a part of it"
+            f"{file.given!r} is truncated or damaged: only {place} of {len(wanted)} frames can be decoded. Copy it again"
+            ", or set frames to a part of it"
         )
     if block:
         yield np.stack(block)
