@@ -28,25 +28,18 @@ _MOST_CHANNELS = 4  # of an axis that channels: auto takes for channels
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """An array in a file, as its header describes it, and which of its axes is what.
-
-    Args:
-        file: The file.
-        format: Its format.
-        key: The name of the array in the file; empty in a ``.npy`` file.
-        shape: ``(S, N_1, ..., N_D, C)`` if its axes are named, of which the file may lack the first and the last.
-        dtype: In the byte order of this machine; booleans, integers or floating point of at most 64 bits.
-        chunks: What the file stores together, in its own axes; ``None`` if it stores the array as a whole.
-        counted: Whether the first axis in the file counts signals.
-        with_channels: Whether the last axis in the file is channels.
-    """
+    """An array in a file, as its header describes it, and which of its axes is what."""
 
     file: SourceFile
     format: Format
     key: str
+    """Its name in the file; empty in a ``.npy`` file."""
     shape: tuple[int, ...]
+    """``(S, N_1, ..., N_D, C)`` if its axes are named, of which the file may lack the first and the last."""
     dtype: np.dtype[Any]
+    """In the byte order of this machine; at most 64 bits."""
     chunks: tuple[int, ...] | None
+    """What the file stores together, in its own axes."""
     counted: bool = True
     with_channels: bool = True
 
@@ -114,11 +107,7 @@ def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
 
 
 class FileArrays:
-    """The arrays of files as one, ``(S, N_1, ..., N_D, C)``, read by slices. No file stays open between two reads.
-
-    Args:
-        files: What the files hold.
-    """
+    """The arrays of files as one, ``(S, N_1, ..., N_D, C)``, read by slices. No file stays open between two reads."""
 
     def __init__(self, files: Sequence[ArrayFile]) -> None:
         self.files = tuple(files)

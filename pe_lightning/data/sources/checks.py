@@ -88,14 +88,9 @@ def check_area(given: str, height: int, width: int, max_pixels: int | None) -> N
 
 
 def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
-    """How many samples of each signal are taken: ``length``, or all of them if all signals have as many.
+    """How many first samples of each signal are taken: ``length``, or all of them if all signals have as many.
 
-    Args:
-        lengths: What messages call each signal, or file, and its number of samples.
-        length: How many first samples to take.
-
-    Raises:
-        InputError: If the signals differ in length, or one has fewer samples than ``length``, or than 2.
+    ``lengths`` are what messages call each signal, and its number of samples, which has to be at least 2 and ``length``.
     """
     name, shortest = min(lengths, key=lambda entry: entry[1])
     if shortest < 2:
@@ -108,15 +103,12 @@ def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
 
 
 def in_common(what: str, values: Sequence[tuple[str, T]], remedy: str) -> T:
-    """The value that all files have in common.
+    """The value that all files have in common; :class:`InputError` if they differ.
 
     Args:
         what: What is compared, in the plural.
         values: What messages call each file, and its value.
         remedy: What to do if they differ: a sentence without its full stop.
-
-    Raises:
-        InputError: If they differ.
     """
     groups: dict[T, list[str]] = {}
     for given, value in values:
@@ -172,12 +164,7 @@ def value_scaling(
 
 
 def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scaling:
-    """The ranges of several signals as one.
-
-    Args:
-        scalings: What messages call the file of each signal, and its range.
-        notify: Whether to say so where a range was found in the data.
-    """
+    """The ranges of several signals, each with the label of its file, as one; says if one was found in the data."""
     found = [
         f"{label} holds values from {scaling.low[0]:g} to {scaling.high[0]:g}"
         for label, scaling in dict(scalings).items()

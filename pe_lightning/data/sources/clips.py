@@ -49,11 +49,8 @@ class Clip:
     Args:
         file: Where it is read from.
         frames: Which of its frames, ascending.
-        size: ``(H, W)``, after ``edits``.
-        channels: ``C``, after ``edits``.
-        stored: NumPy's name of the dtype, after ``edits``.
+        size: ``(H, W)``; it, ``channels`` and ``stored``, the dtype, are those after ``edits``.
         scaling: Range and dtype of the source.
-        media: What it is.
         read: Decodes some of the file's frames: ``(n, H', W', C')`` arrays that follow one another.
         rate: Frames per second of ``frames``, if known.
         unit: Whether the values are in [0, 1] already.

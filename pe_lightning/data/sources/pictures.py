@@ -33,13 +33,11 @@ _PREMULTIPLIED, _STRAIGHT = 1, 2  # TIFF ExtraSamples
 
 
 class Header(NamedTuple):
-    """What the header of a picture says."""
+    """What the header of a picture says: its size after the EXIF orientation, bits per channel (32: floating point)."""
 
     height: int
-    """After the EXIF orientation is applied."""
     width: int
     bits: int
-    """Per channel; 32 is floating point."""
     grey: bool
 
     @property

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import av
 import numpy as np
@@ -21,53 +21,45 @@ from pe_lightning.data.sources.clips import Clip, frames_at_once
 from pe_lightning.data.sources.paths import SourceFile, reading
 from pe_lightning.errors import InputError
 
-__all__ = ["Timing", "read_video"]
+__all__ = ["even_frames", "read_video"]
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
 _ACCURATE = 0x4 | 0x2000 | 0x40000 | 0x80000  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
 
 
-class Timing(NamedTuple):
-    """The frames of a video at even times."""
+def even_frames(
+    times: npt.NDArray[np.float64], tick: float, stated: float, fps: float | None
+) -> tuple[npt.NDArray[np.int64], float, bool]:
+    """Chooses the frames of a video at even times: at each, the latest frame that has been shown by then.
 
-    numbers: npt.NDArray[np.int64]
-    """For each time, the number of the decoded frame that is shown; ascending, with repeats where the video is slower."""
-    rate: float
-    """Times per second."""
-    even: bool
-    """Whether the video's own times were even."""
+    Even videos are taken frame by frame unless ``fps`` is given; uneven ones are resampled to their mean rate.
 
-    @classmethod
-    def of(cls, times: npt.NDArray[np.float64], tick: float, stated: float | None, fps: float | None) -> Timing:
-        """Chooses the frames of a video at even times, beginning with the first one.
+    Args:
+        times: Presentation times of the frames in seconds, ascending, at least two. The last one is shown for a mean gap.
+        tick: Resolution of ``times`` in seconds.
+        stated: The rate that the file states, or 0, which is taken where it agrees with ``times`` to 1 %.
+        fps: The rate to resample to.
 
-        At each time the latest frame that has been shown by then is taken. Even videos are taken frame by frame unless
-        ``fps`` is given; uneven ones are resampled to their mean rate. The last frame is shown for one mean gap.
+    Returns:
+        The numbers of the frames, the rate, and whether the video's own times were even.
 
-        Args:
-            times: Presentation times of the frames in seconds, ascending, at least two.
-            tick: Resolution of ``times`` in seconds.
-            stated: The rate that the file states, which is taken where it agrees with ``times`` to 1 %.
-            fps: The rate to resample to.
-
-        >>> Timing.of(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5).numbers
-        array([0, 2])
-        """
-        count = len(times)
-        gap = float(times[-1] - times[0]) / (count - 1)
-        # jitter is allowed for, and that containers round times to a tick (a millisecond in Matroska)
-        drift = np.abs(times - np.linspace(times[0], times[-1], count)).max()
-        even = bool(np.diff(times).max() <= 1.5 * gap + 2 * tick and drift <= 0.5 * gap + tick)
-        own = stated if stated and even and abs(stated * gap - 1) < 0.01 else 1 / gap
-        if even and fps is None:
-            return cls(np.arange(count), own, even)
-        shown = np.arange(count) / own if even else times - times[0]
-        rate = fps or own
-        number = max(1, math.ceil(count / own * rate - 1e-6))
-        slack = 1e-6 / own if even else max(tick, 1e-6 / own)
-        index = np.searchsorted(shown, np.arange(number) / rate + slack, side="right") - 1
-        return cls(index.astype(np.int64), float(rate), even)
+    >>> even_frames(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5)[0]
+    array([0, 2])
+    """
+    count = len(times)
+    gap = float(times[-1] - times[0]) / (count - 1)
+    # jitter is allowed for, and that containers round times to a tick (a millisecond in Matroska)
+    drift = np.abs(times - np.linspace(times[0], times[-1], count)).max()
+    even = bool(np.diff(times).max() <= 1.5 * gap + 2 * tick and drift <= 0.5 * gap + tick)
+    own = stated if even and abs(stated * gap - 1) < 0.01 else 1 / gap
+    if even and fps is None:
+        return np.arange(count), own, even
+    shown = np.arange(count) / own if even else times - times[0]
+    rate = float(fps or own)
+    wanted = np.arange(max(1, math.ceil(count / own * rate - 1e-6))) / rate
+    slack = 1e-6 / own if even else max(tick, 1e-6 / own)
+    return np.searchsorted(shown, wanted + slack, side="right") - 1, rate, even
 
 
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
@@ -100,23 +92,23 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
         check_area(file.given, first.height, first.width, max_pixels)
         pixels, turn = _pixels_of(first.format), _turn_of(first, file)
         height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
-    timing = Timing.of(times, tick, stated or None, fps)
-    if not timing.even and fps is None:
+    numbers, rate, even = even_frames(times, tick, stated, fps)
+    if not even and fps is None:
         rank_zero_info(
-            f"{file.given!r} has a variable frame rate: resampled to its mean, {timing.rate:.6g} frames per second. "
-            "Set fps to choose the rate"
+            f"{file.given!r} has a variable frame rate: resampled to its mean, {rate:.6g} frames per second. Set fps to choose "
+            "the rate"
         )
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     return Clip(
         file=file,
-        frames=range(len(timing.numbers)),
+        frames=range(len(numbers)),
         size=(height, width),
         channels=1 if pixels.startswith("gray") else 3,
         stored=dtype,
         scaling=Scaling.of_integers(dtype),
         media="video",
-        read=partial(_decode, file, timing.numbers, pixels, turn),
-        rate=timing.rate,
+        read=partial(_decode, file, numbers, pixels, turn),
+        rate=rate,
     )
 
 
@@ -185,10 +177,9 @@ def _pixels_of(pixel_format: Any) -> str:
 
 
 def _turn_of(frame: Any, file: SourceFile) -> Turn:
-    """How rows and columns are turned so that the picture is upright: the display matrix of phone clips.
+    """How rows and columns are turned so that the picture is upright.
 
-    The matrix is nine 32-bit integers ``a b u, c d v, x y w``: a sample at ``(x, y)`` is shown at
-    ``(a x + c y, b x + d y)`` / 65536, up to a shift.
+    The display matrix of phone clips shows the sample at ``(x, y)`` at ``(a x + c y, b x + d y)``, up to a shift.
     """
     found = [side for side in frame.side_data if side.type == SideDataType.DISPLAYMATRIX]
     if not found:

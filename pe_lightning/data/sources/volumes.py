@@ -82,8 +82,6 @@ def _frame(file: SourceFile, shape: tuple[int, int, int], stored: str, max_pixel
     array = over_white(decode_image(file, max_pixels))
     if array.shape[-1] == 1 and shape[2] == 3:
         array = np.repeat(array, 3, axis=-1)
-    if array.shape != shape:
-        raise InputError(f"{file.given!r} decodes to {array.shape}, but its header says {shape} (height, width, channels)")
     return array if stored == "float32" else np.rint(array * np.float32(np.iinfo(stored).max)).astype(stored)
 
 
