@@ -133,10 +133,17 @@ def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[i
     for packet in container.demux(stream):
         corrupt = corrupt or bool(packet.size and packet.is_corrupt)
         if packet.size and not packet.is_discard:
-            found.append(packet.pts)
+            found.append((packet.pts, packet.duration or 0))
+    ends = [pts + duration for pts, duration in found if pts is not None]
+    if ends and any(name in container.format.name for name in ("mp4", "matroska")):  # others estimate how long they last
+        hours, minutes, seconds = stream.metadata.get("DURATION", "0:0:0").split(":")  # Matroska
+        end = (int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / float(stream.time_base)
+        if stream.duration is not None:
+            end = float(stream.duration + (stream.start_time or 0))
+        corrupt = corrupt or end - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
     if corrupt:
-        raise InputError(f"{file.given!r} is truncated or damaged: frames are incomplete. Copy it again")
-    return found
+        raise InputError(f"{file.given!r} is truncated or damaged: frames are missing or incomplete. Copy it again")
+    return [pts for pts, _ in found]
 
 
 def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: Turn, frames: range) -> Iterator[AnyArray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -124,10 +125,20 @@ def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
 
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[Any]:
+    """The open file; what tifffile reports in its log (missing pages, say) is an error here."""
     import tifffile
 
-    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
-        yield tiff
+    reports: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: reports.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tifffile").addHandler(handler)
+    try:
+        with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+            if not tiff.series or reports:
+                raise ValueError(*reports)
+            yield tiff
+    finally:
+        logging.getLogger("tifffile").removeHandler(handler)
 
 
 def read_nifti(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
