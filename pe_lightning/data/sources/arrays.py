@@ -142,23 +142,20 @@ def read_arrays(
 ) -> RawSignals:
     """Describes array files as signals of D = ``num_axes`` axes; nothing is loaded.
 
-    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold. ``.npy`` and
-    HDF5 files are read by slices, ``.npz`` files are decoded.
+    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold.
 
     Args:
         files: One signal, or one set of signals, each. All have one shape and one dtype.
         num_axes: D, 1 to 3.
         key: Which array of an ``.npz`` file, or dataset of an HDF5 file such as ``volumes/ct``.
-        value_range: ``[low, high]``, the numbers that become 0 and 1, see
-            :func:`~pe_lightning.data.sources.checks.value_scaling`.
+        value_range: ``[low, high]``, the numbers that become 0 and 1.
         channels: What the last axis of an array of D + 1 axes is. ``last``: channels. ``none``: a grid axis; the first
             axis counts signals. ``auto``: channels if there are at most 4. An array of D axes is one signal of one
             channel; D + 2 axes are signals, grid and channels.
         length: Take only the first n samples of the first axis.
 
     Raises:
-        InputError: If a file is damaged or no array of real numbers, a number is not finite or outside ``value_range``,
-            or the files do not fit together.
+        InputError: If a file is damaged, it or a number is not what it must be, or the files do not fit together.
     """
     limits = number_range("value_range", value_range)
     arrays = [find_array(file, key, num_axes, channels) for file in files]
@@ -202,10 +199,6 @@ def find_array(
         key: Which array; not needed where there is only one.
         num_axes: How many axes its signals have; ``None`` if it holds no signals.
         channels: What its last axis is, see :func:`read_arrays`.
-
-    Raises:
-        InputError: If the file is damaged or of another format, there is no such array, or it is no array of real numbers
-            with that many axes.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:

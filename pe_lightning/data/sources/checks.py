@@ -140,12 +140,9 @@ def value_scaling(
         label: What messages call it.
         dtype: Of its numbers.
         blocks: Reads all of them, in blocks along the first axis; not called where the dtype decides.
-        limits: ``(low, high)``, the numbers that become 0 and 1.
+        limits: ``(low, high)``, the numbers that become 0 and 1; others outside of them are an error.
         full_range: Whether integers take the range of their dtype, instead of their least and greatest number.
         unit: Whether numbers within [0, 1] are left as they are.
-
-    Raises:
-        InputError: If a number is not finite, or outside the limits; or there is no range to be found.
     """
     if limits is None and full_range and dtype.kind in "biu" and dtype.itemsize <= 2:
         return Scaling(dtype.name) if dtype.kind == "b" else Scaling.of_integers(dtype)

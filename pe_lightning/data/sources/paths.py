@@ -62,12 +62,7 @@ _INSIDE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file, or folder of frames, to read.
-
-    Args:
-        path: The file.
-        given: How the user named it, for messages.
-    """
+    """One file, or folder of frames, to read, and how the user named it."""
 
     path: Path
     given: str
@@ -109,11 +104,7 @@ def suffixes_of(formats: Collection[Format]) -> list[str]:
 
 
 def format_of(path: Path, by_content: bool = True) -> Format | None:
-    """The format of a file by its first bytes, or by its suffix where these say nothing; ``None``: another one.
-
-    Raises:
-        InputError: If the file cannot be opened.
-    """
+    """The format of a file by its first bytes, or by its suffix where these say nothing; ``None``: another one."""
     if by_content:
         with reading(str(path)), path.open("rb") as file:
             header = file.read(12)
@@ -222,11 +213,7 @@ def is_stack(file: SourceFile) -> bool:
 
 
 def kind_of(path: str) -> Literal["images", "rows", "video"]:
-    """The registered source that reads a file, folder or sample, by what it is called; a folder by the files in it.
-
-    Raises:
-        InputError: If it is of no kind that is known by its name, or several sources could be meant.
-    """
+    """The registered source that reads a file, folder or sample, by what it is called; a folder by the files in it."""
     if path.startswith(SCHEME):
         return "video" if path.removeprefix(SCHEME) in video_samples() else "images"
     given = Path(path).expanduser()

@@ -137,7 +137,13 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Flo
     if image.format == "PNG" and bits > 8 and not grey:
         array = _decode_png16(file.path)
     elif grey:
-        array = _decode_deep_grey(file, image, bits)
+        raw = np.asarray(image)[..., None]  # grey of 9 to 16 bits, or floating point, which Pillow reads exactly
+        # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
+        array = _check_float(file, raw) if image.mode == "F" else raw.astype(np.float32) / np.float32(2**bits - 1)
+        if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
+            array = np.concatenate([array, (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
+        if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE:
+            array = 1 - array
     else:
         mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
         mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
@@ -151,17 +157,6 @@ def _check(file: SourceFile, height: int, width: int, pictures: int, max_pixels:
     check_area(file.given, height, width, max_pixels)
     if pictures > 1:
         raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one you mean as a file of its own")
-
-
-def _decode_deep_grey(file: SourceFile, image: Image.Image, bits: int) -> FloatArray:
-    """Grey of 9 to 16 bits, or floating point, which Pillow reads exactly."""
-    raw = np.asarray(image)[..., None]
-    # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
-    array = _check_float(file, raw) if image.mode == "F" else raw.astype(np.float32) / np.float32(2**bits - 1)
-    if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
-        array = np.concatenate([array, (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
-    inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE
-    return np.subtract(1, array) if inverted else array
 
 
 def _decode_png16(path: Path) -> FloatArray:

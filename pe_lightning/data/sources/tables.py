@@ -25,14 +25,11 @@ _MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "no
 
 
 class Column(NamedTuple):
-    """A column of numbers."""
+    """A column of numbers: its header or position (empty for the only column of a table without header), and values."""
 
     name: str
-    """Its header, or its position, from 0; empty if the table has no header and no other column is taken."""
     label: str
-    """What messages call it."""
     values: NDArray[np.float64]
-    """``(N,)``, finite."""
 
 
 def read_tables(

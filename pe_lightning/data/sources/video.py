@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,19 +88,18 @@ class VideoSource(Source):
         check_frames(self.frames)
         checks.check_choice("color", self.color, Color)
         checks.check_count("max_pixels", self.max_pixels, 1)
-        if self.fps is not None:
-            checks.number_range("fps", [0, self.fps])
+        if self.fps is not None and (isinstance(self.fps, (bool, str)) or not 0 < self.fps < math.inf):
+            raise InputError(f"fps must be a number of frames per second above 0; got {self.fps!r}")
         if self.preset is not None:
             checks.check_choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
                 raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset to null")
         self._size = checks.as_size("resize", self.resize)
-        crop: object = self.center_crop
-        self._crop: tuple[int | None, int, int] | None = None
-        if checks.is_list(crop, lambda side: checks.is_count(side, 2)) and len(crop) == 3:
-            self._crop = (crop[0], crop[1], crop[2])
-        elif flat := checks.as_size("center_crop", self.center_crop):
-            self._crop = (None, *flat)
+        crop = self.center_crop
+        depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
+        checks.check_count("center_crop", depth, 2)
+        flat_size = checks.as_size("center_crop", flat)
+        self._crop = None if flat_size is None else (depth, *flat_size)
         self._limits = checks.number_range("value_range", self.value_range)
 
     def read(self) -> RawSignals:
@@ -115,7 +115,15 @@ class VideoSource(Source):
         if "array" in given and self._unedited:
             raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range)
             return replace(raw, rate=self.fps)
-        return self._joined([self._edited(clip) for file, kind in found for clip in self._clips(file, kind)])
+        clips: list[Clip] = []
+        for file, kind in found:
+            if kind == "array":
+                clips += read_stack_arrays(file, self.key, self._limits)
+            elif kind in ("tiff", "nifti"):
+                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels))
+            else:
+                clips.append((read_video if kind == "video" else read_frames)(file, self.fps, self.max_pixels))
+        return self._joined([self._edited(clip) for clip in clips])
 
     def files(self) -> list[Path]:
         """The files, those of frame folders included; none where arrays are read in place."""
@@ -137,24 +145,16 @@ class VideoSource(Source):
             if SCHEME in text or not folder.is_dir():
                 found += [(file, _kind(file)) for file in expand([text], _VOLUMES, "video or volume", "video")]
                 continue
-            inside = [(SourceFile(path, str(path)), format_of(path, by_content=False)) for path in visible_files(folder)]
-            volumes = [file for file, format in inside if format in _VOLUMES]
-            pictures = [(file, format) for file, format in inside if format in PICTURES]
-            if not volumes and all(format == "tiff" for _, format in pictures) and pictures and is_stack(pictures[0][0]):
-                volumes = [file for file, _ in pictures]
+            inside = [SourceFile(path, str(path)) for path in visible_files(folder)]
+            formats = [format_of(file.path, by_content=False) for file in inside]
+            volumes = [file for file, format in zip(inside, formats, strict=True) if format in _VOLUMES]
+            pictures = [file for file, format in zip(inside, formats, strict=True) if format in PICTURES]
+            if not volumes and "tiff" in formats and "picture" not in formats and is_stack(pictures[0]):
+                volumes = pictures
             if not volumes and not pictures:
                 raise nothing_in(folder, _VOLUMES | PICTURES, "video, volume or frame")
             found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
         return found
-
-    def _clips(self, file: SourceFile, kind: Kind) -> list[Clip]:
-        if kind == "array":
-            return read_stack_arrays(file, self.key, self._limits)
-        if kind == "video":
-            return [read_video(file, self.fps, self.max_pixels)]
-        if kind == "frames":
-            return [read_frames(file, self.fps, self.max_pixels)]
-        return [(read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels)]
 
     def _edited(self, clip: Clip) -> Clip:
         clip = replace(clip, rate=self.fps) if clip.rate is None else clip
@@ -196,12 +196,12 @@ class VideoSource(Source):
             clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
         if clips[0].media == "video":
             dtypes = {clip.stored for clip in clips}
-            widest = next(dtype for dtype in ("float32", "uint16", "uint8") if dtype in dtypes)
+            widest = max(dtypes, key=("uint8", "uint16", "float32").index)
             clips = [clip.converted(widest) for clip in clips]
             scaling = clips[0].scaling
         else:
-            dtypes_of = [(clip.file.given, clip.stored) for clip in clips]
-            in_common("dtypes of volumes", dtypes_of, "Save them in one dtype, or fit them in runs of their own")
+            stored = [(clip.file.given, clip.stored) for clip in clips]
+            in_common("dtypes of volumes", stored, "Save them in one dtype, or fit them in runs of their own")
             scaling = checks.join_scalings([(repr(clip.file.given), clip.scaling) for clip in clips], self._limits is None)
         return RawSignals(
             names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),

@@ -61,29 +61,23 @@ def read_frames(folder: SourceFile, fps: float | None, max_pixels: int | None) -
     )
 
 
-def _natural_key(path: Path) -> tuple[Any, ...]:
+def _natural_key(path: Path) -> list[Any]:
     """Sorts numbers in names by their value: ``2.png`` before ``10.png``."""
-    parts = re.split(r"([0-9]+)", path.name.casefold())
-    return (*((int(part), part) if part.isdecimal() else (0, part) for part in parts), path.name)
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", path.name.casefold())]
 
 
 def _decode(
     files: Sequence[SourceFile], shape: tuple[int, int, int], stored: str, max_pixels: int | None, frames: range
 ) -> Iterator[AnyArray]:
     for part in _parts(frames, 4 * shape[0] * shape[1] * shape[2]):
-        yield np.stack([_frame(files[number], shape, stored, max_pixels) for number in part])
+        images = [over_white(decode_image(files[number], max_pixels)) for number in part]
+        values = np.stack([np.broadcast_to(image, shape) for image in images])  # grey pictures among RGB ones
+        yield values if stored == "float32" else np.rint(values * np.float32(np.iinfo(stored).max)).astype(stored)
 
 
 def _parts(frames: range, frame_bytes: int) -> Iterator[range]:
     limit = frames_at_once(frame_bytes)
     return (frames[start : start + limit] for start in range(0, len(frames), limit))
-
-
-def _frame(file: SourceFile, shape: tuple[int, int, int], stored: str, max_pixels: int | None) -> AnyArray:
-    array = over_white(decode_image(file, max_pixels))
-    if array.shape[-1] == 1 and shape[2] == 3:
-        array = np.repeat(array, 3, axis=-1)
-    return array if stored == "float32" else np.rint(array * np.float32(np.iinfo(stored).max)).astype(stored)
 
 
 def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
