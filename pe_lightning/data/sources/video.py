@@ -14,7 +14,7 @@ from pe_lightning.data.sources import checks
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.checks import MAX_PIXELS, in_common
-from pe_lightning.data.sources.clips import Clip, check_frames
+from pe_lightning.data.sources.clips import Clip, check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
 from pe_lightning.data.sources.images import Color
 from pe_lightning.data.sources.paths import (
     ARRAYS,
@@ -32,7 +32,6 @@ from pe_lightning.data.sources.paths import (
 )
 from pe_lightning.data.sources.samples import SCHEME
 from pe_lightning.data.sources.video_files import read_video
-from pe_lightning.data.sources.volumes import read_frames, read_nifti, read_stack_arrays, read_tiff
 from pe_lightning.errors import InputError
 
 __all__ = ["Preset", "VideoSource"]

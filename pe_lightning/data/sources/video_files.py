@@ -95,8 +95,8 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     numbers, rate, even = even_frames(times, tick, stated, fps)
     if not even and fps is None:
         rank_zero_info(
-            f"{file.given!r} has a variable frame rate: resampled to its mean, {rate:.6g} frames per second. Set fps to choose "
-            "the rate"
+            f"{file.given!r} has a variable frame rate: resampled to its mean, {rate:.6g} frames per second. Set fps to "
+            "choose the rate"
         )
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     return Clip(

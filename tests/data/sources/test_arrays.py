@@ -1,9 +1,7 @@
 """Array files as signals: layouts, ranges, reading by slices, and every kind of bad file."""
 
-import fcntl
 import io
 import logging
-import multiprocessing
 import pickle
 import tracemalloc
 
@@ -15,8 +13,7 @@ from source_checks import stored, unit
 
 from pe_lightning.data.sources import arrays
 from pe_lightning.data.sources import paths as source_paths
-from pe_lightning.data.sources.arrays import find_array
-from pe_lightning.data.sources.paths import ARRAYS, SourceFile
+from pe_lightning.data.sources.paths import ARRAYS
 
 RNG = np.random.default_rng(0)
 
@@ -219,26 +216,6 @@ def test_nothing_is_loaded(tmp_path, monkeypatch, suffix):
     assert peak < 8 << 20
 
 
-def read_in_child(opened, queue):
-    queue.put(opened[:, 1:3].sum().item())
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_other_processes_read_for_themselves(tmp_path):
-    array = RNG.integers(0, 256, (600, 700), dtype=np.uint8)
-    raw = read_arrays(save(tmp_path / "a.h5", array), 2)
-    opened = raw.array()
-    opened[:, :1]
-    assert len(pickle.dumps(raw)) + len(pickle.dumps(opened)) < 9000  # without values
-    np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=read_in_child, args=(opened, queue))
-    child.start()
-    assert queue.get(timeout=60) == array[1:3].sum()
-    child.join(60)
-
-
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 def test_keys(tmp_path, suffix):
     path, ct, mask = tmp_path / f"a.{suffix}", np.arange(9, dtype=np.uint8), np.ones((9, 5), bool)
@@ -307,11 +284,3 @@ def test_files_that_are_something_else(tmp_path, monkeypatch):
     assert raw.grid == (9,)
     (tmp_path / "a.bin").unlink()
     refused_call(lambda: raw.array()[:, :3], "cannot open", "No such file")
-
-
-def test_a_file_that_another_program_holds_open(tmp_path, monkeypatch):
-    monkeypatch.delenv("HDF5_USE_FILE_LOCKING", raising=False)
-    path = save(tmp_path / "a.h5", np.arange(9, dtype=np.uint8))
-    with open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        np.testing.assert_array_equal(find_array(SourceFile(tmp_path / "a.h5", "a")).load(), np.arange(9))

@@ -79,14 +79,6 @@ def test_resize(tmp_path, resize):
     assert values.mean() == pytest.approx(array.mean(), abs=0.03)
 
 
-def test_resize_smooths_before_it_shrinks(tmp_path):
-    stripes = np.zeros((96, 96), np.uint8)
-    stripes[:, ::3] = 255  # too fine for the result: without smoothing it comes out as coarser stripes
-    Image.fromarray(stripes).save(tmp_path / "a.png")
-    values, _ = read_images(str(tmp_path), resize=24)
-    assert np.abs(values[:, 2:-2, 2:-2] - 1 / 3).max() < 0.02
-
-
 def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
     array = save(tmp_path / "a.png", 16, 20, 3)
     np.testing.assert_array_equal(read_images(str(tmp_path), resize=[16, 20])[0][0], array)

@@ -1,8 +1,5 @@
 """One file to an exact array: every depth, mode and orientation, and every kind of damage."""
 
-import struct
-import zlib
-
 import numpy as np
 import png
 import pytest
@@ -93,8 +90,6 @@ def test_cmyk_jpeg_becomes_rgb(tmp_path):
     colours[:, :8] = (200, 30, 60)
     colours[:, 8:] = (20, 120, 240)
     Image.fromarray(colours).convert("CMYK").save(tmp_path / "a.jpg", quality=100, subsampling=0)
-    with Image.open(tmp_path / "a.jpg") as image:
-        assert image.mode == "CMYK"
     decoded = decode_image(tmp_path / "a.jpg")
     assert decoded.shape == (16, 16, 3)
     assert np.abs(decoded[:, [2, 13]] * 255 - colours[:, [2, 13]]).max() < 6
@@ -111,19 +106,11 @@ def test_exif_orientation(tmp_path, orientation):
         np.testing.assert_array_equal(decode_image(tmp_path / name), expected)
 
 
-def test_orientation_of_sixteen_bit_files(tmp_path):
+def test_orientation_of_a_sixteen_bit_tiff(tmp_path):
     array = deep(3)
     expected = np.rot90(array, -1).astype(np.float32) / 65535
     tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extratags=[(274, 3, 1, 6, True)])
     np.testing.assert_array_equal(decode_image(tmp_path / "a.tif"), expected)
-    write_png16(tmp_path / "a.png", array)
-    exif = Image.Exif()
-    exif[274] = 6
-    data = (tmp_path / "a.png").read_bytes()
-    block = exif.tobytes().removeprefix(b"Exif\x00\x00")
-    chunk = struct.pack(">I", len(block)) + b"eXIf" + block + struct.pack(">I", zlib.crc32(b"eXIf" + block))
-    (tmp_path / "a.png").write_bytes(data[:33] + chunk + data[33:])  # after the header chunk
-    np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), expected)
 
 
 def test_sixteen_bit_tiff_is_exact(tmp_path):
@@ -142,16 +129,6 @@ def test_sixteen_bit_tiff_is_exact(tmp_path):
         expected = array.reshape(5, 7, -1).astype(np.float32) / 65535
         decoded = decode_image(tmp_path / name)
         np.testing.assert_array_equal(decoded, 1 - expected if name == "white.tif" else expected, err_msg=name)
-
-
-def test_premultiplied_tiff_is_divided_by_its_alpha(tmp_path):
-    array = np.full((4, 4, 4), 32768, np.uint16)
-    array[..., :3] = 16384
-    array[0, 0] = 0
-    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extrasamples=["assocalpha"])
-    decoded = decode_image(tmp_path / "a.tif")
-    np.testing.assert_allclose(decoded[1, 1], [0.5, 0.5, 0.5, 32768 / 65535], rtol=1e-6)
-    np.testing.assert_array_equal(decoded[0, 0], 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -191,23 +168,6 @@ def test_truncated_files(tmp_path, suffix):
         path = tmp_path / f"cut.{suffix}"
         path.write_bytes(data[: int(share * len(data))])
         refused(path, "truncated, damaged")
-
-
-def write_bomb(path, side, depth=8):
-    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, depth, 2, 0, 0, 0)
-    chunks = [header, b"IDAT" + zlib.compress(b"\0" * 100), b"IEND"]
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
-    )
-
-
-@pytest.mark.parametrize("depth", [8, 16])
-def test_a_header_that_claims_too_many_pixels(tmp_path, depth):
-    write_bomb(tmp_path / "bomb.png", 60000, depth)
-    parts = ["claims 60000x60000", "3600000000 pixels", "max_pixels, 178956970", "set max_pixels: 3600000000"]
-    refused(tmp_path / "bomb.png", *parts)
-    write_bomb(tmp_path / "small.png", 200, depth)
-    refused(tmp_path / "small.png", "truncated, damaged", max_pixels=40000)  # it is decoded
 
 
 def test_fewer_than_two_samples(tmp_path):

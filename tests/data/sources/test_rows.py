@@ -71,14 +71,6 @@ def test_images_that_are_not_square(tmp_path, caplog):
     assert read_rows(path, num_rows=2, num_columns=2, resize=24).shape == (4, 24, 1)
 
 
-def test_grey_among_coloured_images(tmp_path):
-    grey, rgb = picture(tmp_path / "a.png", 9, 9), picture(tmp_path / "b.png", 9, 9, 3)
-    raw = read_rows(tmp_path, rows=[2])
-    np.testing.assert_array_equal(unit(raw), np.stack([np.repeat(grey[2], 3, -1), rgb[2]]))
-    assert read_rows(tmp_path, rows=[2], color="grey").channels == 1
-    assert read_rows(tmp_path / "a.png", rows=[2], color="rgb").channels == 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [

@@ -113,9 +113,3 @@ def test_files_that_are_no_video(tmp_path):
     refused(VideoSource(tmp_path / "d.mp4").read, "holds no video that can be decoded")
     write_video(tmp_path / "f.mp4", pictures(1))
     refused(VideoSource(tmp_path / "f.mp4").read, "has 1 frame(s)")
-
-
-def test_too_many_pixels(tmp_path):
-    write_video(tmp_path / "a.ts", pictures(), "mpeg2video", "yuv420p")
-    refused(VideoSource(tmp_path / "a.ts", max_pixels=767).read, "24x32 (height x width), 768 pixels", "max_pixels: 768")
-    assert read(tmp_path / "a.ts", max_pixels=768).grid == (12, 24, 32)
