@@ -1,6 +1,5 @@
 """Videos, frame folders and volumes that are described, but not read: which frames, and what is done to each.
 
-
 Frame folders are read through Pillow, TIFF stacks through tifffile and NIfTI through nibabel.
 """
 
@@ -30,10 +29,10 @@ __all__ = ["Clip", "check_frames", "frames_at_once", "read_frames", "read_nifti"
 
 Edit: TypeAlias = Callable[[AnyArray], AnyArray]
 
+Limits: TypeAlias = "tuple[float, float] | None"
+
 _DEPTH = "ZTQI"  # the letters that tifffile gives to the axis that pages are stacked along; Q and I are unnamed ones
 _GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
-
-Limits: TypeAlias = "tuple[float, float] | None"
 
 BLOCK_BYTES = 2**24
 """About how much is decoded at a time."""

@@ -50,6 +50,8 @@ class TensorSource(Source):
 
 def _as_values(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
     """A contiguous float32 copy on the CPU, checked."""
+    if not isinstance(values, (Tensor, np.ndarray)):
+        raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
     shape, dtype = tuple(values.shape), str(values.dtype).removeprefix("torch.")
     if len(shape) < 3 or 0 in shape or min(shape[1:-1]) < 2:
         raise InputError(
@@ -67,11 +69,9 @@ def _as_values(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
         return tensor.contiguous().to(torch.float32) / _PEAKS[tensor.dtype]
     bad = (~torch.isfinite(tensor)).nonzero()
     if len(bad) or tensor.min() < 0 or tensor.max() > 1:
-        found = (
-            f"{len(bad)} entries that are not finite, the first at {tuple(bad[0].tolist())}"
-            if len(bad)
-            else (f"values from {float(tensor.min()):g} to {float(tensor.max()):g}")
-        )
+        found = f"values from {float(tensor.min()):g} to {float(tensor.max()):g}"
+        if len(bad):
+            found = f"{len(bad)} entries that are not finite, the first at {tuple(bad[0].tolist())}"
         raise InputError(f"values must lie in [0, 1], because PSNR takes 1 as the peak; it holds {found}; rescale it first")
     return tensor.to(torch.float32, copy=True).contiguous()
 
@@ -80,7 +80,7 @@ def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"signal{index}" for index in range(count))
     if isinstance(names, str) or len(names) != count or len({str(name).casefold() for name in names}) < count:
-        raise InputError(f"names must be {count} distinct names, one per signal, in upper or lower case; got {names!r}")
+        raise InputError(f"names must be {count} names, one per signal, distinct without regard to case; got {names!r}")
     if not all(isinstance(name, str) and name and not set(name) & set("/\\\0") for name in names):
         raise InputError(f"a name of a signal becomes a file name: a non-empty string without slashes; got {names!r}")
     return tuple(names)

@@ -40,6 +40,7 @@ def test_it_is_copied():
 @pytest.mark.parametrize(
     ("values", "parts"),
     [
+        ([[0.5]], ["got list"]),
         (np.zeros((4, 4)), ["at least 2 samples", "values[None, ..., None]"]),
         (np.zeros((1, 1, 1)), ["at least 2 samples"]),
         (np.zeros((1, 4, 1), int), ["dtype int64"]),
