@@ -13,9 +13,8 @@ import numpy as np
 
 from pe_lightning.blocks import Block
 from pe_lightning.data.signals import AnyArray, RawSignals
-from pe_lightning.data.sources.checks import in_common, number_range, one_length
+from pe_lightning.data.sources.checks import in_common, join_scalings, number_range, one_length, value_scaling
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
-from pe_lightning.data.sources.ranges import join_scalings, value_scaling
 from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
@@ -25,30 +24,22 @@ Channels: TypeAlias = Literal["auto", "last", "none"]
 
 _BYTES = 1 << 25  # what is read at once
 _MOST_CHANNELS = 4  # of an axis that channels: auto takes for channels
-_LISTED = 20  # arrays that a message lists
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """An array in a file, as its header describes it, and which of its axes is what.
-
-    Args:
-        file: The file.
-        format: Its format.
-        key: The name of the array in the file; empty in a ``.npy`` file.
-        shape: ``(S, N_1, ..., N_D, C)`` if its axes are named, of which the file may lack the first and the last.
-        dtype: In the byte order of this machine; booleans, integers or floating point of at most 64 bits.
-        chunks: What the file stores together, in its own axes; ``None`` if it stores the array as a whole.
-        counted: Whether the first axis in the file counts signals.
-        with_channels: Whether the last axis in the file is channels.
-    """
+    """An array in a file, as its header describes it, and which of its axes is what."""
 
     file: SourceFile
     format: Format
     key: str
+    """Its name in the file; empty in a ``.npy`` file."""
     shape: tuple[int, ...]
+    """``(S, N_1, ..., N_D, C)`` if its axes are named, of which the file may lack the first and the last."""
     dtype: np.dtype[Any]
+    """In the byte order of this machine; at most 64 bits."""
     chunks: tuple[int, ...] | None
+    """What the file stores together, in its own axes."""
     counted: bool = True
     with_channels: bool = True
 
@@ -65,13 +56,9 @@ class ArrayFile:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Something to read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file.
-
-        Raises:
-            InputError: If it cannot be read.
-        """
+        """Something to read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file."""
         with _opened(self.file, self.format) as container:
-            yield container if self.format == "npy" else container[self.key]
+            yield container[self.key] if self.key else container
 
     def load(self) -> AnyArray:
         """The whole array, in its own axes."""
@@ -84,18 +71,23 @@ class ArrayFile:
         index = tuple(slice(*part.indices(size)) for part, size in zip(index, self.shape, strict=True))
         inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
         values: AnyArray = np.array(array[inner], dtype=self.dtype)
-        values = values if self.counted else values[None][index[0]]
+        values = values if self.counted else values[None]
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
-    def frames(self, array: Any, signal: int, numbers: range) -> Iterator[AnyArray]:
-        """Some samples along the first axis of the grid of one signal, in blocks of whole chunks, ``(n, N_2, ..., C)``."""
-        rows = max(1, _BYTES // (self.dtype.itemsize * math.prod(self.shape[2:])))
+    def frames(self, signals: range, numbers: range) -> Iterator[AnyArray]:
+        """Samples along the first axis of the grid of some signals, in blocks of whole chunks, ``(n, N_2, ..., C)``."""
         chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
-        rows = max(rows - rows % chunk, chunk)
-        for first in range(0, len(numbers), rows):
-            part = numbers[first : first + rows]
-            index = (slice(signal, signal + 1), slice(part.start, part.stop, part.step))
-            yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
+        rows = max(1, _BYTES // (self.dtype.itemsize * math.prod(self.shape[2:]) * chunk)) * chunk
+        with self.open() as array:
+            for signal in signals:
+                for first in range(0, len(numbers), rows):
+                    part = numbers[first : first + rows]
+                    index = (slice(signal, signal + 1), slice(part.start, part.stop, part.step))
+                    yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """All of it, signal after signal, in blocks."""
+        return self.frames(range(self.shape[0]), range(self.shape[1]))
 
 
 @contextmanager
@@ -115,28 +107,19 @@ def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
 
 
 class FileArrays:
-    """The arrays of files as one, ``(S, N_1, ..., N_D, C)``, read by slices. No file stays open between two reads.
-
-    Args:
-        files: What the files hold.
-    """
+    """The arrays of files as one, ``(S, N_1, ..., N_D, C)``, read by slices. No file stays open between two reads."""
 
     def __init__(self, files: Sequence[ArrayFile]) -> None:
         self.files = tuple(files)
         first = self.files[0]
         self.shape = (sum(file.shape[0] for file in files), *first.shape[1:])
-        self.dtype = first.dtype
         self.chunks: tuple[int, ...] | None = None
         if first.chunks is not None:
             inner = first.chunks[first.counted : len(first.chunks) - first.with_channels]
             self.chunks = (1, *map(min, inner, first.shape[1:-1]), first.shape[-1])
 
     def __getitem__(self, index: Block) -> AnyArray:
-        """A contiguous copy of a block, in the byte order of this machine.
-
-        Raises:
-            InputError: If the file is damaged there.
-        """
+        """A contiguous copy of a block, in the byte order of this machine; :class:`InputError` if the file is damaged."""
         index = (*index, *[slice(None)] * (len(self.shape) - len(index)))
         wanted = range(*index[0].indices(self.shape[0]))
         found, first = [], 0
@@ -146,9 +129,6 @@ class FileArrays:
             if here:
                 with file.open() as array:
                     found.append(file.read(array, (slice(here[0], here[-1] + 1, wanted.step), *index[1:])))
-        if not found:
-            inner = (len(range(*part.indices(size))) for part, size in zip(index[1:], self.shape[1:], strict=True))
-            return np.empty((0, *inner), self.dtype)
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
@@ -162,41 +142,37 @@ def read_arrays(
 ) -> RawSignals:
     """Describes array files as signals of D = ``num_axes`` axes; nothing is loaded.
 
-    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold. ``.npy`` and
-    HDF5 files are read by slices, ``.npz`` files are decoded.
+    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold.
 
     Args:
         files: One signal, or one set of signals, each. All have one shape and one dtype.
         num_axes: D, 1 to 3.
         key: Which array of an ``.npz`` file, or dataset of an HDF5 file such as ``volumes/ct``.
-        value_range: ``[low, high]``, the numbers that become 0 and 1, see :func:`value_scaling`.
+        value_range: ``[low, high]``, the numbers that become 0 and 1.
         channels: What the last axis of an array of D + 1 axes is. ``last``: channels. ``none``: a grid axis; the first
             axis counts signals. ``auto``: channels if there are at most 4. An array of D axes is one signal of one
             channel; D + 2 axes are signals, grid and channels.
         length: Take only the first n samples of the first axis.
 
     Raises:
-        InputError: If a file is damaged or no array of real numbers, a number is not finite or outside ``value_range``,
-            or the files do not fit together.
+        InputError: If a file is damaged, it or a number is not what it must be, or the files do not fit together.
     """
     limits = number_range("value_range", value_range)
     arrays = [find_array(file, key, num_axes, channels) for file in files]
     remedy = "Save them alike, or fit them in runs of their own"
     dtype = in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
-    compared = slice(1 if num_axes > 1 and length is None else 2, None)  # the first axis is compared as a length
-    shapes = [(array.file.given, array.shape[compared]) for array in arrays]
+    shapes = [(array.file.given, array.shape[1 if num_axes > 1 else 2 :]) for array in arrays]
     in_common("shapes of a signal (samples per axis, then channels)", shapes, remedy)
     samples = one_length([(array.file.given, array.shape[1]) for array in arrays], length)
     arrays = [replace(array, shape=(array.shape[0], samples, *array.shape[2:])) for array in arrays]
-    scalings = [
-        (array.label, value_scaling(array.label, array.dtype, partial(_blocks, [array]), limits)) for array in arrays
-    ]
+    scalings = [(array.label, value_scaling(array.label, array.dtype, array.blocks, limits)) for array in arrays]
+    each = [scaling for array, scaling in zip(arrays, scalings, strict=True) for _ in range(array.shape[0])]
     return RawSignals(
         names=distinct_names([(array.file, stem) for array in arrays for stem in array.stems]),
         grid=arrays[0].shape[1:-1],
         channels=arrays[0].shape[-1],
         stored=dtype,
-        scaling=join_scalings(scalings, [array.shape[0] for array in arrays], limits is None),
+        scaling=join_scalings(each, notify=limits is None),
         unit=False,
         blocks=partial(_blocks, arrays),
         array=partial(FileArrays, arrays) if in_place(files) else None,
@@ -204,10 +180,8 @@ def read_arrays(
 
 
 def _blocks(arrays: Sequence[ArrayFile]) -> Iterator[AnyArray]:
-    for file in arrays:
-        with file.open() as array:
-            for signal in range(file.shape[0]):
-                yield from file.frames(array, signal, range(file.shape[1]))
+    for array in arrays:
+        yield from array.blocks()
 
 
 def in_place(files: Sequence[SourceFile]) -> bool:
@@ -225,10 +199,6 @@ def find_array(
         key: Which array; not needed where there is only one.
         num_axes: How many axes its signals have; ``None`` if it holds no signals.
         channels: What its last axis is, see :func:`read_arrays`.
-
-    Raises:
-        InputError: If the file is damaged or of another format, there is no such array, or it is no array of real numbers
-            with that many axes.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:
@@ -241,40 +211,32 @@ def find_array(
         dtype, chunks = array.dtype, getattr(array, "chunks", None)
         if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
             chunks = (*array.shape[:-1], 1)
-        found = ArrayFile(file, format, name, tuple(array.shape or ()), dtype, chunks)
-        if dtype.kind not in "biuf":
-            raise InputError(
-                f"{found.label} holds {dtype} values; a signal holds booleans, integers or floating point. Save complex "
-                "numbers as two channels: numpy.stack([a.real, a.imag], -1)"
-            )
         # extended precision, which nothing here computes in, becomes float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-    found = replace(found, dtype=native)
+        found = ArrayFile(file, format, name, tuple(array.shape or ()), native, chunks)
+    if dtype.kind not in "biuf":
+        raise InputError(
+            f"{found.label} holds {dtype} values; a signal holds booleans, integers or floating point (save complex numbers "
+            "as two channels, and objects as plain arrays)"
+        )
     return found if num_axes is None else _named(found, num_axes, channels)
 
 
 def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
     """With its axes named."""
     shape, extra = array.shape, len(array.shape) - num_axes
-    if extra not in {"auto": (0, 1, 2), "last": (1, 2), "none": (0, 1)}[channels]:
+    last = extra == 2 or (extra == 1 and (channels == "last" or (channels == "auto" and shape[-1] <= _MOST_CHANNELS)))
+    counted = extra == 2 or (extra == 1 and not last)
+    named = (*(() if counted else (1,)), *shape, *(() if last else (1,)))
+    if extra not in {"auto": (0, 1, 2), "last": (1, 2), "none": (0, 1)}[channels] or 0 in named or min(named[1:-1]) < 2:
         grid = ", ".join(f"N{axis + 1}" for axis in range(num_axes))
         layouts = {"none": f"({grid}) or (signals, {grid})", "last": f"({grid}, channels) or (signals, {grid}, channels)"}
-        listed = layouts.get(channels) or " or ".join(layouts.values())
         raise InputError(
-            f"{array.label} has shape {shape}, but signals of {num_axes} axes with channels: {channels} are {listed}. Save "
-            "it in one of these shapes (numpy.squeeze removes axes of length 1), or fit it as signals of another number of "
-            "axes"
+            f"{array.label} has shape {shape}, but signals of {num_axes} axes with channels: {channels} are "
+            f"{layouts.get(channels) or ' or '.join(layouts.values())}, of at least 2 samples on each axis. Save it in one "
+            "of these shapes, or fit it as signals of another number of axes"
         )
-    last = channels == "last" or (channels == "auto" and shape[-1] <= _MOST_CHANNELS)
-    counted, with_channels = extra == 2 or (extra == 1 and not last), extra == 2 or (extra == 1 and last)
-    shape = (*(() if counted else (1,)), *shape, *(() if with_channels else (1,)))
-    if min(shape[1:-1]) < 2 or 0 in shape:
-        raise InputError(
-            f"{array.label} has shape {array.shape}, taken as {shape[0]} signal(s) of {'x'.join(map(str, shape[1:-1]))} "
-            f"samples and {shape[-1]} channel(s); a signal needs at least 2 samples on each axis. If the axes mean "
-            "something else, set channels: last or none"
-        )
-    return replace(array, shape=shape, counted=counted, with_channels=with_channels)
+    return replace(array, shape=named, counted=counted, with_channels=last)
 
 
 def _choose(file: SourceFile, key: str | None, container: Any) -> str:
@@ -282,17 +244,13 @@ def _choose(file: SourceFile, key: str | None, container: Any) -> str:
     if hasattr(container, "visititems"):  # HDF5
         container.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
         key = key and key.strip("/")
-        if key and key not in names and hasattr(container.get(key), "dtype"):
-            return key  # behind a link, which the listing does not follow
+        if key and hasattr(container.get(key), "dtype"):
+            return key  # the listing does not follow links
     else:
         names = list(container.files)
-    if not names:
-        raise InputError(f"{file.given!r} holds no array")
     if key in names or (key is None and len(names) == 1):
         return key or names[0]
-    if key is None:
-        wanted = f"{file.given!r} holds {len(names)} arrays; choose one by key, such as key: {names[0]}."
-    else:
-        wanted = f"there is no array {key!r} in {file.given!r}{did_you_mean(key, names) or '.'}"
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    raise InputError(f"{wanted} It holds: {', '.join(names[:_LISTED])}{more}")
+    near = did_you_mean(key, names) if key else ""
+    asked = f"there is no array {key!r}{near}" if key else "choose one array by key"
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise InputError(f"{file.given!r} holds {len(names)} arrays: {asked}. It holds: {shown or 'none'}")

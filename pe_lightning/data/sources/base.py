@@ -22,20 +22,7 @@ class Source(ABC):
     """Reads one kind of input as a set of signals of one shape.
 
     The arguments of the constructor are what a user may set. Each is an attribute of the same name. The
-    constructor checks them without reading any data.
-
-    Example:
-        >>> import numpy as np
-        >>> from pe_lightning.data.signals import Scaling
-        >>> class Ripples(Source):
-        ...     def __init__(self, size: int = 128) -> None:
-        ...         self.size = size
-        ...     def read(self) -> RawSignals:
-        ...         y, x = np.mgrid[: self.size, : self.size] / self.size
-        ...         values = (0.5 + 0.5 * np.sin(40 * x * y)).astype("float32")
-        ...         return RawSignals.in_memory(values[None, ..., None], ["ripples"], Scaling("float32"))
-        >>> Ripples(size=64).read().shape, Ripples(size=64).describe()
-        ((1, 64, 64, 1), {'size': 64})
+    constructor checks them without reading any data. An example is in ``docs/data.md``.
     """
 
     metric: ClassVar[str] = "psnr"

@@ -1,12 +1,14 @@
-"""Checks of what a user sets, which need no file, and of what files that are fitted together must share."""
+"""Checks of what a user sets, and of what files that are fitted together must share; which numbers become 0 and 1."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeGuard, TypeVar, get_args
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 
+from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.errors import InputError
 
 __all__ = [
@@ -19,8 +21,10 @@ __all__ = [
     "in_common",
     "is_count",
     "is_list",
+    "join_scalings",
     "number_range",
     "one_length",
+    "value_scaling",
 ]
 
 MAX_PIXELS = 178_956_970
@@ -47,12 +51,14 @@ def check_choice(name: str, value: object, choices: object) -> None:
         raise InputError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
 
-def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
-    """``(height, width)`` from ``n`` or ``[height, width]``.
+def check_count(name: str, value: int | None, least: int) -> None:
+    """Raises :class:`InputError` unless ``value`` is an integer of at least ``least``, or ``None``."""
+    if value is not None and not is_count(value, least):
+        raise InputError(f"{name} must be an integer >= {least}; got {value!r}")
 
-    Raises:
-        InputError: If it is neither, or less than 2.
-    """
+
+def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
+    """``(height, width)`` from ``n`` or ``[height, width]``; :class:`InputError` if it is neither, or less than 2."""
     if value is None:
         return None
     sides: object = [value, value] if isinstance(value, int) else value
@@ -61,28 +67,8 @@ def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
     return sides[0], sides[1]
 
 
-def check_count(name: str, value: int | None, least: int) -> None:
-    """Raises :class:`InputError` unless ``value`` is an integer of at least ``least``, or ``None``."""
-    if value is not None and not is_count(value, least):
-        raise InputError(f"{name} must be an integer >= {least}; got {value!r}")
-
-
-def check_area(given: str, height: int, width: int, max_pixels: int | None) -> None:
-    """Raises :class:`InputError` if the header of a file claims more than ``max_pixels``."""
-    if max_pixels is not None and height * width > max_pixels:
-        raise InputError(
-            f"{given!r} claims {height}x{width} (height x width), {height * width} pixels, more than max_pixels, "
-            f"{max_pixels}; nothing was decoded. If the file is genuine, set max_pixels: {height * width} "
-            "(--data.max_pixels), or shrink it first"
-        )
-
-
 def number_range(name: str, value: Sequence[float] | None, least: float = -np.inf) -> tuple[float, float] | None:
-    """``(low, high)`` of an argument such as ``value_range``, both at least ``least``.
-
-    Raises:
-        InputError: If it is not two finite numbers, the lower one first.
-    """
+    """``(low, high)`` of an argument such as ``value_range``; :class:`InputError` if it is no range above ``least``."""
     if value is None:
         return None
     numbers = is_list(value, lambda number: isinstance(number, (int, float)) and not isinstance(number, bool))
@@ -92,53 +78,119 @@ def number_range(name: str, value: Sequence[float] | None, least: float = -np.in
     return float(value[0]), float(value[1])
 
 
-def one_length(lengths: Sequence[tuple[str, int]], length: int | None, remedy: str = "") -> int:
-    """How many samples of each signal are taken.
+def check_area(given: str, height: int, width: int, max_pixels: int | None) -> None:
+    """Raises :class:`InputError` if the header of a file claims more than ``max_pixels``."""
+    if max_pixels is not None and height * width > max_pixels:
+        raise InputError(
+            f"{given!r} claims {height}x{width} (height x width), {height * width} pixels, more than max_pixels, "
+            f"{max_pixels}; nothing was decoded. If the file is genuine, set max_pixels: {height * width}"
+        )
 
-    Args:
-        lengths: What messages call each signal, or file, and its number of samples.
-        length: How many first samples to take; ``None``: all of them, if all have as many.
-        remedy: What else could be set, for the message: ``", or resize"``.
 
-    Raises:
-        InputError: If the signals differ in length, or one has fewer samples than ``length``, or than 2.
+def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
+    """How many first samples of each signal are taken: ``length``, or all of them if all signals have as many.
+
+    ``lengths`` are what messages call each signal, and its number of samples, which has to be at least 2 and ``length``.
     """
     name, shortest = min(lengths, key=lambda entry: entry[1])
     if shortest < 2:
         raise InputError(f"{name!r} has {shortest} sample(s); a signal needs at least 2. Remove it from the paths")
     if length is None:
-        return in_common("lengths (in samples)", lengths, f"Set length: {shortest} to take the first samples{remedy}")
+        return in_common("lengths (in samples)", lengths, f"Set length: {shortest} to take the first samples")
     if length > shortest:
         raise InputError(f"length {length} is more than the {shortest} samples of {name!r}; set length: {shortest}")
     return length
 
 
-def in_common(
-    what: str, values: Sequence[tuple[str, T]], remedy: str, show: Callable[[Any], str] = str, few: int = 3, most: int = 8
-) -> T:
-    """The value that all files have in common.
+def in_common(what: str, values: Sequence[tuple[str, T]], remedy: str) -> T:
+    """The value that all files have in common; :class:`InputError` if they differ.
 
     Args:
         what: What is compared, in the plural.
         values: What messages call each file, and its value.
         remedy: What to do if they differ: a sentence without its full stop.
-        show: How messages write a value.
-        few: How many files a message names per value.
-        most: How many values a message lists.
-
-    Raises:
-        InputError: If they differ.
     """
     groups: dict[T, list[str]] = {}
     for given, value in values:
         groups.setdefault(value, []).append(given)
-    if len(groups) == 1:
-        return next(iter(groups))
-    listed = "; ".join(
-        f"{show(value)}: {', '.join(names[:few])}{f' and {len(names) - few} more' if len(names) > few else ''}"
-        for value, names in list(groups.items())[:most]
-    )
-    more = f"; and {len(groups) - most} more" if len(groups) > most else ""
-    raise InputError(
-        f"there are {len(groups)} different {what}, but signals that are fitted together share one. {listed}{more}. {remedy}"
-    )
+    if len(groups) > 1:
+        shown = {"x".join(map(str, key)) if isinstance(key, tuple) else str(key): names for key, names in groups.items()}
+        listed = [f"{value}: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" for value, names in shown.items()]
+        raise InputError(
+            f"there are {len(groups)} different {what}, but signals that are fitted together share one. "
+            f"{'; '.join(listed[:8])}{'; ...' if len(listed) > 8 else ''}. {remedy}"
+        )
+    return next(iter(groups))
+
+
+def value_scaling(
+    label: str,
+    dtype: np.dtype[Any],
+    blocks: Callable[[], Iterator[AnyArray]],
+    limits: tuple[float, float] | None = None,
+    full_range: bool = True,
+    unit: bool = True,
+) -> Scaling:
+    """Which numbers of an array or a volume become 0 and 1.
+
+    Booleans and integers of 8 and 16 bits take the full range of their dtype; wider integers need ``limits``. Floating
+    point within [0, 1] is left as it is; otherwise its least and its greatest number become 0 and 1.
+
+    Args:
+        label: What messages call it.
+        dtype: Of its numbers.
+        blocks: Reads all of them, in blocks along the first axis; not called where the dtype decides.
+        limits: ``(low, high)``, the numbers that become 0 and 1; others outside of them are an error.
+        full_range: Whether integers take the range of their dtype, instead of their least and greatest number.
+        unit: Whether numbers within [0, 1] are left as they are.
+    """
+    if limits is None and full_range and dtype.kind in "biu" and dtype.itemsize <= 2:
+        return Scaling(dtype.name) if dtype.kind == "b" else Scaling.of_integers(dtype)
+    low, high = _extent(label, blocks())
+    held = f"{label} holds values from {low} to {high}"
+    if limits is not None and (low < limits[0] or high > limits[1]):
+        raise InputError(f"{held}, outside of value_range {list(limits)}; set a wider value_range")
+    if limits is None and full_range and dtype.kind in "iu":
+        raise InputError(f"{held} as {dtype}, whose own range is far wider; set value_range: [{low}, {high}]")
+    if limits is None and unit and low >= 0 and high <= 1:
+        limits = (0.0, 1.0)
+    if limits is None and low == high:
+        raise InputError(f"{label} holds the value {low} alone; set value_range: [low, high]")
+    low, high = limits or (float(low), float(high))
+    return Scaling(dtype.name, (low,), (high,))
+
+
+def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scaling:
+    """The ranges of several signals, each with the label of its file, as one; says if one was found in the data."""
+    found = [
+        f"{label} holds values from {scaling.low[0]:g} to {scaling.high[0]:g}"
+        for label, scaling in dict(scalings).items()
+        if scaling != Scaling(scaling.dtype)
+        and (np.dtype(scaling.dtype).kind not in "iu" or scaling != Scaling.of_integers(scaling.dtype))
+    ]
+    if notify and found:
+        others = f", and {len(found) - 1} more leave [0, 1]" if len(found) > 1 else ""
+        rank_zero_info(
+            f"{found[0]}{others}: the least and the greatest value of a file become 0 and 1, and PSNR takes 1 as the peak. "
+            "Set value_range: [low, high] for another range."
+        )
+    ranges = [scaling for _, scaling in scalings]
+    if len(set(ranges)) == 1:
+        return ranges[0]
+    return Scaling(ranges[0].dtype, tuple(each.low[0] for each in ranges), tuple(each.high[0] for each in ranges))
+
+
+def _extent(label: str, blocks: Iterator[AnyArray]) -> tuple[Any, Any]:
+    """The least and the greatest value, as Python numbers."""
+    low, high, start = np.inf, -np.inf, 0
+    for block in blocks:
+        with np.errstate(invalid="ignore"):
+            least, greatest = block.min().item(), block.max().item()
+        if not np.isfinite([least, greatest]).all():  # both are NaN if any value is
+            first, *others = np.argwhere(~np.isfinite(block))[0].tolist()
+            raise InputError(
+                f"{label} holds a value that is not finite (NaN or infinite): the first is sample {start + first} along the "
+                f"first axis, at {others} of the others (the last one is channels). Repair it first"
+            )
+        low, high, start = min(low, least), max(high, greatest), start + len(block)
+    return low, high

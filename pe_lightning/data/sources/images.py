@@ -76,13 +76,11 @@ class ImageSource(Source):
         if self._are_arrays:
             return read_arrays(files, 2, self.key, self.value_range)
         images = [read_picture(file, self.center_crop, self.resize, self.alpha == "keep", self.max_pixels) for file in files]
-        sizes = [(file.given, image.shape[:2]) for file, image in zip(files, images, strict=True)]
         common = [min(image.shape[axis] for image in images) for axis in (0, 1)]
         in_common(
             "sizes (height x width)",
-            sizes,
+            [(file.given, image.shape[:2]) for file, image in zip(files, images, strict=True)],
             f"Set center_crop (the largest that all of them have is {common}) or resize",
-            "{0[0]}x{0[1]}".format,
         )
         dtypes = {header_of(file).dtype for file in files}
         dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
@@ -114,15 +112,12 @@ def read_picture(
         height, width = image.shape[:2]
         if crop[0] > height or crop[1] > width:
             raise InputError(
-                f"center_crop {crop[0]}x{crop[1]} is larger than {file.given!r}, which is {height}x{width} (height x width);"
-                f" set center_crop to at most [{min(crop[0], height)}, {min(crop[1], width)}], or leave the image out"
+                f"center_crop {crop[0]}x{crop[1]} is larger than {file.given!r}, which is {height}x{width} (height x width)"
             )
         top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
         image = image[top : top + crop[0], left : left + crop[1]].copy()  # so that the whole image is freed
-    return image if size is None or image.shape[:2] == size else _resized(image, size)
-
-
-def _resized(image: FloatArray, size: tuple[int, int]) -> FloatArray:
+    if size is None or image.shape[:2] == size:
+        return image
     from skimage import transform  # late: it brings in SciPy, which takes longer than reading an image
 
     resample: Any = transform.resize  # scikit-image is not typed
@@ -135,9 +130,8 @@ def _resized(image: FloatArray, size: tuple[int, int]) -> FloatArray:
 
 def same_channels(images: Sequence[FloatArray], color: Color) -> list[FloatArray]:
     """Images in the same channels: grey or RGB, and an opacity channel if one of them has it."""
-    any_rgb = any(image.shape[-1] in (3, 4) for image in images)
     any_alpha = any(image.shape[-1] in (2, 4) for image in images)
-    to_rgb = color == "rgb" or (color == "auto" and any_rgb)
+    to_rgb = color == "rgb" or (color == "auto" and any(image.shape[-1] in (3, 4) for image in images))
     result = []
     for image in images:
         values, opacity = (image[..., :-1], image[..., -1:]) if image.shape[-1] in (2, 4) else (image, None)

@@ -62,12 +62,7 @@ _INSIDE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file, or folder of frames, to read.
-
-    Args:
-        path: The file.
-        given: How the user named it, for messages.
-    """
+    """One file, or folder of frames, to read, and how the user named it."""
 
     path: Path
     given: str
@@ -89,33 +84,17 @@ def reading(given: str) -> Iterator[None]:
     except Exception as error:  # decoders raise anything at all on damaged files
         if isinstance(error, OSError) and error.errno is not None:  # the operating system sets it, libraries do not
             raise InputError(f"cannot open {given!r}: {error.strerror or error}") from error
-        if "imagecodecs" in str(error):
-            raise InputError(
-                f"{given!r} is compressed in a way that needs another package ({error}); save it uncompressed"
-            ) from error
-        if str(error).startswith("Object arrays") or "Python objects in dtype" in str(error):
-            raise InputError(
-                f"{given!r} holds Python objects, which are never loaded: unpickling runs whatever code the file brings. "
-                "Save the numbers as one plain array, such as numpy.save(path, numpy.stack(arrays))"
-            ) from error
         raise InputError(
-            f"cannot read {given!r}; it seems to be truncated or damaged ({type(error).__name__}: {error}). "
-            "Copy or download it again, or remove it from the paths"
+            f"cannot read {given!r}; it is truncated, damaged or stored in a way that is not supported "
+            f"({type(error).__name__}: {error}). Copy it again, save it in another way, or remove it from the paths"
         ) from error
 
 
 def as_list(paths: Paths) -> list[str]:
-    """One or more paths as plain strings, as given.
-
-    Raises:
-        InputError: If there is none, or one is not a non-empty string.
-    """
+    """One or more paths as plain strings, as given; :class:`InputError` if there is none, or one is no path."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    if not given:
-        raise InputError(f"paths is an empty list; give a file, a folder or {SCHEME}NAME")
-    for item in given:
-        if not isinstance(item, (str, PathLike)) or not fspath(item):
-            raise InputError(f"a path is a non-empty string, got {item!r}; give a file, a folder or {SCHEME}NAME")
+    if not given or not all(isinstance(item, (str, PathLike)) and fspath(item) for item in given):
+        raise InputError(f"paths must be one or more files, folders or {SCHEME}NAME; got {paths!r}")
     return [fspath(path) for path in given]
 
 
@@ -125,11 +104,7 @@ def suffixes_of(formats: Collection[Format]) -> list[str]:
 
 
 def format_of(path: Path, by_content: bool = True) -> Format | None:
-    """The format of a file by its first bytes, or by its suffix where these say nothing; ``None``: another one.
-
-    Raises:
-        InputError: If the file cannot be opened.
-    """
+    """The format of a file by its first bytes, or by its suffix where these say nothing; ``None``: another one."""
     if by_content:
         with reading(str(path)), path.open("rb") as file:
             header = file.read(12)
@@ -167,46 +142,37 @@ def expand(
         elif path.is_file():
             found.append(SourceFile(path, text))
         elif path.is_dir():
-            inside = visible_files(path)
-            counted = [file for file in inside if format_of(file, by_content=False) in formats]
+            counted = [file for file in visible_files(path) if format_of(file, by_content=False) in formats]
             if not counted:
-                raise InputError(nothing_in(path, inside, formats, what))
+                raise nothing_in(path, formats, what)
             found.extend(SourceFile(file, str(file)) for file in counted)
         else:
-            raise InputError(_missing(path))
+            raise _missing(path)
     return found
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """The files of a folder that are not hidden, sorted.
-
-    Raises:
-        InputError: If it may not be listed.
-    """
-    try:
+    """The files of a folder that are not hidden, sorted; :class:`InputError` if it may not be listed."""
+    with reading(str(folder)):
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    except PermissionError as error:
-        raise InputError(f"cannot list the folder {str(folder)!r}: {error.strerror}") from error
 
 
-def nothing_in(folder: Path, files: Sequence[Path], formats: Collection[Format], what: str) -> str:
-    """The message about a folder without any file of some formats."""
-    types = ", ".join(sorted({path.suffix for path in files}))
-    holds = f"it holds {len(files)} file(s) of type {types or 'none'}" if files else "it is empty"
-    return (
-        f"no {what} in the folder {str(folder)!r}: {holds} (subfolders are not searched). "
-        f"Files that count: {', '.join(suffixes_of(formats))}"
+def nothing_in(folder: Path, formats: Collection[Format], what: str) -> InputError:
+    """The error about a folder without any file of some formats."""
+    types = ", ".join(sorted({path.suffix or path.name for path in visible_files(folder)}))
+    return InputError(
+        f"no {what} in the folder {str(folder)!r}, which holds files of type {types or 'none'} (subfolders are not searched)"
+        f". Files that count: {', '.join(suffixes_of(formats))}"
     )
 
 
-def _missing(path: Path) -> str:
+def _missing(path: Path) -> InputError:
     parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
     name = path.relative_to(parent).parts[0]
-    beside = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
-    near = did_you_mean(name, beside)
+    near = did_you_mean(name, [entry.name for entry in parent.iterdir()])
     if not near and path.stem in image_samples():
         near = f"; did you mean {SCHEME + path.stem!r}?"
-    return f"no such file or folder: {str(path)!r}; there is no {name!r} in {str(parent.absolute())!r}{near}"
+    return InputError(f"no such file or folder: {str(path)!r}; there is no {name!r} in {str(parent.absolute())!r}{near}")
 
 
 def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
@@ -223,29 +189,23 @@ def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
     """
     stems = [stem for _, stem in files]
     with_folder = [f"{file.path.absolute().parent.name}_{stem}" for file, stem in files]
-    same_stem = Counter(stem.casefold() for stem in stems)
-    same_folder = Counter(name.casefold() for name in with_folder)
-    taken = {stem.casefold() for stem in stems if same_stem[stem.casefold()] == 1}
+    same_stem, same_folder = (Counter(map(str.casefold, names)) for names in (stems, with_folder))
+    taken = {stem for stem, count in same_stem.items() if count == 1}
     names: list[str] = []
     for stem, long in zip(stems, with_folder, strict=True):
-        name = stem
+        name, number = stem, 0
         if same_stem[stem.casefold()] > 1:
             name = long
-            if same_folder[long.casefold()] > 1 or long.casefold() in taken:
-                number = 1
-                while (name := f"{stem}-{number}").casefold() in taken:
-                    number += 1
+            while name.casefold() in taken or (name == long and same_folder[long.casefold()] > 1):
+                number += 1
+                name = f"{stem}-{number}"
         taken.add(name.casefold())
         names.append(name)
     return tuple(names)
 
 
 def is_stack(file: SourceFile) -> bool:
-    """Whether a TIFF file holds more than one picture.
-
-    Raises:
-        InputError: If it is damaged.
-    """
+    """Whether a TIFF file holds more than one picture; :class:`InputError` if it is damaged."""
     import tifffile
 
     with reading(file.given), tifffile.TiffFile(file.path) as tiff:
@@ -253,40 +213,24 @@ def is_stack(file: SourceFile) -> bool:
 
 
 def kind_of(path: str) -> Literal["images", "rows", "video"]:
-    """The registered source that reads a file, folder or sample, by what it is called; a folder by the files in it.
-
-    Raises:
-        InputError: If it is of no kind that is known by its name, or several sources could be meant.
-    """
+    """The registered source that reads a file, folder or sample, by what it is called; a folder by the files in it."""
     if path.startswith(SCHEME):
         return "video" if path.removeprefix(SCHEME) in video_samples() else "images"
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        return _kind_of_file(SourceFile(folder, path))
-    kinds: set[Literal["images", "rows", "video"]] = set()
-    for file in visible_files(folder):
-        try:
-            kinds.add(_kind_of_file(SourceFile(file, str(file))))
-        except InputError:
-            continue  # what is no signal is left out, as when the folder is read
+    given = Path(path).expanduser()
+    files = visible_files(given) if given.is_dir() else [given]
+    kinds = {kind for file in files if (kind := _kind_of_file(file))}
     if len(kinds) != 1:
-        holds = (
-            f"files of several kinds ({', '.join(sorted(kinds))})" if kinds else "no signals that are known by their names"
+        raise InputError(
+            f"{path!r} is, or holds, {' and '.join(sorted(kinds)) or 'nothing of a kind that is known by its name'}; "
+            f"give files of one kind: {', '.join(suffixes_of(set(_SUFFIXES) - ARRAYS))} (an array can hold rows, images or "
+            "volumes)"
         )
-        raise InputError(f"the folder {path!r} holds {holds}")
     return kinds.pop()
 
 
-def _kind_of_file(file: SourceFile) -> Literal["images", "rows", "video"]:
-    format = format_of(file.path, by_content=False)
-    if format == "tiff" and file.path.is_file():
-        return "video" if is_stack(file) else "images"
-    if format in PICTURES:
-        return "images"
-    if format in ("sound", "table"):
-        return "rows"
-    if format in ("video", "nifti"):
+def _kind_of_file(path: Path) -> Literal["images", "rows", "video"] | None:
+    """``None`` for arrays, which can hold anything, and for what is no signal."""
+    format = format_of(path, by_content=False)
+    if format in ("video", "nifti") or (format == "tiff" and path.is_file() and is_stack(SourceFile(path, str(path)))):
         return "video"
-    if format in ARRAYS:
-        raise InputError(f"an array such as {file.given!r} can hold rows, images or volumes")
-    raise InputError(f"{file.given!r} is of no kind that is known by its name; known are {', '.join(sorted(_FORMATS))}")
+    return "images" if format in PICTURES else "rows" if format in ("sound", "table") else None

@@ -26,26 +26,18 @@ FloatArray = NDArray[np.float32]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
-_ORIENTATION, _PHOTOMETRIC, _BITS_PER_SAMPLE, _SAMPLE_FORMAT, _WIDTH, _LENGTH = (
-    274,
-    262,
-    258,
-    339,
-    256,
-    257,
-)  # TIFF and EXIF tags
+# TIFF and EXIF tags
+_ORIENTATION, _PHOTOMETRIC, _WIDTH, _LENGTH, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 256, 257, 258, 339
 _MIN_IS_WHITE, _RGB = 0, 2  # TIFF PhotometricInterpretation
 _PREMULTIPLIED, _STRAIGHT = 1, 2  # TIFF ExtraSamples
 
 
 class Header(NamedTuple):
-    """What the header of a picture says."""
+    """What the header of a picture says: its size after the EXIF orientation, bits per channel (32: floating point)."""
 
     height: int
-    """After the EXIF orientation is applied."""
     width: int
     bits: int
-    """Per channel; 32 is floating point."""
     grey: bool
 
     @property
@@ -76,13 +68,10 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Float
         try:
             with _opened(file) as image:
                 array = _decode(file, image, max_pixels)
-        except UnidentifiedImageError as error:
-            if format_of(file.path) != "tiff":  # 64-bit and multi-channel floating-point TIFFs are beyond Pillow
-                raise InputError(
-                    f"{file.given!r} is not an image of a kind that is read ({', '.join(_FORMATS)}), whatever its suffix "
-                    "says. Remove it from the paths, or save it again as PNG, JPEG or TIFF"
-                ) from error
-            array = _decode_tiff(file, max_pixels)
+        except UnidentifiedImageError:
+            if format_of(file.path) != "tiff":
+                raise
+            array = _decode_tiff(file, max_pixels)  # 64-bit and multi-channel floating-point TIFFs are beyond Pillow
     if min(array.shape[:2]) < 2:
         raise InputError(
             f"{file.given!r} is {array.shape[0]}x{array.shape[1]} (height x width): a signal needs at least 2 samples on "
@@ -92,17 +81,13 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Float
 
 
 def header_of(file: SourceFile) -> Header:
-    """What the header of an image says; the file is decoded only if Pillow does not know it.
-
-    Raises:
-        InputError: If the file is not an image or is damaged.
-    """
+    """What the header of an image says; the file is decoded only if Pillow does not know it."""
     try:
         with reading(file.given), _opened(file) as image:
-            turned = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
             tags: Any = getattr(image, "tag_v2", {})  # of a TIFF, which some versions of Pillow turn before they load it
             height, width = tags.get(_LENGTH, image.height), tags.get(_WIDTH, image.width)
-            height, width = (width, height) if turned else (height, width)
+            if image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8):
+                height, width = width, height
             return Header(height, width, _bits(image, file.path), image.mode in _GREY or image.mode.startswith("I;16"))
     except InputError:
         array = decode_image(file)
@@ -143,47 +128,35 @@ def _bits(image: Image.Image, path: Path) -> int:
 
 
 def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> FloatArray:
-    check_area(file.given, image.height, image.width, max_pixels)
     # a phone's JPEG may carry a depth or gain map as a second "frame" (MPO): the picture is the first
-    _check_single(file, 1 if image.format == "MPO" else getattr(image, "n_frames", 1))
+    _check(file, image.height, image.width, 1 if image.format == "MPO" else getattr(image, "n_frames", 1), max_pixels)
     bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
     if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
         return _decode_tiff(file, max_pixels)
+    array: FloatArray
     if image.format == "PNG" and bits > 8 and not grey:
         array = _decode_png16(file.path)
     elif grey:
-        array = _decode_deep_grey(file, image, bits)
+        raw = np.asarray(image)[..., None]  # grey of 9 to 16 bits, or floating point, which Pillow reads exactly
+        # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
+        array = _check_float(file, raw) if image.mode == "F" else raw.astype(np.float32) / np.float32(2**bits - 1)
+        if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
+            array = np.concatenate([array, (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
+        if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE:
+            array = 1 - array
     else:
-        array = _decode_8_bit(file, image)
+        mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
+        mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
+        array = np.asarray(image.convert(mode)).astype(np.float32) / np.float32(255)
+        array = array.reshape(image.height, image.width, -1)
     # after loading: Pillow turns TIFFs by itself and then drops the tag
     return _upright(array, image.getexif().get(_ORIENTATION, 1))
 
 
-def _check_single(file: SourceFile, count: int) -> None:
-    if count > 1:
-        raise InputError(f"{file.given!r} holds {count} pictures, not one; save the one you mean as a file of its own")
-
-
-def _decode_8_bit(file: SourceFile, image: Image.Image) -> FloatArray:
-    if image.mode == "LAB":
-        raise InputError(f"{file.given!r} is in the Lab colour space, which is not read; save it as RGB")
-    if image.has_transparency_data:
-        target = "LA" if image.mode in ("1", "L", "LA", "La") else "RGBA"
-    else:
-        target = "L" if image.mode in ("1", "L") else "RGB"
-    array: FloatArray = np.asarray(image.convert(target)).astype(np.float32) / np.float32(255)
-    return array.reshape(image.height, image.width, -1)
-
-
-def _decode_deep_grey(file: SourceFile, image: Image.Image, bits: int) -> FloatArray:
-    """Grey of 9 to 16 bits, or floating point, which Pillow reads exactly."""
-    raw = np.asarray(image)[..., None]
-    # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
-    array = _check_float(file, raw) if image.mode == "F" else raw.astype(np.float32) / np.float32(2**bits - 1)
-    if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
-        array = np.concatenate([array, (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
-    inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE
-    return np.subtract(1, array) if inverted else array
+def _check(file: SourceFile, height: int, width: int, pictures: int, max_pixels: int | None) -> None:
+    check_area(file.given, height, width, max_pixels)
+    if pictures > 1:
+        raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one you mean as a file of its own")
 
 
 def _decode_png16(path: Path) -> FloatArray:
@@ -204,20 +177,15 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> FloatArray:
     import tifffile
 
     with tifffile.TiffFile(file.path) as tiff:
-        _check_single(file, len(tiff.pages))
         page = tiff.pages[0]
-        check_area(file.given, page.imagelength, page.imagewidth, max_pixels)
+        _check(file, page.imagelength, page.imagewidth, len(tiff.pages), max_pixels)
         photometric, extra = int(page.photometric), [int(sample) for sample in page.extrasamples]
-        wanted = {_MIN_IS_WHITE: 1, 1: 1, _RGB: 3}.get(photometric)
-        if page.samplesperpixel - len(extra) != wanted or page.axes not in ("YX", "YXS", "SYX"):
+        colors = {_MIN_IS_WHITE: 1, 1: 1, _RGB: 3}.get(photometric)
+        known = page.samplesperpixel - len(extra) == colors and extra in ([], [_PREMULTIPLIED], [_STRAIGHT])
+        if not known or page.axes not in ("YX", "YXS", "SYX"):
             raise InputError(
-                f"{file.given!r} is a TIFF of a kind that is not read ({page.photometric!s}, axes {page.axes}); save it as "
-                "grey or RGB"
-            )
-        if extra not in ([], [_PREMULTIPLIED], [_STRAIGHT]):
-            raise InputError(
-                f"{file.given!r} has {len(extra)} extra channel(s) whose meaning the file does not state; save it as grey, "
-                "RGB or RGBA"
+                f"{file.given!r} is a TIFF of a kind that is not read ({page.photometric!s}, axes {page.axes}, "
+                f"{len(extra)} extra channel(s)); save it as grey, RGB or RGBA"
             )
         raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(_ORIENTATION, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
@@ -239,14 +207,11 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> FloatArray:
 
 
 def _check_float(file: SourceFile, raw: NDArray[Any]) -> FloatArray:
-    if not np.isfinite(raw).all():
-        count = np.count_nonzero(~np.isfinite(raw))
-        raise InputError(f"{file.given!r} holds {count} values that are not finite (NaN or infinite); repair it first")
     low, high = float(raw.min()), float(raw.max())
-    if low < 0 or high > 1:
+    if not (low >= 0 and high <= 1):  # not-a-number is neither
         raise InputError(
-            f"{file.given!r} holds floating-point values from {low:g} to {high:g}; they must lie in [0, 1], because PSNR "
-            f"takes 1 as the peak. Subtract {low:g} and divide by {high - low:g}, or save integers of 8 or 16 bits"
+            f"{file.given!r} holds floating-point values from {low:g} to {high:g}; they must be finite and lie in [0, 1], "
+            "because PSNR takes 1 as the peak. Rescale them, or save integers of 8 or 16 bits"
         )
     return raw.astype(np.float32)
 

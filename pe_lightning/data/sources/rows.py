@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.data.random_keys import chosen_positions
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
+from pe_lightning.data.sources import checks
 from pe_lightning.data.sources.arrays import Channels, in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.sources.checks import (
-    MAX_PIXELS,
-    Size,
-    as_size,
-    check_choice,
-    check_count,
-    is_count,
-    is_list,
-    number_range,
-    one_length,
-)
+from pe_lightning.data.sources.checks import MAX_PIXELS, Size
 from pe_lightning.data.sources.images import Color, read_picture, same_channels
 from pe_lightning.data.sources.paths import (
     ARRAYS,
@@ -44,12 +34,15 @@ from pe_lightning.errors import InputError
 
 __all__ = ["RowSource"]
 
-Kind: TypeAlias = Literal["images", "arrays", "sound files", "tables"]
-
-_FORMATS: frozenset[Format] = frozenset({*PICTURES, *ARRAYS, "sound", "table"})
 _DEFAULT_NUMBER = 16  # rows, and columns, of an image: the papers'
 _LINES = ("rows", "columns", "num_rows", "num_columns")
-_ARGUMENTS: dict[Kind, tuple[str, ...]] = {
+_KINDS: dict[Format | None, str] = {
+    **dict.fromkeys(PICTURES, "images"),
+    **dict.fromkeys(ARRAYS, "arrays"),
+    "sound": "sound files",
+    "table": "tables",
+}
+_ARGUMENTS = {
     "images": (*_LINES, "seed", "center_crop", "resize", "color", "max_pixels"),
     "arrays": ("key", "value_range", "channels"),
     "sound files": ("seconds",),
@@ -109,39 +102,37 @@ class RowSource(Source):
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
         for name in ("rows", "columns"):
-            places, number = getattr(self, name), getattr(self, f"num_{name}")
-            check_count(f"num_{name}", number, 0)
-            if places is not None and number is not None:
+            places = getattr(self, name)
+            if places is not None and getattr(self, f"num_{name}") is not None:
                 raise InputError(f"{name} and num_{name} exclude each other: give positions, or how many to choose")
-            if places is not None and (not is_list(places, is_count) or not places or len(set(places)) < len(places)):
+            if places is not None and not (checks.is_list(places, checks.is_count) and 0 < len(set(places)) == len(places)):
                 raise InputError(f"{name} must be a list of distinct positions, integers >= 0; got {places!r}")
-        check_count("seed", self.seed, 0)
-        wanted = [getattr(self, name) for name in _LINES if getattr(self, name) is not None]
-        if wanted and not any(wanted):
-            raise InputError("no row and no column is asked for; set rows, columns, num_rows or num_columns")
-        if self.select is not None and not (is_list(self.select, _is_column) and self.select):
+        for name, least in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("max_pixels", 1), ("length", 2)):
+            checks.check_count(name, getattr(self, name), least)
+        if self.select is not None and not (self.select and checks.is_list(self.select, _is_column)):
             raise InputError(f"select is a list of names or positions of columns; got {self.select!r}")
-        as_size("center_crop", self.center_crop)
-        as_size("resize", self.resize)
-        check_choice("color", self.color, Color)
-        check_choice("channels", self.channels, Channels)
-        check_count("max_pixels", self.max_pixels, 1)
-        check_count("length", self.length, 2)
-        self._limits = number_range("value_range", self.value_range)
-        self._seconds = number_range("seconds", self.seconds, 0)
+        checks.as_size("center_crop", self.center_crop)
+        checks.as_size("resize", self.resize)
+        checks.check_choice("color", self.color, Color)
+        checks.check_choice("channels", self.channels, Channels)
+        self._limits = checks.number_range("value_range", self.value_range)
+        self._seconds = checks.number_range("seconds", self.seconds, 0)
 
     def read(self) -> RawSignals:
         """Describes the signals, ``(S, N, C)``."""
         files = self._files()
-        kinds = {_kind(file): file for file in reversed(files)}
-        if len(kinds) > 1:
-            listed = ", ".join(f"{kind}: {file.given}" for kind, file in sorted(kinds.items()))
-            raise InputError(
-                f"the paths are of {len(kinds)} kinds ({listed}), but signals that are fitted together come from one kind. "
-                "Give the files of one kind, by name or in a folder of their own"
-            )
+        kinds = {str(_KINDS.get(format_of(file.path))): file.given for file in reversed(files)}
         kind = next(iter(kinds))
-        self._check_arguments(kind, files[0])
+        if len(kinds) > 1 or kind not in _ARGUMENTS:
+            listed = ", ".join(f"{kind}: {given}" for kind, given in kinds.items())
+            raise InputError(f"1-D signals come from files of one kind, {', '.join(_ARGUMENTS)}; got {listed}")
+        allowed = ("paths", "length", *_ARGUMENTS[kind])
+        for field in fields(self):
+            if field.name not in allowed and getattr(self, field.name) != field.default:
+                raise InputError(
+                    f"{field.name} is not for {kind} such as {files[0].given!r}; leave it out. For {kind} there are: "
+                    f"{', '.join(allowed)}"
+                )
         if kind == "arrays":
             return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length)
         if kind == "sound files":
@@ -156,18 +147,7 @@ class RowSource(Source):
         return [] if in_place(files) else [file.path for file in files]
 
     def _files(self) -> list[SourceFile]:
-        return expand(self.paths, _FORMATS, "image, array, sound file or table")
-
-    def _check_arguments(self, kind: Kind, file: SourceFile) -> None:
-        """Raises :class:`InputError` if an argument has been set that is for another kind of files."""
-        defaults = RowSource.__dataclass_fields__
-        for name in sorted({name for names in _ARGUMENTS.values() for name in names}):
-            if name not in _ARGUMENTS[kind] and getattr(self, name) != defaults[name].default:
-                meant = " and ".join(other for other, names in _ARGUMENTS.items() if name in names)
-                raise InputError(
-                    f"{name} is for {meant}, but {file.given!r} is one of {kind}; leave {name} out. For {kind} there are: "
-                    f"{', '.join(_ARGUMENTS[kind])}, length"
-                )
+        return expand(self.paths, {*PICTURES, *ARRAYS, "sound", "table"}, "image, array, sound file or table")
 
     def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:
         by_default = all(getattr(self, name) is None for name in _LINES)
@@ -179,7 +159,11 @@ class RowSource(Source):
             square = square and image.shape[0] == image.shape[1]
             for axis, name in enumerate(("rows", "columns")):
                 count = _DEFAULT_NUMBER if by_default else getattr(self, f"num_{name}")
-                places = self._places(file, number, axis, name, image.shape[axis], count)
+                size, places = image.shape[axis], list(getattr(self, name) or [])
+                if max(count or 0, *(place + 1 for place in places), 0) > size:
+                    raise InputError(f"{file.given!r} has {size} {name}, fewer than {name} or num_{name} asks for")
+                if count:  # rows and columns of every image are drawn for themselves
+                    places = [int(place) for place in chosen_positions(self.seed, 2 * number + axis, size, count)]
                 if places:
                     found.append((file, name, places, np.moveaxis(image, axis, 0)[places]))
         if by_default and not square:
@@ -188,11 +172,10 @@ class RowSource(Source):
                 "each are taken. Set center_crop or resize for columns too."
             )
             found = [entry for entry in found if entry[1] == "rows"]
-        samples = one_length(
-            [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines in found],
-            self.length,
-            ", or center_crop or resize to make the images square and of one size",
-        )
+        if not found:
+            raise InputError("no row and no column is asked for; set rows, columns, num_rows or num_columns")
+        lengths = [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines in found]
+        samples = checks.one_length(lengths, self.length)
         channels = max(lines.shape[2] for *_, lines in found)
         # one channel of a grey image among coloured ones becomes three
         values = np.concatenate([np.broadcast_to(v[:, :samples], (len(v), samples, channels)) for *_, v in found])
@@ -207,32 +190,6 @@ class RowSource(Source):
             blocks=partial(iter, values),
         )
 
-    def _places(self, file: SourceFile, number: int, axis: int, name: str, size: int, count: int | None) -> list[int]:
-        """Which rows, or which columns, of an image are taken."""
-        if count is not None and count > size:
-            raise InputError(
-                f"{file.given!r} has {size} {name}, fewer than num_{name}: {count}; set num_{name}: {size} or less"
-            )
-        places = list(getattr(self, name) or [])
-        if beyond := [place for place in places if place >= size]:
-            raise InputError(f"{file.given!r} has no place {beyond[0]} among its {name}: they are 0 to {size - 1}")
-        # rows and columns of every image are drawn for themselves
-        return [int(place) for place in chosen_positions(self.seed, 2 * number + axis, size, count)] if count else places
-
 
 def _is_column(column: object) -> bool:
-    return isinstance(column, str) or is_count(column)
-
-
-def _kind(file: SourceFile) -> Kind:
-    """By its content, or by its suffix where that says nothing."""
-    format = format_of(file.path)
-    if format in PICTURES:
-        return "images"
-    if format in ARRAYS:
-        return "arrays"
-    if format == "sound":
-        return "sound files"
-    if format == "table":
-        return "tables"
-    raise InputError(f"{file.given!r} is no source of 1-D signals: those are images, arrays, sound files and tables")
+    return isinstance(column, str) or checks.is_count(column)

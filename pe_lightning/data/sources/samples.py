@@ -23,11 +23,7 @@ _SUFFIXES = frozenset({".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff"})
 
 @cache
 def image_samples() -> dict[str, Path]:
-    """The samples that are one 2-D image: name -> file, sorted by name.
-
-    Only files of the installed package count; scikit-image can download more, which is never done here.
-    """
-    # scikit-image holds compiled modules, so it is always installed as plain files and a resource is a path
+    """The samples that are one 2-D image: name -> file of the installed scikit-image, sorted by name."""
     folder = Path(str(resources.files("skimage.data")))
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
     return {path.stem: path for path in files if _is_single_frame(path)}
@@ -46,8 +42,7 @@ def sample_path(uri: str, kind: Literal["image", "video"] = "image") -> Path:
         InputError: If there is no such sample, or it was not installed. The message holds the names.
     """
     name = uri.removeprefix(SCHEME)
-    known, others = image_samples(), video_samples()
-    use = "is a video or volume: use VideoDataModule"
+    known, others, use = image_samples(), video_samples(), "is a video or volume: use VideoDataModule"
     if kind == "video":
         known, others, use = others, known, "is a picture: use ImageDataModule"
     if name in others:

@@ -30,21 +30,27 @@ class _Sound:
     start: int
     samples: int
 
-    def read(self, length: int | None = None) -> AnyArray:
-        """``(N, channels)``."""
+    def read(self, count: int) -> AnyArray:
+        """The first samples, ``(count, channels)``."""
         import soundfile  # late: it loads a library, which those who read pictures do not wait for
 
         narrow = self.dtype in ("uint8", "int8")  # soundfile puts these in the upper half of 16 bits
         with reading(self.file.given):
-            count = self.samples if length is None else length
-            dtype = "int16" if narrow else self.dtype
-            values: AnyArray
-            values, _ = soundfile.read(self.file.path, count, self.start, dtype=dtype, always_2d=True)
+            values: AnyArray = soundfile.read(
+                self.file.path, count, self.start, dtype="int16" if narrow else self.dtype, always_2d=True
+            )[0]
             if len(values) < count:
                 raise ValueError(f"{len(values)} of {count} samples")
         if narrow:
             values = (values >> 8).astype(np.int8)
         return (values.view(np.uint8) ^ np.uint8(128)) if self.dtype == "uint8" else values
+
+    def peak(self) -> float:
+        """The largest magnitude, at least 1."""
+        peak = float(np.abs(self.read(self.samples)).max(initial=1))
+        if not np.isfinite(peak):
+            raise InputError(f"{self.file.given!r} holds values that are not finite (NaN or infinite); repair it first")
+        return peak
 
 
 def read_sound(
@@ -62,13 +68,12 @@ def read_sound(
         length: Take only the first n samples (of that part).
     """
     sounds = [_describe(file, seconds) for file in files]
-    remedy = "Convert them, or fit them in runs of their own"
-    in_common("sample rates (Hz)", [(sound.file.given, sound.rate) for sound in sounds], remedy)
-    in_common("numbers of channels", [(sound.file.given, sound.channels) for sound in sounds], remedy)
-    dtype = in_common("dtypes", [(sound.file.given, sound.dtype) for sound in sounds], remedy)
-    samples = one_length([(sound.file.given, sound.samples) for sound in sounds], length, ", or seconds: [start, stop]")
+    formats = [(sound.file.given, (f"{sound.rate} Hz ", sound.channels, f" {sound.dtype}")) for sound in sounds]
+    in_common("formats (sample rate x channels x dtype)", formats, "Convert them, or fit them in runs of their own")
+    samples = one_length([(sound.file.given, sound.samples) for sound in sounds], length)
+    dtype = sounds[0].dtype
     if dtype.startswith("float"):
-        peaks = tuple(_peak(sound) for sound in sounds)
+        peaks = tuple(sound.peak() for sound in sounds)
         scaling = Scaling(dtype, tuple(-peak for peak in peaks), peaks)
     else:
         scaling = Scaling.of_integers(dtype)
@@ -99,24 +104,7 @@ def _describe(file: SourceFile, seconds: tuple[float, float] | None) -> _Sound:
         notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
         if notes and info.format.startswith(("WAV", "RF64")):
             raise ValueError(notes[0].strip())
-    dtype = _DTYPES.get(info.subtype, "float32")
     start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
-    lasts = f"lasts {info.frames / info.samplerate:g} s ({info.frames} samples at {info.samplerate} Hz)"
     if stop > info.frames:
-        raise InputError(f"seconds: {list(seconds or ())} goes beyond {file.given!r}, which {lasts}")
-    if stop - start < 2:
-        part = "it" if seconds is None else f"seconds: {list(seconds)}"
-        raise InputError(f"{file.given!r} {lasts}, and {part} has {stop - start} sample(s); a signal needs at least 2")
-    return _Sound(file, info.samplerate, info.channels, dtype, start, stop - start)
-
-
-def _peak(sound: _Sound) -> float:
-    """The largest magnitude, at least 1."""
-    values = sound.read()
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise InputError(
-            f"{sound.file.given!r} holds {np.count_nonzero(~finite)} value(s) that are not finite (NaN or infinite), the "
-            f"first at sample {int(np.argmax(~finite.all(axis=1)))}; repair it first"
-        )
-    return max(1.0, float(np.abs(values).max()))
+        raise InputError(f"seconds: {seconds} goes beyond {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
+    return _Sound(file, info.samplerate, info.channels, _DTYPES.get(info.subtype, "float32"), start, stop - start)

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.data.sources.checks import one_length
+from pe_lightning.data.sources.checks import join_scalings, one_length, value_scaling
 from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
-from pe_lightning.data.sources.ranges import join_scalings, value_scaling
 from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["Column", "read_table", "read_tables"]
 
-_DELIMITERS = {"\t": "a tab", ";": "a semicolon", ",": "a comma", " ": "spaces"}
-"""In this order, where several fit equally well: commas may be decimal."""
+_DELIMITERS = "\t;, "  # in this order, where several fit equally well: commas may be decimal
 _SAMPLE = 50  # lines that the delimiter is found from
 _MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})  # no names of columns
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of numbers.
-
-    Args:
-        name: Its header, or its position, from 0; empty if the table has no header and no other column is taken.
-        label: What messages call it.
-        values: ``(N,)``, finite.
-    """
+class Column(NamedTuple):
+    """A column of numbers: its header or position (empty for the only column of a table without header), and values."""
 
     name: str
     label: str
@@ -55,25 +46,20 @@ def read_tables(
         limits: The numbers that become 0 and 1, of all columns.
         length: Take only the first n rows.
     """
-    tables = [read_table(file, columns) for file in files]
-    rows = one_length([(file.given, len(table[0].values)) for file, table in zip(files, tables, strict=True)], length)
-    every = [(file, column) for file, table in zip(files, tables, strict=True) for column in table]
+    every = [(file, column) for file in files for column in read_table(file, columns)]
+    rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
+    scalings = [
+        (column.label, value_scaling(column.label, signal.dtype, partial(iter, [signal]), limits, unit=False))
+        for (_, column), signal in zip(every, values, strict=True)
+    ]
+    names = [(file, f"{file.stem}-{_as_file_name(column.name)}" if column.name else file.stem) for file, column in every]
     return RawSignals(
-        names=distinct_names(
-            [(file, f"{file.stem}-{_as_file_name(column.name)}" if column.name else file.stem) for file, column in every]
-        ),
+        names=distinct_names(names),
         grid=(rows,),
         channels=1,
         stored="float64",
-        scaling=join_scalings(
-            [
-                (column.label, value_scaling(column.label, values.dtype, partial(iter, [signal]), limits, unit=False))
-                for (_, column), signal in zip(every, values, strict=True)
-            ],
-            [1] * len(every),
-            notify=False,
-        ),
+        scaling=join_scalings(scalings, notify=False),
         unit=False,
         blocks=partial(iter, values),
     )
@@ -90,35 +76,29 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
         InputError: If the file is no text, a row has more or fewer cells than the first, there is no such column, or a cell
             is missing or not a finite number; the message has its line.
     """
-    numbers, rows = _rows(file)
-    header = _has_header(rows)
-    names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
-    numbers, rows = numbers[header:], rows[header:]
-    if not rows:
-        raise InputError(f"{file.given!r} holds no numbers, only a header")
-    cells = list(zip(*rows, strict=True))
-    labels = [
-        f"column {name!r} of {file.given!r}" if name else f"column {i} of {file.given!r}" for i, name in enumerate(names)
-    ]
+    lines, rows = _rows(file)
+    names = [""] * len(rows[0])
+    if header := _has_header(rows):
+        names = [cell.strip() for cell in rows[0]]
+    cells = list(zip(*rows[header:], strict=True))
+    labels = [f"column {name or place!r} of {file.given!r}" for place, name in enumerate(names)]
     if columns is None:
         chosen = [place for place, column in enumerate(cells) if any(np.isfinite(_number(cell)) for cell in column)]
         if not chosen:
             raise InputError(f"{file.given!r} holds no column of numbers (decimals are written with a point, not a comma)")
-        left_out = [label for place, label in enumerate(labels) if place not in chosen]
-        if left_out:
+        if left_out := [label for place, label in enumerate(labels) if place not in chosen]:
             rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
     else:
         chosen = [_find(file, column, names) for column in columns]
-        if len(set(chosen)) < len(chosen):
-            raise InputError(f"the columns to take of {file.given!r} must be distinct; got {columns!r}")
+        if not cells or len(set(chosen)) < len(chosen):
+            raise InputError(f"the columns to take of {file.given!r} must be distinct and hold numbers; got {columns!r}")
     found = []
     for place in chosen:
         values = np.array([_number(cell) for cell in cells[place]])
-        bad = np.flatnonzero(~np.isfinite(values))
-        if len(bad):
+        if len(bad := np.flatnonzero(~np.isfinite(values))):
             raise InputError(
-                f"{labels[place]}, line {numbers[bad[0]]}: {cells[place][bad[0]]!r} is no finite number (decimals are "
-                "written with a point); correct it, or leave the row or the column out"
+                f"{labels[place]}, line {lines[header + bad[0]]}: {cells[place][bad[0]]!r} is no finite number (the decimal "
+                "mark is a point); correct it, or leave it out"
             )
         alone = not header and len(chosen) == 1
         found.append(Column("" if alone else names[place] or str(place), labels[place], values))
@@ -134,37 +114,30 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
             while lines and not lines[end][1].strip():
                 lines.pop(end)
         if "\0" in text or not lines:
-            raise ValueError("it holds no text, but zero bytes" if "\0" in text else "it holds no numbers")
-        fits = {delimiter: _evenness(lines[:_SAMPLE], delimiter) for delimiter in _DELIMITERS}
+            raise ValueError("it holds zero bytes" if "\0" in text else "it holds no numbers")
+        numbers, texts = zip(*lines, strict=True)
+        fits = {delimiter: _evenness(_split(texts[:_SAMPLE], delimiter)) for delimiter in _DELIMITERS}
         delimiter = max(fits, key=fits.__getitem__)  # the first one of several
-        rows = [_cells(line, delimiter) for _, line in lines]
-    for (number, _), row in zip(lines, rows, strict=True):
-        if not row:
-            raise InputError(f"{file.given!r}, line {number}: a quote is not closed; a cell ends on the line it begins on")
-        if len(row) != len(rows[0]):
-            raise InputError(
-                f"{file.given!r}, line {number}: {len(row)} cell(s), but line {lines[0][0]} has {len(rows[0])} (the "
-                f"delimiter is taken to be {_DELIMITERS[delimiter]}). Every row needs the same number of cells"
-            )
-    return [number for number, _ in lines], rows
+        rows = _split(texts, delimiter)
+    uneven = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    if uneven is not None or len(rows) != len(lines):
+        where = "" if uneven is None else f", line {numbers[uneven]}: {len(rows[uneven])} cell(s)"
+        raise InputError(
+            f"{file.given!r}{where}, but line {numbers[0]} has {len(rows[0])} (the delimiter is taken to be {delimiter!r}). "
+            "Every row needs the same number of cells, and every quote has to be closed on its line"
+        )
+    return list(numbers), rows
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
-    """The cells of one line; none at all if a quote is not closed."""
-    if '"' not in line:  # as the csv module, but faster
-        return (line.split() or [""]) if delimiter == " " else line.split(delimiter)
-    line = line.strip() if delimiter == " " else line
-    # one line at a time, so that a quote which is not closed is an error
-    try:
-        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True)) or [""]
-    except csv.Error:
-        return []
+def _split(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+    if delimiter == " ":
+        lines = (" ".join(line.split()) for line in lines)
+    return list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True))
 
 
-def _evenness(lines: Sequence[tuple[int, str]], delimiter: str) -> int:
-    """How many lines are cut into one same number of cells, more than one."""
-    counts = Counter(len(_cells(line, delimiter)) for _, line in lines)
-    return max((times for cells, times in counts.items() if cells > 1), default=0)
+def _evenness(rows: Sequence[Sequence[str]]) -> int:
+    """How many rows have one same number of cells, more than one."""
+    return max((times for cells, times in Counter(map(len, rows)).items() if cells > 1), default=0)
 
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -186,9 +159,10 @@ def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
     if len(places) == 1:
         return places[0]
     listed = ", ".join(name or str(place) for place, name in enumerate(names))
-    if places:
-        raise InputError(f"{file.given!r} has {len(places)} columns {column!r}; give the position instead: one of {places}")
-    raise InputError(f"no column {column!r} in {file.given!r}{did_you_mean(str(column), names) or '.'} Columns: {listed}")
+    raise InputError(
+        f"{len(places)} columns of {file.given!r} are called {column!r}{did_you_mean(str(column), names)}; give a name or a "
+        f"position, from 0. Columns: {listed}"
+    )
 
 
 def _as_file_name(name: str) -> str:

@@ -16,7 +16,6 @@ from pe_lightning.errors import InputError
 __all__ = ["TensorSource"]
 
 _PEAKS = {torch.uint8: 255, torch.uint16: 65535}
-_LAYOUT = "(signals, *samples per axis, channels)"
 
 
 @sources.register("tensor")
@@ -54,51 +53,34 @@ def _as_values(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(values, (Tensor, np.ndarray)):
         raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
     shape, dtype = tuple(values.shape), str(values.dtype).removeprefix("torch.")
-    if len(shape) < 3:
+    if len(shape) < 3 or 0 in shape or min(shape[1:-1]) < 2:
         raise InputError(
-            f"values has shape {shape}, but its axes must be {_LAYOUT}, at least three; for one signal of one channel "
-            f"pass values[None, ..., None], of shape {(1, *shape, 1)}"
+            f"values has shape {shape}, but its axes must be (signals, *samples per axis, channels), with at least 2 "
+            "samples on each; for one signal of one channel pass values[None, ..., None]"
         )
-    if 0 in shape or min(shape[1:-1]) < 2:
-        raise InputError(f"values has shape {shape}: an empty axis, or fewer than 2 samples on one; its axes are {_LAYOUT}")
-    if isinstance(values, np.ndarray):
-        if values.dtype.kind not in "biuf":
-            raise InputError(f"values has dtype {dtype}; pass uint8, uint16, or real floating point in [0, 1]")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
         # np.array copies, so that a read-only or foreign-endian array is welcome too
-        tensor = torch.from_numpy(np.array(values, np.float64 if wide else values.dtype.newbyteorder("="), order="C"))
-    else:
-        tensor = values.detach().cpu()
+        values = torch.from_numpy(np.array(values, np.float64 if wide else values.dtype.newbyteorder("="), order="C"))
+    if not isinstance(values, Tensor) or not (values.dtype in _PEAKS or values.is_floating_point()):
+        raise InputError(f"values has dtype {dtype}; pass uint8, uint16, or real floating point in [0, 1]")
+    tensor = values.detach().cpu()
     if tensor.dtype in _PEAKS:
         return tensor.contiguous().to(torch.float32) / _PEAKS[tensor.dtype]
-    if not tensor.is_floating_point():
-        raise InputError(
-            f"values has dtype {dtype}, whose largest value is unknown; pass uint8, uint16, or floating point in [0, 1], "
-            "such as values.astype('float32') / values.max()"
-        )
     bad = (~torch.isfinite(tensor)).nonzero()
-    if len(bad):
-        raise InputError(
-            f"values has {len(bad)} entries that are not finite; the first is {tensor[tuple(bad[0])].item()} at "
-            f"{tuple(bad[0].tolist())}. Repair or mask them first, for example with torch.nan_to_num(values, nan=0.5)"
-        )
-    low, high = float(tensor.min()), float(tensor.max())
-    if low < 0 or high > 1:
-        raise InputError(
-            f"values lies in [{low:g}, {high:g}], but must lie in [0, 1], because PSNR takes 1 as the peak; "
-            "pass (values - values.min()) / (values.max() - values.min())"
-        )
+    if len(bad) or tensor.min() < 0 or tensor.max() > 1:
+        found = f"values from {float(tensor.min()):g} to {float(tensor.max()):g}"
+        if len(bad):
+            found = f"{len(bad)} entries that are not finite, the first at {tuple(bad[0].tolist())}"
+        raise InputError(f"values must lie in [0, 1], because PSNR takes 1 as the peak; it holds {found}; rescale it first")
     return tensor.to(torch.float32, copy=True).contiguous()
 
 
 def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"signal{index}" for index in range(count))
-    if isinstance(names, str) or len(names) != count:
-        raise InputError(f"names must be a list of {count} names, one per signal; got {names!r}")
-    for name in names:
-        if not isinstance(name, str) or not name or any(char in name for char in "/\\\0"):
-            raise InputError(f"a name of a signal becomes a file name: a non-empty string without slashes, got {name!r}")
-    if len({name.casefold() for name in names}) < count:
-        raise InputError(f"names must be distinct, upper and lower case taken as equal; got {list(names)!r}")
+    if isinstance(names, str) or len(names) != count or len({str(name).casefold() for name in names}) < count:
+        raise InputError(f"names must be {count} names, one per signal, distinct without regard to case; got {names!r}")
+    if not all(isinstance(name, str) and name and not set(name) & set("/\\\0") for name in names):
+        raise InputError(f"a name of a signal becomes a file name: a non-empty string without slashes; got {names!r}")
     return tuple(names)

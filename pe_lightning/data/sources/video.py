@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,24 +10,16 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pe_lightning.data.signals import AnyArray, RawSignals
-from pe_lightning.data.sources.arrays import ArrayFile, find_array, in_place, read_arrays
+from pe_lightning.data.sources import checks
+from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.sources.checks import (
-    MAX_PIXELS,
-    as_size,
-    check_choice,
-    check_count,
-    in_common,
-    is_count,
-    is_list,
-    number_range,
-)
-from pe_lightning.data.sources.clips import Clip, check_frames
-from pe_lightning.data.sources.frames import read_frames
+from pe_lightning.data.sources.checks import MAX_PIXELS, in_common
+from pe_lightning.data.sources.clips import Clip, check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
 from pe_lightning.data.sources.images import Color
 from pe_lightning.data.sources.paths import (
     ARRAYS,
     PICTURES,
+    Format,
     Paths,
     SourceFile,
     as_list,
@@ -37,10 +30,8 @@ from pe_lightning.data.sources.paths import (
     nothing_in,
     visible_files,
 )
-from pe_lightning.data.sources.ranges import join_scalings, value_scaling
 from pe_lightning.data.sources.samples import SCHEME
 from pe_lightning.data.sources.video_files import read_video
-from pe_lightning.data.sources.volumes import read_nifti, read_tiff
 from pe_lightning.errors import InputError
 
 __all__ = ["Preset", "VideoSource"]
@@ -50,7 +41,6 @@ Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
 
 _VOLUMES = frozenset({"video", "nifti", *ARRAYS})
 _PAPERS_FRAME, _PAPERS_CUBE = 256, 128
-_HIGHEST_FPS = 10_000
 _SAME_RATE = 0.01  # relative
 
 
@@ -95,35 +85,28 @@ class VideoSource(Source):
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
         check_frames(self.frames)
-        check_choice("color", self.color, Color)
-        check_count("max_pixels", self.max_pixels, 1)
-        fps: object = self.fps
-        if fps is not None and (isinstance(fps, bool) or not isinstance(fps, (int, float)) or not 0 < fps <= _HIGHEST_FPS):
-            raise InputError(f"fps must be a number of frames per second above 0 and at most {_HIGHEST_FPS}; got {fps!r}")
+        checks.check_choice("color", self.color, Color)
+        checks.check_count("max_pixels", self.max_pixels, 1)
+        if self.fps is not None and (isinstance(self.fps, (bool, str)) or not 0 < self.fps < math.inf):
+            raise InputError(f"fps must be a number of frames per second above 0; got {self.fps!r}")
         if self.preset is not None:
-            check_choice("preset", self.preset, Preset)
+            checks.check_choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
-                raise InputError(
-                    f"preset {self.preset} sets resize and center_crop itself; leave them out, or set preset to null"
-                )
-        self._size = as_size("resize", self.resize)
-        crop: object = self.center_crop
-        self._crop: tuple[int | None, int, int] | None = None
-        if is_list(crop, lambda side: is_count(side, 2)) and len(crop) == 3:
-            self._crop = (crop[0], crop[1], crop[2])
-        elif flat := as_size("center_crop", self.center_crop):
-            self._crop = (None, *flat)
-        self._limits = number_range("value_range", self.value_range)
+                raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset to null")
+        self._size = checks.as_size("resize", self.resize)
+        crop = self.center_crop
+        depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
+        checks.check_count("center_crop", depth, 2)
+        flat_size = checks.as_size("center_crop", flat)
+        self._crop = None if flat_size is None else (depth, *flat_size)
+        self._limits = checks.number_range("value_range", self.value_range)
 
     def read(self) -> RawSignals:
         """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
         found = self._files()
-        given: dict[str, str] = {}
-        for file, kind in found:
-            given.setdefault("video" if kind == "frames" else kind, file.given)
+        given = {"video" if kind == "frames" else kind: file.given for file, kind in reversed(found)}
         if len(given) > 1:
-            listed = "; ".join(f"{kind}: {path!r}" for kind, path in sorted(given.items()))
-            raise InputError(f"files of several kinds cannot be fitted together ({listed}); give one kind")
+            raise InputError(f"files of several kinds cannot be fitted together ({given}); give one kind")
         if self.key is not None and "array" not in given:
             raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
         if self.value_range is not None and "video" in given:
@@ -131,7 +114,15 @@ class VideoSource(Source):
         if "array" in given and self._unedited:
             raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range)
             return replace(raw, rate=self.fps)
-        return self._joined([self._edited(clip) for file, kind in found for clip in self._clips(file, kind)])
+        clips: list[Clip] = []
+        for file, kind in found:
+            if kind == "array":
+                clips += read_stack_arrays(file, self.key, self._limits)
+            elif kind in ("tiff", "nifti"):
+                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels))
+            else:
+                clips.append((read_video if kind == "video" else read_frames)(file, self.fps, self.max_pixels))
+        return self._joined([self._edited(clip) for clip in clips])
 
     def files(self) -> list[Path]:
         """The files, those of frame folders included; none where arrays are read in place."""
@@ -153,49 +144,27 @@ class VideoSource(Source):
             if SCHEME in text or not folder.is_dir():
                 found += [(file, _kind(file)) for file in expand([text], _VOLUMES, "video or volume", "video")]
                 continue
-            inside = [(SourceFile(path, str(path)), format_of(path, by_content=False)) for path in visible_files(folder)]
-            volumes = [file for file, format in inside if format in _VOLUMES]
-            pictures = [(file, format) for file, format in inside if format in PICTURES]
-            if not volumes and all(format == "tiff" for _, format in pictures) and pictures and is_stack(pictures[0][0]):
-                volumes = [file for file, _ in pictures]
+            inside = [SourceFile(path, str(path)) for path in visible_files(folder)]
+            formats = [format_of(file.path, by_content=False) for file in inside]
+            volumes = [file for file, format in zip(inside, formats, strict=True) if format in _VOLUMES]
+            pictures = [file for file, format in zip(inside, formats, strict=True) if format in PICTURES]
+            if not volumes and "tiff" in formats and "picture" not in formats and is_stack(pictures[0]):
+                volumes = pictures
             if not volumes and not pictures:
-                everything = [file.path for file, _ in inside]
-                raise InputError(nothing_in(folder, everything, _VOLUMES | PICTURES, "video, volume or frame"))
+                raise nothing_in(folder, _VOLUMES | PICTURES, "video, volume or frame")
             found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
         return found
 
-    def _clips(self, file: SourceFile, kind: Kind) -> list[Clip]:
-        if kind == "array":
-            array = find_array(file, self.key, 3)
-            scaling = value_scaling(array.label, array.dtype, partial(_all_frames, array), self._limits)
-            return [
-                Clip(
-                    file,
-                    range(array.shape[1]),
-                    (array.shape[2], array.shape[3]),
-                    array.shape[4],
-                    array.dtype.name,
-                    scaling,
-                    "array",
-                    partial(_frames_of, array, signal),
-                    stem=stem,
-                )
-                for signal, stem in enumerate(array.stems)
-            ]
-        if kind == "video":
-            return [read_video(file, self.fps, self.max_pixels)]
-        if kind == "frames":
-            return [read_frames(file, self.fps, self.max_pixels)]
-        return [(read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels)]
-
     def _edited(self, clip: Clip) -> Clip:
-        clip = (replace(clip, rate=self.fps) if clip.rate is None else clip).picked(self.frames)
+        clip = replace(clip, rate=self.fps) if clip.rate is None else clip
+        clip = clip if self.frames is None else clip.picked(self.frames)
+        if len(clip.frames) < 2:
+            raise InputError(f"{clip.file.given!r} gives {len(clip.frames)} frame(s) or slice(s); a signal needs at least 2")
         if self.preset is not None:
             if len(clip.frames) < _PAPERS_CUBE:
-                after = "" if self.frames is None else f" after frames {list(self.frames)}"
                 raise InputError(
-                    f"preset papers needs {_PAPERS_CUBE} frames, and {clip.file.given!r} has {len(clip.frames)}{after}; "
-                    "set preset to null, and resize and center_crop as you like"
+                    f"preset papers needs {_PAPERS_CUBE} frames, and {clip.file.given!r} gives {len(clip.frames)}; set "
+                    "preset to null, and resize and center_crop as you like"
                 )
             side = min(clip.size)
             clip = clip.cropped((None, side, side)).resized((_PAPERS_FRAME, _PAPERS_FRAME))
@@ -211,31 +180,28 @@ class VideoSource(Source):
             "sizes (frames or slices x height x width)",
             [(clip.file.given, clip.grid) for clip in clips],
             f"Set center_crop (the largest that all of them have is {common}), or frames: [0, {common[0]}] and resize",
-            lambda grid: "x".join(map(str, grid)),
         )
         rates = [(clip.file.given, clip.rate) for clip in clips if clip.rate is not None]
         first = rates[0][1] if rates else None
         if first and any(abs(rate / first - 1) > _SAME_RATE for _, rate in rates):
-            in_common("numbers of frames per second", rates, "Set fps", "{:g}".format)
+            in_common("numbers of frames per second", rates, "Set fps")
         channels = {clip.channels for clip in clips}
         if self.color != "auto" or len(channels) > 1:
             if not channels <= {1, 3}:
-                listed = ", ".join(map(str, sorted(channels)))
                 raise InputError(
-                    f"signals of {listed} channels cannot be brought to one number, nor to color {self.color}: only 1 "
-                    "(grey) and 3 (RGB) can. Fit them in runs of their own, with color auto"
+                    f"signals of {sorted(channels)} channels cannot be brought to color {self.color}: only 1 (grey) and 3 "
+                    "(RGB) can. Fit them in runs of their own, with color auto"
                 )
             clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
         if clips[0].media == "video":
             dtypes = {clip.stored for clip in clips}
-            widest = next(dtype for dtype in ("float32", "uint16", "uint8") if dtype in dtypes)
+            widest = max(dtypes, key=("uint8", "uint16", "float32").index)
             clips = [clip.converted(widest) for clip in clips]
             scaling = clips[0].scaling
         else:
-            dtypes_of = [(clip.file.given, clip.stored) for clip in clips]
-            in_common("dtypes of volumes", dtypes_of, "Save them in one dtype, or fit them in runs of their own")
-            scalings = [(repr(clip.file.given), clip.scaling) for clip in clips]
-            scaling = join_scalings(scalings, [1] * len(clips), self._limits is None)
+            stored = [(clip.file.given, clip.stored) for clip in clips]
+            in_common("dtypes of volumes", stored, "Save them in one dtype, or fit them in runs of their own")
+            scaling = checks.join_scalings([(repr(clip.file.given), clip.scaling) for clip in clips], self._limits is None)
         return RawSignals(
             names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
             grid=grid,
@@ -251,29 +217,14 @@ class VideoSource(Source):
 
 def _kind(file: SourceFile) -> Kind:
     """What a file is, by its content or its suffix; anything unknown is tried as a video."""
-    format = format_of(file.path)
-    if format in ARRAYS:
-        return "array"
-    if format == "tiff":
-        return "tiff"
-    if format == "nifti":
-        return "nifti"
-    suffix = file.path.suffix.lower()
-    if format_of(file.path, by_content=False) == "picture" and suffix not in (".gif", ".webp"):  # these may be animated
+    kinds: dict[Format | None, Kind] = {**dict.fromkeys(ARRAYS, "array"), "tiff": "tiff", "nifti": "nifti"}
+    still = format_of(file.path, by_content=False) == "picture" and file.path.suffix.lower() not in (".gif", ".webp")
+    kind = kinds.get(format_of(file.path), "video")
+    if kind == "video" and still:
         raise InputError(f"{file.given!r} is one picture; give the folder that holds the frames, or use ImageDataModule")
-    return "video"
+    return kind
 
 
 def _blocks(clips: Sequence[Clip]) -> Iterator[AnyArray]:
     for clip in clips:
         yield from clip.blocks()
-
-
-def _frames_of(array: ArrayFile, signal: int, frames: range) -> Iterator[AnyArray]:
-    with array.open() as opened:
-        yield from array.frames(opened, signal, frames)
-
-
-def _all_frames(array: ArrayFile) -> Iterator[AnyArray]:
-    for signal in range(array.shape[0]):
-        yield from _frames_of(array, signal, range(array.shape[1]))

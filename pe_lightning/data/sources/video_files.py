@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -22,58 +21,45 @@ from pe_lightning.data.sources.clips import Clip, frames_at_once
 from pe_lightning.data.sources.paths import SourceFile, reading
 from pe_lightning.errors import InputError
 
-__all__ = ["Timing", "read_video"]
+__all__ = ["even_frames", "read_video"]
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
 _ACCURATE = 0x4 | 0x2000 | 0x40000 | 0x80000  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
 
 
-@dataclass(frozen=True)
-class Timing:
-    """The frames of a video at even times.
+def even_frames(
+    times: npt.NDArray[np.float64], tick: float, stated: float, fps: float | None
+) -> tuple[npt.NDArray[np.int64], float, bool]:
+    """Chooses the frames of a video at even times: at each, the latest frame that has been shown by then.
+
+    Even videos are taken frame by frame unless ``fps`` is given; uneven ones are resampled to their mean rate.
 
     Args:
-        index: For each time, the number of the decoded frame that is shown; ascending, with repeats where the video is
-            slower.
-        rate: Times per second.
-        even: Whether the video's own times were even.
+        times: Presentation times of the frames in seconds, ascending, at least two. The last one is shown for a mean gap.
+        tick: Resolution of ``times`` in seconds.
+        stated: The rate that the file states, or 0, which is taken where it agrees with ``times`` to 1 %.
+        fps: The rate to resample to.
+
+    Returns:
+        The numbers of the frames, the rate, and whether the video's own times were even.
+
+    >>> even_frames(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5)[0]
+    array([0, 2])
     """
-
-    index: npt.NDArray[np.int64]
-    rate: float
-    even: bool
-
-    @classmethod
-    def of(cls, times: npt.NDArray[np.float64], tick: float, stated: float | None, fps: float | None) -> Timing:
-        """Chooses the frames of a video at even times, beginning with the first one.
-
-        At each time the latest frame that has been shown by then is taken. Even videos are taken frame by frame unless
-        ``fps`` is given; uneven ones are resampled to their mean rate. The last frame is shown for one mean gap.
-
-        Args:
-            times: Presentation times of the frames in seconds, ascending, at least two.
-            tick: Resolution of ``times`` in seconds.
-            stated: The rate that the file states, which is taken where it agrees with ``times`` to 1 %.
-            fps: The rate to resample to.
-
-        >>> Timing.of(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5).index
-        array([0, 2])
-        """
-        count = len(times)
-        gap = float(times[-1] - times[0]) / (count - 1)
-        # jitter is allowed for, and that containers round times to a tick (a millisecond in Matroska)
-        drift = np.abs(times - np.linspace(times[0], times[-1], count)).max()
-        even = bool(np.diff(times).max() <= 1.5 * gap + 2 * tick and drift <= 0.5 * gap + tick)
-        own = stated if stated and even and abs(stated * gap - 1) < 0.01 else 1 / gap
-        if even and fps is None:
-            return cls(np.arange(count), own, even)
-        shown = np.arange(count) / own if even else times - times[0]
-        rate = fps or own
-        number = max(1, math.ceil(count / own * rate - 1e-6))
-        slack = 1e-6 / own if even else max(tick, 1e-6 / own)
-        index = np.searchsorted(shown, np.arange(number) / rate + slack, side="right") - 1
-        return cls(index.astype(np.int64), float(rate), even)
+    count = len(times)
+    gap = float(times[-1] - times[0]) / (count - 1)
+    # jitter is allowed for, and that containers round times to a tick (a millisecond in Matroska)
+    drift = np.abs(times - np.linspace(times[0], times[-1], count)).max()
+    even = bool(np.diff(times).max() <= 1.5 * gap + 2 * tick and drift <= 0.5 * gap + tick)
+    own = stated if even and abs(stated * gap - 1) < 0.01 else 1 / gap
+    if even and fps is None:
+        return np.arange(count), own, even
+    shown = np.arange(count) / own if even else times - times[0]
+    rate = float(fps or own)
+    wanted = np.arange(max(1, math.ceil(count / own * rate - 1e-6))) / rate
+    slack = 1e-6 / own if even else max(tick, 1e-6 / own)
+    return np.searchsorted(shown, wanted + slack, side="right") - 1, rate, even
 
 
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
@@ -89,40 +75,40 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     """
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
-        tick, stated = float(stream.time_base), stream.average_rate or stream.guessed_rate
+        tick, stated = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 0)
         stamps = _presentation_times(file, container, stream)
-    if len(stamps) < 2:
-        raise InputError(f"{file.given!r} has {len(stamps)} frame(s); a video signal needs at least 2")
+    times = np.zeros(0)
     if None not in stamps:
         times = np.sort(np.array(stamps, dtype=np.float64)) * tick
     elif stated:
-        times = np.arange(len(stamps)) / float(stated)
-    else:
-        raise InputError(f"{file.given!r} states neither the times of its frames nor their rate; convert it to MP4")
-    if times[-1] <= times[0]:
-        raise InputError(f"{file.given!r} gives all its {len(times)} frames the same time; convert it to MP4")
+        times = np.arange(len(stamps)) / stated
+    if len(times) < 2 or times[-1] <= times[0]:
+        raise InputError(
+            f"{file.given!r} has {len(stamps)} frame(s), and a video signal needs at least 2 at different times; if it has "
+            "more, convert it to MP4"
+        )
     with _opened(file) as (container, stream):
         first = next(container.decode(stream))
         check_area(file.given, first.height, first.width, max_pixels)
         pixels, turn = _pixels_of(first.format), _turn_of(first, file)
         height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
-    timing = Timing.of(times, tick, float(stated) if stated else None, fps)
-    if not timing.even and fps is None:
+    numbers, rate, even = even_frames(times, tick, stated, fps)
+    if not even and fps is None:
         rank_zero_info(
-            f"{file.given!r} has a variable frame rate: resampled to its mean, {timing.rate:.6g} frames per second. "
-            "Set fps to choose the rate"
+            f"{file.given!r} has a variable frame rate: resampled to its mean, {rate:.6g} frames per second. Set fps to "
+            "choose the rate"
         )
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     return Clip(
         file=file,
-        frames=range(len(timing.index)),
+        frames=range(len(numbers)),
         size=(height, width),
         channels=1 if pixels.startswith("gray") else 3,
         stored=dtype,
         scaling=Scaling.of_integers(dtype),
         media="video",
-        read=partial(_decode, file, timing.index, pixels, turn),
-        rate=timing.rate,
+        read=partial(_decode, file, numbers, pixels, turn),
+        rate=rate,
     )
 
 
@@ -134,11 +120,7 @@ def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
     with reading(file.given), av.open(f"file:{file.path}", options=options) as container:
         streams = [each for each in container.streams.video if not each.disposition & Disposition.attached_pic]
         if not streams or streams[0].codec_context is None:
-            kinds = ", ".join(sorted({stream.type for stream in container.streams}))
-            raise InputError(
-                f"{file.given!r} holds no video that can be decoded, only {kinds or 'nothing'}; remove it from the paths, "
-                "or convert it to MP4 (H.264)"
-            )
+            raise InputError(f"{file.given!r} holds no video that can be decoded; convert it to MP4")
         streams[0].thread_type = "AUTO"
         yield container, streams[0]
 
@@ -153,21 +135,15 @@ def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[i
         if packet.size and not packet.is_discard:
             found.append((packet.pts, packet.duration or 0))
     ends = [pts + duration for pts, duration in found if pts is not None]
-    stated = any(name in container.format.name for name in ("mp4", "matroska"))  # others estimate how long they last
-    short = stated and bool(ends) and _stated_end(stream) - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
-    if short or corrupt:
-        raise InputError(
-            f"{file.given!r} is truncated or damaged: frames are missing or incomplete. Copy or download it again"
-        )
+    if ends and any(name in container.format.name for name in ("mp4", "matroska")):  # others estimate how long they last
+        hours, minutes, seconds = stream.metadata.get("DURATION", "0:0:0").split(":")  # Matroska
+        end = (int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / float(stream.time_base)
+        if stream.duration is not None:
+            end = float(stream.duration + (stream.start_time or 0))
+        corrupt = corrupt or end - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
+    if corrupt:
+        raise InputError(f"{file.given!r} is truncated or damaged: frames are missing or incomplete. Copy it again")
     return [pts for pts, _ in found]
-
-
-def _stated_end(stream: Any) -> float:
-    """When the header says that the stream ends, in ticks; 0 if it does not."""
-    if stream.duration is not None:
-        return float(stream.duration + (stream.start_time or 0))
-    hours, minutes, seconds = stream.metadata.get("DURATION", "0:0:0").split(":")  # Matroska
-    return (int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / float(stream.time_base)
 
 
 def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: Turn, frames: range) -> Iterator[AnyArray]:
@@ -182,7 +158,7 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
             if number < wanted[place]:
                 continue
             if frame.is_corrupt:
-                raise InputError(f"{file.given!r}: frame {number} is damaged. Copy the video again, or set frames to a part")
+                raise InputError(f"{file.given!r}: frame {number} is damaged. Copy it again, or set frames to a part of it")
             array = frame.reformat(format=pixels, interpolation=_ACCURATE).to_ndarray()
             array = turn(array.reshape(*array.shape[:2], -1))
             while place < len(wanted) and wanted[place] == number:
@@ -193,8 +169,8 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
                     block = []
     if place < len(wanted):
         raise InputError(
-            f"{file.given!r} is truncated or damaged: only {place} of the {len(wanted)} frames that were to be read can be "
-            "decoded. Copy or download it again, or set frames to a part of it"
+            f"{file.given!r} is truncated or damaged: only {place} of {len(wanted)} frames can be decoded. Copy it again"
+            ", or set frames to a part of it"
         )
     if block:
         yield np.stack(block)
@@ -208,10 +184,9 @@ def _pixels_of(pixel_format: Any) -> str:
 
 
 def _turn_of(frame: Any, file: SourceFile) -> Turn:
-    """How rows and columns are turned so that the picture is upright: the display matrix of phone clips.
+    """How rows and columns are turned so that the picture is upright.
 
-    The matrix is nine 32-bit integers ``a b u, c d v, x y w``: a sample at ``(x, y)`` is shown at
-    ``(a x + c y, b x + d y)`` / 65536, up to a shift.
+    The display matrix of phone clips shows the sample at ``(x, y)`` at ``(a x + c y, b x + d y)``, up to a shift.
     """
     found = [side for side in frame.side_data if side.type == SideDataType.DISPLAYMATRIX]
     if not found:

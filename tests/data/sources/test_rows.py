@@ -64,39 +64,25 @@ def test_images_that_are_not_square(tmp_path, caplog):
     assert all("-row" in name for name in raw.names)
     assert ["only 16 random rows" in message for message in caplog.messages] == [True]
     np.testing.assert_array_equal(unit(read_rows(path, columns=[2, 4])), image[:, [2, 4]].swapaxes(0, 1))
-    parts = ["2 different lengths", "30: ", "(rows)", "20: ", "(columns)", "center_crop or resize"]
+    parts = ["2 different lengths", "30: ", "(rows)", "20: ", "(columns)"]
     refused(RowSource(path, rows=[1], columns=[2]).read, *parts)
     assert read_rows(path, rows=[1], columns=[2], length=20).shape == (2, 20, 1)
     np.testing.assert_array_equal(unit(read_rows(path, rows=[3], center_crop=[10, 12])), image[None, 8, 9:21])
     assert read_rows(path, num_rows=2, num_columns=2, resize=24).shape == (4, 24, 1)
 
 
-def test_grey_among_coloured_images(tmp_path):
-    grey, rgb = picture(tmp_path / "a.png", 9, 9), picture(tmp_path / "b.png", 9, 9, 3)
-    raw = read_rows(tmp_path, rows=[2])
-    np.testing.assert_array_equal(unit(raw), np.stack([np.repeat(grey[2], 3, -1), rgb[2]]))
-    assert read_rows(tmp_path, rows=[2], color="grey").channels == 1
-    assert read_rows(tmp_path / "a.png", rows=[2], color="rgb").channels == 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ({}, ["has 9 rows, fewer than num_rows: 16", "set num_rows: 9"]),
-        ({"num_columns": 10}, ["has 9 columns, fewer than num_columns: 10"]),
-        ({"rows": [9]}, ["has no place 9 among its rows: they are 0 to 8"]),
+        ({}, ["has 9 rows, fewer than rows or num_rows"]),
+        ({"rows": [9]}, ["has 9 rows"]),
         ({"rows": [-1]}, ["rows must be a list of distinct positions, integers >= 0; got [-1]"]),
-        ({"rows": [1, 1]}, ["distinct"]),
-        ({"rows": []}, ["got []"]),
-        ({"columns": 3}, ["columns must be a list of distinct positions", "got 3"]),
-        ({"rows": [True]}, ["got [True]"]),
         ({"num_rows": -1}, ["num_rows must be an integer >= 0; got -1"]),
         ({"num_rows": 0, "num_columns": 0}, ["no row and no column is asked for"]),
         ({"rows": [1], "num_rows": 2}, ["rows and num_rows exclude each other"]),
         ({"num_rows": 2, "seed": -1}, ["seed must be an integer >= 0; got -1"]),
         ({"rows": [1], "length": 10}, ["length 10 is more than the 9 samples", "set length: 9"]),
         ({"rows": [1], "length": 0}, ["length must be an integer >= 2; got 0"]),
-        ({"rows": [1], "max_pixels": 80}, ["more than max_pixels, 80", "set max_pixels: 81"]),
         ({"channels": "first"}, ["channels must be one of auto, last, none"]),
     ],
 )
@@ -127,32 +113,17 @@ def test_the_content_decides_then_the_suffix(tmp_path):
     assert read_rows(tmp_path / "image", rows=[0]).shape == (1, 20, 1)
     wavfile.write(tmp_path / "sound", 10, array)
     assert read_rows(tmp_path / "sound").media == "audio"
-    for name, part in (("a.wav", "damaged"), ("a.npy", "damaged"), ("a.png", "not an image"), ("a.csv", "no column")):
-        (tmp_path / name).write_text("what\nthis\nis\n")
-        refused(RowSource(tmp_path / name).read, part)
-    (tmp_path / "a.dat").write_text("what\nthis\nis\n")
-    refused(RowSource(tmp_path / "a.dat").read, "is no source of 1-D signals")
-
-
-def test_several_kinds_at_once(tmp_path):
-    np.save(tmp_path / "a.npy", np.zeros(9, np.uint8))
-    (tmp_path / "b.csv").write_text("1\n2\n")
-    refused(RowSource(tmp_path).read, "of 2 kinds", "arrays: ", "a.npy", "tables: ", "b.csv", "one kind")
-    (tmp_path / "empty").mkdir()
-    refused(RowSource(tmp_path / "empty").read, "no image, array, sound file or table in the folder")
+    (tmp_path / "a.dat").write_text("what")
+    refused(RowSource(tmp_path / "a.dat").read, "come from files of one kind", "None: ", "a.dat")
+    refused(RowSource([tmp_path / "array.txt", tmp_path / "image"]).read, "arrays: ", "images: ", "one kind")
 
 
 @pytest.mark.parametrize(
     ("argument", "value", "meant"),
     [
-        ("rows", [1], "images"),
         ("num_columns", 3, "images"),
-        ("seed", 3, "images"),
-        ("color", "grey", "images"),
-        ("max_pixels", 3, "images"),
         ("select", ["x"], "tables"),
         ("key", "x", "arrays"),
-        ("channels", "last", "arrays"),
         ("value_range", [0, 1], "arrays and tables"),
         ("seconds", [0, 1], "sound files"),
     ],
@@ -164,5 +135,4 @@ def test_arguments_for_another_kind_of_files(tmp_path, argument, value, meant):
     (tmp_path / "a.csv").write_text("x\n1\n2\n")
     for name, kind in (("a.png", "images"), ("a.npy", "arrays"), ("a.wav", "sound files"), ("a.csv", "tables")):
         if kind not in meant:
-            parts = [f"{argument} is for {meant}, but", f"is one of {kind}; leave"]
-            refused(RowSource(tmp_path / name, **{argument: value}).read, *parts)
+            refused(RowSource(tmp_path / name, **{argument: value}).read, f"{argument} is not for {kind}")

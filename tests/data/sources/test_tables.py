@@ -20,10 +20,7 @@ def columns_of(path):
     return {column.name: column.values.tolist() for column in read_table(SourceFile(path, str(path)))}
 
 
-# -- reading --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", ", ", "   "])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", ", "])
 @pytest.mark.parametrize(("end", "last", "mark"), [("\n", "", ""), ("\r\n", "\r\n\r\n", "\ufeff"), ("\r", "\r", "")])
 def test_delimiters_ends_and_marks(tmp_path, delimiter, end, last, mark):
     rows = [["time", "temp"], ["0", "1.5"], ["1", "-2e3"], ["2", ".25"]]
@@ -77,52 +74,34 @@ def test_columns_by_name_or_position(tmp_path, chosen, names):
     assert RowSource(write(tmp_path / "a.csv", "a,b,c\n1,2,3\n4,5,6\n"), select=chosen).read().names == names
 
 
-def test_names_of_columns_without_header(tmp_path):
-    write(tmp_path / "a.csv", "1\n2\n"), write(tmp_path / "b.csv", "1,2\n3,4\n")
-    (tmp_path / "c.csv").symlink_to(tmp_path / "a.csv")
-    assert RowSource(tmp_path).read().names == ("a", "b-0", "b-1", "c")
-
-
 def test_a_given_range_and_a_length(tmp_path):
     path = write(tmp_path / "a.csv", "1,2\n3,4\n9,9\n")
     raw = RowSource(path, value_range=[0, 4], length=2).read()
     np.testing.assert_allclose(unit(raw)[..., 0], [[0.25, 0.75], [0.5, 1]])
-    parts = ["column 0", "values from 1.0 to 9.0, outside of value_range [0.0, 4.0]", "[0.0, 9.0]"]
-    refused(RowSource(path, value_range=[0, 4]).read, *parts)
+    refused(
+        RowSource(path, value_range=[0, 4]).read, "column 0", "values from 1.0 to 9.0, outside of value_range [0.0, 4.0]"
+    )
     refused(RowSource(path, length=4).read, "length 4 is more than the 3 samples", "set length: 3")
-
-
-# -- what cannot be read --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "parts"),
     [
-        ("a,b\n1,2\n\n3,4\n", {}, ["line 3: 1 cell(s), but line 1 has 2", "a comma"]),
-        ("a,b\n1,2\n1,2,3\n4,5\n", {}, ["line 3: 3 cell(s), but line 1 has 2"]),
-        ("# c\n\na b\n1 2\n1\n", {}, ["line 5: 1 cell(s), but line 3 has 2", "spaces"]),
-        ("x\n1\n\n2\n", {}, ["column 'x'", "line 3"]),
+        ("a,b\n1,2\n\n3,4\n", {}, ["line 3: 0 cell(s), but line 1 has 2", "','"]),
         ("a,b\n1,2\n3,\n", {}, ["column 'b'", "line 3: '' is no finite number"]),
         ("1,2\n3,NaN\n", {}, ["column 1", "line 2: 'NaN'"]),
-        ("1,2\n3,-inf\n", {}, ["line 2: '-inf'"]),
         ("a,b\n1,2\n3,x4\n", {}, ["line 3: 'x4' is no finite number"]),
         ("a,b\n1,2\n3,1_000\n", {}, ["'1_000' is no finite number"]),
-        ("a;b\n1;2,5\n2;3\n", {}, ["line 2: '2,5' is no finite number (decimals are written with a point"]),
+        ("a;b\n1;2,5\n2;3\n", {}, ["line 2: '2,5' is no finite number (the decimal mark is a point"]),
         ("a;b\n1,5;2,5\n2,5;3,5\n", {}, ["no column of numbers (decimals are written with a point"]),
-        ("a,b\nx,y\n", {}, ["no column of numbers"]),
-        ("a,b\n", {"select": ["a"]}, ["holds no numbers, only a header"]),
-        ("nan,nan\n1,2\n3,4\n", {}, ["line 1: 'nan' is no finite number"]),
+        ("a,b\n", {"select": ["a"]}, ["must be distinct and hold numbers"]),
         ("", {}, ["it holds no numbers"]),
-        ("\n \n", {}, ["it holds no numbers"]),
         ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),
         ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the value 1.0 alone"]),
-        ('a,b\n1,"2\n3",4\n', {}, ["line 2: a quote is not closed"]),
-        ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["no column 'tmp'", "did you mean 'temp'?", "Columns: temp, hum"]),
-        ("temp,hum\n1,2\n3,4\n", {"select": [2]}, ["no column 2 in", "Columns: temp, hum"]),
+        ('a,b\n1,"2\n3",4\n', {}, ["every quote has to be closed"]),
+        ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["0 columns", "'tmp'; did you mean 'temp'?", "Columns: temp, hum"]),
         ("temp,hum\n1,2\n3,4\n", {"select": [0, "temp"]}, ["must be distinct"]),
-        ("1,2\n3,4\n", {"select": ["a"]}, ["no column 'a'", "Columns: 0, 1"]),
-        ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["has 2 columns 'a'; give the position instead: one of [0, 1]"]),
-        ("day,b\nx,2\ny,4\n", {"select": ["day"]}, ["column 'day'", "line 2: 'x'"]),
+        ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["2 columns of", "give a name or a position"]),
         (b"a\xff,b\n1,2\n", {}, ["UnicodeDecodeError", "position 1"]),
         (b"a\x00,b\n1,2\n", {}, ["zero bytes"]),
     ],
