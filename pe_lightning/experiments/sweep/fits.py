@@ -8,7 +8,7 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,7 @@ class Outcome:
         error: Why it failed; ``None`` if it did not.
         trace: The traceback of an error that is not the user's.
         resumed: Whether it was resumed from a checkpoint.
+        warnings: The texts of its warnings.
     """
 
     seconds: float
@@ -48,6 +49,7 @@ class Outcome:
     error: str | None = None
     trace: str | None = None
     resumed: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class Fits(CoordinateCLI):
@@ -68,7 +70,7 @@ class Fits(CoordinateCLI):
         self._ready = True
         self.subcommand = "fit"
 
-    # -- LightningCLI parses, instantiates and runs in its constructor; here the constructor only makes the parser ---------
+    # LightningCLI parses, instantiates and runs in its constructor; here the constructor only makes the parser
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses, once the constructor is done."""
@@ -106,8 +108,6 @@ class Fits(CoordinateCLI):
         """The parsed configuration as plain values."""
         return dict(yaml.safe_load(self.parser.dump(self.config, skip_none=False))["fit"])
 
-    # -- for callers ------------------------------------------------------------------------------------------------------
-
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The complete configuration of options of ``fit``, as plain values.
 
@@ -134,13 +134,12 @@ class Fits(CoordinateCLI):
         data.prepare_data()
         return data
 
-    def run(self, tree: Mapping[str, Any], folder: Path, warn: Callable[[str], None]) -> Outcome:
+    def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
         """Runs a complete configuration as ``pe-lightning fit`` does; errors become the outcome.
 
         Args:
             tree: The result of :meth:`resolve`.
             folder: The run directory. A fit of the same configuration that was interrupted there is resumed.
-            warn: Called with each warning, once.
 
         Raises:
             KeyboardInterrupt: If the user ends it.
@@ -150,21 +149,22 @@ class Fits(CoordinateCLI):
         checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
         if checkpoint is None and folder.exists():
             shutil.rmtree(folder)
-        try:
-            with _quiet(warn):
+        with _without_information(), warnings.catch_warnings(record=True) as caught:
+            try:
                 metrics = self._fit(tree, folder, checkpoint)
-        except InputError as refused:
-            error = str(refused)
-        except SystemExit as ended:
-            if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
-                raise KeyboardInterrupt from None
-            if not ended.code:
-                raise
-            error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
-        except Exception as failed:  # the other cells are run all the same
-            message = " ".join(str(failed).split())[:500]
-            error, trace = f"{type(failed).__name__}: {message}".rstrip(": "), traceback.format_exc()
-        return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None)
+            except InputError as refused:
+                error = str(refused)
+            except SystemExit as ended:
+                if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
+                    raise KeyboardInterrupt from None
+                if not ended.code:
+                    raise
+                error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
+            except Exception as failed:  # the other cells are run all the same
+                message = " ".join(str(failed).split())[:500]
+                error, trace = f"{type(failed).__name__}: {message}", traceback.format_exc()
+        texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+        return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 
     def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
         self.recorder_options = {"folder": folder, "table": False}
@@ -174,8 +174,6 @@ class Fits(CoordinateCLI):
             seed_everything(tree["seed_everything"], workers=True)
         try:
             self.instantiate_classes()
-            if self.trainer.world_size > 1:
-                raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
             self.before_fit()
             options = {"ckpt_path": path, "weights_only": tree["weights_only"]}
             self.trainer.fit(self.model, datamodule=self.datamodule, **options)
@@ -198,24 +196,14 @@ def _checkpoint(folder: Path) -> Path | None:
 
 
 @contextmanager
-def _quiet(warn: Callable[[str], None]) -> Iterator[None]:
-    """Hides what Lightning logs about every fit, and passes on the text of each warning once."""
+def _without_information() -> Iterator[None]:
+    """Hides what Lightning logs about every fit."""
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
     levels = [logger.level for logger in loggers]
-    seen: set[str] = set()
-
-    def show(message: Warning | str, *_: Any) -> None:
-        text = " ".join(str(message).split())
-        if text not in seen:
-            seen.add(text)
-            warn(text)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show  # type: ignore[assignment]
-        for logger in loggers:
-            logger.setLevel(max(logger.level, logging.WARNING))
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+    for logger in loggers:
+        logger.setLevel(max(logger.level, logging.WARNING))
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

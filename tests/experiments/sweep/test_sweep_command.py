@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pe_lightning.__main__ import main
-from pe_lightning.data import ImageDataModule
+from pe_lightning.data.sources.images import ImageSource
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
@@ -44,7 +44,7 @@ def metrics(run: str) -> dict:
 
 def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatch):
     loaded = []
-    monkeypatch.setattr(ImageDataModule, "read", lambda self, read=ImageDataModule.read: (loaded.append(1), read(self))[1])
+    monkeypatch.setattr(ImageSource, "read", lambda self, read=ImageSource.read: (loaded.append(1), read(self))[1])
     vary = ["--vary", "model.encoder.num_features=8,12", "--data.cache", "off"]
     fixed = [argument for argument in EXACT if argument not in ("--model.encoder.num_features", "16")]
     assert main(["sweep", *fixed, *QUIET, *ENCODERS, *vary]) == 0
