@@ -128,9 +128,9 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
     """
     best = result.of(interpolation=False)[0]
     if best.whole is not None:
-        found = [{key: _rounded(value) for key, value in encoder.spec().items()} for encoder in best.whole.encoders]
+        found = [encoder.spec() for encoder in best.whole.encoders]
         encoder = found[0] if all(entry == found[0] for entry in found) else found
-        ridge: object = _rounded(best.whole.ridge)
+        ridge: object = best.whole.ridge
         what = "sigma and ridge were" if best.candidate.width else "ridge was"
         how = f"{what} chosen on trained samples that were held out; write auto to choose again, for other data"
     else:
@@ -156,11 +156,6 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         *([f"seed_everything: {_flow(seed)}"] if seed else []),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers of ten digits: at 80 dB a change in the seventh digit shows, one in the eleventh does not."""
-    return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
 def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:

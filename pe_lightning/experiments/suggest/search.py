@@ -52,8 +52,8 @@ class Candidate:
     Args:
         name: The registered name.
         interpolation: Whether it is a method of :mod:`pe_lightning.baselines`.
-        share: Features per trained sample of an axis; ``None`` if the encoder has no such choice.
-        count: Features per axis, instead of a share.
+        share: Features per trained sample of an axis.
+        count: Features per axis, instead of a share; neither is given for an encoder without that choice.
         width: The argument that is chosen from the data, if there is one.
         padding: Further shifts past each end.
         local: Whether a sample sees a few neighbouring features only.
@@ -68,20 +68,14 @@ class Candidate:
     local: bool = False
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
-        """Features per axis, even as the Fourier encoders want them; ``None`` for an encoder without that choice.
-
-        Args:
-            signals: The signals.
-            full: Where they are windows, the features of the whole signals.
-        """
-        found: list[int | None] = []
+        """Features per axis, of the whole signals if ``full``; ``None`` for an encoder without that choice."""
+        if self.share is None and self.count is None:
+            return (None,) * len(signals.sizes)
+        found = []
         for n, whole in zip(signals.full_sizes if full else signals.sizes, signals.full_sizes, strict=True):
-            if self.count is not None:
-                found.append(self.count if n == whole else max(2, 2 * round(self.count * n / whole / 2)))
-            else:
-                wanted = n * (self.share or 0.0)
-                wanted = wanted if self.local else min(wanted, MAX_DENSE)
-                found.append(None if self.share is None else max(2, 2 * round(wanted / 2)))
+            wanted = self.count or min(whole * (self.share or 1), whole if self.local else MAX_DENSE)
+            # even where it is not given: the Fourier encoders take no others
+            found.append(self.count if self.count and n == whole else max(2, 2 * round(wanted * n / whole / 2)))
         return tuple(found)
 
     def describe(self, signals: ScoredSignals, full: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
@@ -195,7 +189,7 @@ class TrialScore:
 
 @dataclass
 class Trial:
-    """A candidate that was tried: on windows of the signals, if there are any, and on all samples, if there was time."""
+    """A candidate that was tried, on windows of the signals if there are any, on all samples if there was time."""
 
     candidate: Candidate
     windows: TrialScore | None = None
@@ -211,13 +205,11 @@ class Trial:
 
 @dataclass
 class SearchResult:
-    """Everything that was tried, the best first, and what was not.
+    """Everything that was tried, the best first, and what was not, with the reasons.
 
     Args:
         signals: All signals; ``None`` if they stay in their file.
         windows: Windows of them; ``None`` if all are few.
-        trials: What was tried.
-        skipped: What was not tried, and why.
     """
 
     signals: ScoredSignals | None

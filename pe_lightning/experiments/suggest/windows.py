@@ -93,8 +93,11 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     read = [values.read(box[1:]) if isinstance(values, FileValues) else values[box] for box in whole]
     cut = _cut(split, grid, blocks, signals, info.num_signals)
     names = tuple(f"{info.names[signal]} {turn}" for turn in range(turns) for signal in signals)
+    dataset = SignalDataset(torch.cat([window[signals] for window in read]), cut, data.effective_protocol)
+    # as in the signal, trained samples lie at multiples of 1 / w, where as many features have their shifts
+    dataset.axes = tuple(torch.arange(n) / (w * step) for n, (_, w), step in zip(grid, axes, stride, strict=True))
     return ScoredSignals(
-        SignalDataset(torch.cat([window[signals] for window in read]), cut, data.effective_protocol),
+        dataset,
         replace(info, names=names, grid=grid),
         f"{len(names)} windows of {'x'.join(map(str, grid))} samples from {count} of {info.num_signals} signal(s)",
         _sizes(cut),

@@ -8,15 +8,14 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import wandb
 import yaml
-from jsonargparse import dict_to_namespace
 from lightning.pytorch import Callback, LightningDataModule, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
@@ -52,6 +51,10 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
+class _ParserMade(Exception):
+    """Ends the constructor of LightningCLI."""
+
+
 class Fits(CoordinateCLI):
     """Parses and runs any number of fits, one after the other.
 
@@ -65,30 +68,21 @@ class Fits(CoordinateCLI):
         prepare()
         self._more_callbacks = list(callbacks)
         self._data: tuple[str, LightningDataModule] | None = None
-        self._ready = False
-        super().__init__(["fit"])
-        self._ready = True
+        # LightningCLI parses, instantiates and runs in its constructor; here that only makes the parser
+        with suppress(_ParserMade):
+            super().__init__([])
         self.subcommand = "fit"
 
-    # LightningCLI parses, instantiates and runs in its constructor; here the constructor only makes the parser
-
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parses, once the constructor is done."""
-        if self._ready:
-            super().parse_arguments(parser, args)
-        else:
-            self.config = dict_to_namespace({"subcommand": "fit", "fit": {"seed_everything": False}})
+        """Parses, but for the constructor."""
+        if not args:
+            raise _ParserMade
+        super().parse_arguments(parser, args)
 
     def instantiate_classes(self) -> None:
-        """Makes data, model and Trainer, once the constructor is done."""
-        if self._ready:
-            super().instantiate_classes()
-            self._share_data()
-
-    def after_instantiate_classes(self) -> None:
-        """Keeps the constructor from running a fit."""
-        if not self._ready:
-            self.subcommand = None
+        """Makes data, model and Trainer, with the data of the last fit if it has the same options."""
+        super().instantiate_classes()
+        self._share_data()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Leaves out the callbacks that draw on the terminal or handle Ctrl-C: both are the caller's."""
@@ -149,7 +143,8 @@ class Fits(CoordinateCLI):
         checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
         if checkpoint is None and folder.exists():
             shutil.rmtree(folder)
-        with _without_information(), warnings.catch_warnings(record=True) as caught:
+        logging.disable(logging.INFO)  # what Lightning says about every fit
+        with warnings.catch_warnings(record=True) as caught:
             try:
                 metrics = self._fit(tree, folder, checkpoint)
             except InputError as refused:
@@ -163,6 +158,8 @@ class Fits(CoordinateCLI):
             except Exception as failed:  # the other cells are run all the same
                 message = " ".join(str(failed).split())[:500]
                 error, trace = f"{type(failed).__name__}: {message}", traceback.format_exc()
+            finally:
+                logging.disable(logging.NOTSET)
         texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
         return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 
@@ -193,17 +190,3 @@ def _checkpoint(folder: Path) -> Path | None:
     except InputError:
         return None  # killed before the first was written: the cell is run from the start
     return path
-
-
-@contextmanager
-def _without_information() -> Iterator[None]:
-    """Hides what Lightning logs about every fit."""
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(max(logger.level, logging.WARNING))
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

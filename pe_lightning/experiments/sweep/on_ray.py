@@ -60,10 +60,8 @@ def cluster(cpus: int, gpus: float) -> Iterator[None]:
     try:
         sizes = [(node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]]
         if not any(cpus <= size[0] and gpus <= size[1] for size in sizes):
-            machines = ", ".join(f"{size[0]:g} CPU(s) and {size[1]:g} GPU(s)" for size in sizes)
             raise InputError(
-                f"no machine of the Ray cluster has {cpus} CPU(s) and {gpus:g} GPU(s) for a cell: {machines}. "
-                "Lower --cpus_per_cell or --gpus_per_cell"
+                f"no machine of the Ray cluster has {cpus} CPU(s) and {gpus:g} GPU(s) for a cell, but (CPUs, GPUs): {sizes}"
             )
         yield
     finally:
@@ -80,8 +78,6 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
         scheduler: ``asha`` stops cells that fall behind.
         retries: How often a cell whose process died is resumed.
     """
-    if not gpus and ray.cluster_resources().get("GPU"):
-        progress.say("The Ray cluster has GPUs, and cells get none of them; to use them: --gpus_per_cell 1")
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     folder = progress.record.folder.absolute()
     cells = {cell.name: cell for cell in progress.waiting}
@@ -147,9 +143,6 @@ class _Follow(tune.Callback):  # type: ignore[misc]
         if "OutOfMemoryError" in text or "actor died" in text:
             reason = "its process died, killed or out of memory; sweep.json has the report of Ray"
         self.progress.finish(self.cells[trial.config["cell"]], Outcome(0.0, error=reason, trace=text))
-
-
-# -- in the processes of the cluster ------------------------------------------------------------------------------------
 
 
 def _run_cell(config: dict[str, Any], jobs: dict[str, Any], start: Callable[[], Fits], stop_file: Path) -> dict[str, Any]:

@@ -53,8 +53,6 @@ class SweepRecord:
         if path.is_file():
             try:
                 content = json.loads(path.read_text())
-                if content["schema"] != SCHEMA:
-                    raise ValueError(f"schema {content['schema']!r}")
                 self.entries = {entry["name"]: dict(entry) for entry in content["cells"]}
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise InputError(f"{str(path)!r} is no readable record of a sweep ({error}); choose another") from error
@@ -82,7 +80,7 @@ class SweepRecord:
         return (self.folder / cell.name).absolute()
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that was run with the same configuration before, else ``None``.
+        """The metrics of a cell that was run before, else ``None``.
 
         Raises:
             InputError: If it was run with another configuration, or its folder is not the sweep's.
