@@ -65,6 +65,7 @@ def suggest(
     from rich.status import Status
 
     from pe_lightning import runs
+    from pe_lightning.data.datamodule import SignalDataModule
     from pe_lightning.experiments.suggest.report import configuration, print_result
     from pe_lightning.experiments.suggest.search import encoder_candidates, search
     from pe_lightning.experiments.suggest.windows import all_signals, make_windows
@@ -72,7 +73,11 @@ def suggest(
 
     fits = Fits()
     tree = fits.resolve(arguments)
-    data = _checked(fits.load(tree))
+    data = fits.load(tree)
+    if not isinstance(data, SignalDataModule):
+        raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
+    if data.effective_protocol == "none":
+        raise InputError(f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random")
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -108,8 +113,6 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
         if name not in ("--config", "--data") and not name.startswith("--data."):
             known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--data", "--config"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
-    if paths and "--data.paths" in values:
-        raise InputError(f"signals are given as --data.paths and as {paths[0]!r}; leave one of them out")
     if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
     arguments = [f"{name}={value}" for name, value in values.items()]
@@ -127,25 +130,12 @@ def _data_module(paths: Sequence[str]) -> str:
 
     how = f"say which with --data {', '.join(DATA_MODULES.values())}"
     try:
-        kinds = {path: kind_of(path.strip("'\"")) for path in paths}
+        kinds = sorted({kind_of(path.strip("'\"")) for path in paths})
     except InputError as error:
         raise InputError(f"{error}; {how}") from error
-    if len(set(kinds.values())) > 1:
-        raise InputError(f"the paths are of several kinds, {', '.join(sorted(set(kinds.values())))}; give one, or {how}")
-    return DATA_MODULES[next(iter(kinds.values()))]
-
-
-def _checked(data: object) -> SignalDataModule:
-    from pe_lightning.data.datamodule import SignalDataModule
-
-    if not isinstance(data, SignalDataModule):
-        raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
-    if data.effective_protocol == "none":
-        raise InputError(
-            f"nothing is held out ({data.sampling!r}), so nothing can be compared; set --data.sampling.stride 2, or "
-            "--data.sampling random"
-        )
-    return data
+    if len(kinds) > 1:
+        raise InputError(f"the paths are of several kinds, {', '.join(kinds)}; give one, or {how}")
+    return DATA_MODULES[kinds[0]]
 
 
 def _print_data(data: SignalDataModule) -> None:

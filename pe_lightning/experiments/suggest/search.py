@@ -16,6 +16,7 @@ from torch import Tensor
 from pe_lightning import encoders, metrics
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import interpolate
+from pe_lightning.callbacks.report import DELAUNAY_LIMIT
 from pe_lightning.data.dataset import to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
@@ -96,7 +97,7 @@ class Candidate:
         return f"{self.name}, K = {shown}{padded}" if shown else self.name
 
     def check_memory(self, signals: ScoredSignals) -> None:
-        """Raises :class:`InputError` if there is no memory for weights and features."""
+        """Raises InputError if there is no memory for weights and features."""
         info, counts = signals.info, [count or 0 for count in self.features(signals)]
         weights = info.num_signals * info.channels * math.prod(k and k + 2 * self.padding for k in counts)
         dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
@@ -140,16 +141,6 @@ def _is_local(encoder: encoders.Encoder) -> bool:
         return encoder.copy(num_features=1024).support is not None
     except (InputError, RuntimeError):
         return False
-
-
-def _interpolations(signals: ScoredSignals) -> tuple[list[Candidate], dict[str, str]]:
-    """The interpolation methods for the trained samples, and why others would take too long."""
-    names, skipped = ["nearest", "linear", "bicubic", "spline"], {}
-    if not isinstance(signals.dataset.split, GridSplit):
-        names = ["nearest", "delaunay"]
-        if signals.info.num_axes > 2:
-            skipped = {f"{names.pop()} interpolation": "triangulating points in more than 2 axes takes minutes"}
-    return [Candidate(name, interpolation=True) for name in names], skipped
 
 
 def _reason(error: Exception) -> str:
@@ -241,10 +232,10 @@ def search(
     device: torch.device,
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Tries candidates and interpolation; nothing is begun after the deadline.
+    """Tries interpolation and candidates, in that order; nothing is begun after the deadline.
 
     Args:
-        candidates: In the order to try them.
+        candidates: Encoders.
         signals: All samples; ``None`` if they stay in their file.
         windows: Windows of them; ``None`` if all of them are few.
         deadline: In seconds of :func:`time.perf_counter`.
@@ -263,7 +254,10 @@ def search(
             result.skipped[label] = _reason(error)
         return None
 
-    baselines, result.skipped = _interpolations(first)
+    methods = ["nearest", "linear", "bicubic", "spline"]
+    if not isinstance(first.dataset.split, GridSplit):
+        methods = ["nearest", "delaunay"]
+    baselines = [Candidate(name, interpolation=True) for name in methods]
     until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
     for candidate in [*baselines, *candidates]:
         if candidate.padding and not _worth_padding(result, candidate):
@@ -310,6 +304,8 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    if candidate.name == "delaunay" and (signals.info.num_axes > 2 or signals.dataset.split.num_train > DELAUNAY_LIMIT):
+        raise InputError(f"triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes")
     began = time.perf_counter()
     prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
     return TrialScore((), time.perf_counter() - began), prediction

@@ -22,6 +22,7 @@ __all__ = ["Cell", "cell_name", "compose", "differences", "make_cells", "parse_v
 MAX_NAME = 120
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that become part of a folder's name unchanged."""
+CONFIG_OPTIONS = ("-c", "--config")
 REFUSED = ("config", "ckpt_path", "print_config")
 """Options of ``fit`` that a sweep cannot vary."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
@@ -145,16 +146,12 @@ def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...
     Naming an encoder resets its arguments. So a setting that names a class comes right after the configuration files,
     shorter keys first, before the fixed options; single values come last.
     """
-    last = -1
-    for place, argument in enumerate(fixed):
-        if argument in ("-c", "--config"):
-            last = place + 1
-        elif argument.startswith("--config="):
-            last = place
+    after = [place + 1 + ("=" not in word) for place, word in enumerate(fixed) if word.partition("=")[0] in CONFIG_OPTIONS]
+    files = max(after, default=0)
     classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
     values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
     front, back = ([f"--{key}={settings[key]}" for key in keys] for keys in (classes, values))
-    return (*fixed[: last + 1], *front, *fixed[last + 1 :], *back)
+    return (*fixed[:files], *front, *fixed[files:], *back)
 
 
 def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:

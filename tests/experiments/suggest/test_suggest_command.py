@@ -11,9 +11,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
-from pe_lightning.data.sources import kind_of
 from pe_lightning.data.sources.samples import image_samples
-from pe_lightning.errors import InputError
 
 FEW = ["--encoders", "gau,bspline,rff"]
 
@@ -136,7 +134,6 @@ def write(name: str, content: str | bytes) -> str:
         (lambda: [picture("a.png", 8, 8), "--num_features", "many"], ["--num_features", "'many'"]),
         (lambda: [picture("a.png", 8, 8), "--encoders", "gau", "--num_features", "1000000"], ["GB of memory"]),
         (lambda: [picture("a.png", 8, 8), "--model.encoder", "gau"], ["unknown option '--model.encoder'"]),
-        (lambda: [picture("a.png", 8, 8), "--data.paths", "b.png"], ["leave one of them out"]),
         (lambda: [picture("a.png", 8, 8), write("b.wav", "x")], ["several kinds"]),
     ],
 )
@@ -149,23 +146,6 @@ def test_bad_input(capsys, make, words):
     for word in words:
         assert word in last
     assert set(Path().rglob("*")) == before
-
-
-def test_kinds_of_files():
-    kinds = {"a.JPG": "images", "b.wav": "rows", "c.csv": "rows", "d.mp4": "video", "e.nii.gz": "video"}
-    assert {path: kind_of(path) for path in kinds} == kinds
-    assert kind_of("samples://astronaut") == "images"
-    Path("folder").mkdir()
-    picture("folder/a.png", 8, 8)
-    write("folder/readme.md", "x")
-    assert kind_of("folder") == "images"
-    frames = [Image.fromarray(np.zeros((4, 4), np.uint8))] * 3
-    frames[0].save("stack.tif", save_all=True, append_images=frames[1:])
-    frames[0].save("single.tif")
-    assert (kind_of("stack.tif"), kind_of("single.tif")) == ("video", "images")
-    Path("empty").mkdir()
-    with pytest.raises(InputError, match="no signals that are known"):
-        kind_of("empty")
 
 
 def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsys):
