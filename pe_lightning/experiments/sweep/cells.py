@@ -17,7 +17,17 @@ from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.keys import flatten
 
-__all__ = ["Cell", "cell_name", "compose", "differences", "make_cells", "parse_varied", "reseeded", "split_values"]
+__all__ = [
+    "CONFIG_OPTIONS",
+    "Cell",
+    "cell_name",
+    "compose",
+    "differences",
+    "make_cells",
+    "parse_varied",
+    "reseeded",
+    "split_values",
+]
 
 MAX_NAME = 120
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")

@@ -19,7 +19,7 @@ from rich.text import Text
 from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import Metric, find_runs
-from pe_lightning.experiments.sweep.cells import Cell, make_cells, parse_varied
+from pe_lightning.experiments.sweep.cells import CONFIG_OPTIONS, Cell, make_cells, parse_varied
 from pe_lightning.experiments.sweep.record import RECORD, SweepProgress, SweepRecord
 
 if TYPE_CHECKING:
@@ -57,19 +57,16 @@ def sweep(
         scheduler: With ray, asha stops the worse two thirds of the cells at a ninth and at a third of the steps.
         retries: With ray, how often a cell whose process died is resumed (default: 0).
 
-    Returns:
-        The exit status.
-
     Raises:
         InputError: If an option is wrong, no cell can be run, or the folder is not this sweep's.
     """
     varied = parse_varied(vary, options)
     out = out or Path("sweeps") / _default_name(options, varied)
     on_ray = launcher == "ray"
-    given = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
-    for name, value in given.items():
-        if value is not None and not on_ray:
-            raise InputError(f"--{name} is for --launcher ray; without it, cells run one after the other in this process")
+    of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
+    given = [f"--{name}" for name, value in of_ray.items() if value is not None]
+    if given and not on_ray:
+        raise InputError(f"{given[0]} is for --launcher ray; without it, cells run one after the other in this process")
     if on_ray:
         try:
             from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
@@ -119,10 +116,10 @@ def _run_here(progress: SweepProgress, fits: Fits) -> None:
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
     """``<configuration>-<settings>``: the same command finds its folder again, also with more values of a setting."""
     config = ""
-    for place, argument in enumerate(fixed):
+    for argument, following in zip(fixed, [*fixed[1:], ""], strict=True):
         option, equals, text = argument.partition("=")
-        if option in ("-c", "--config"):
-            config = text if equals else (fixed[place + 1] if place + 1 < len(fixed) else "")
+        if option in CONFIG_OPTIONS:
+            config = text if equals else following
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem
     return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
 

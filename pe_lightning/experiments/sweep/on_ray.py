@@ -42,12 +42,8 @@ ENVIRONMENT = {
 def cluster(cpus: int, gpus: float) -> Iterator[None]:
     """The cluster that ``RAY_ADDRESS`` names, or one of this machine that ends with the block.
 
-    Args:
-        cpus: CPUs of a cell, of which a machine of the cluster has to have that many.
-        gpus: GPUs of a cell, or the part of one.
-
     Raises:
-        InputError: If there is no such cluster, or no such machine in it.
+        InputError: If there is no such cluster, or no machine in it that has the CPUs and GPUs of a cell.
     """
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -75,7 +71,7 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
         progress: Follows the cells.
         cpus: CPUs of a cell, and its threads.
         gpus: GPUs of a cell, or the part of one.
-        scheduler: ``asha`` stops cells that fall behind.
+        scheduler: ``asha``, or none.
         retries: How often a cell whose process died is resumed.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)

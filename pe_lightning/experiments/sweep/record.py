@@ -27,7 +27,6 @@ __all__ = ["RECORD", "Status", "SweepProgress", "SweepRecord", "read_config"]
 
 RECORD = "sweep.json"
 LOCK = ".sweep.lock"
-SCHEMA = 1
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
 """``refused``: by the parser or a constructor, before anything was run; ``running``: now, or when the sweep was killed;
@@ -61,11 +60,7 @@ class SweepRecord:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the folder and keeps other sweeps out of it; the lock ends with the process.
-
-        Raises:
-            InputError: If another sweep is running there, or the folder cannot be made.
-        """
+        """Makes the folder and keeps other sweeps out of it; raises InputError if one is running there."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / LOCK, timeout=0):
@@ -118,7 +113,7 @@ class SweepRecord:
 
     def write(self) -> None:
         """Writes the record."""
-        content = {"schema": SCHEMA, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
+        content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
         runs.write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 

@@ -80,16 +80,19 @@ def test_a_cell_is_the_same_as_a_fit_with_the_arguments_in_the_record(capsys):
     assert found["steps"] == swept["steps"] == 7
 
 
-def test_repeats_count_seeds_up_and_are_averaged(capsys):
+def test_repeats_count_seeds_up_and_are_averaged_in_the_metric_of_the_data(capsys, monkeypatch):
+    monkeypatch.setattr(ImageSource, "metric", "snr")
     assert main(["sweep", *EXACT, *QUIET, *ENCODERS, "--repeats", "2", "--seed_everything", "5"]) == 0
     found = {name: metrics(name) for name in record()}
     assert [m["seed"] for m in found.values()] == [5, 6, 5, 6]
     assert [found[f"encoder-rff_repeat-{n}"]["encoder"]["seed"] for n in (0, 1)] == [0, 1]
-    assert found["encoder-rff_repeat-0"]["test/psnr"] != found["encoder-rff_repeat-1"]["test/psnr"]
+    assert found["encoder-rff_repeat-0"]["test/snr"] != found["encoder-rff_repeat-1"]["test/snr"]
+    assert record()["encoder-rff_repeat-0"]["test/snr"] == found["encoder-rff_repeat-0"]["test/snr"]
     assert len({m["data_fingerprint"] for m in found.values()}) == 1
     shown = capsys.readouterr().out
-    mean = sum(found[f"encoder-rff_repeat-{n}"]["test/psnr"] for n in (0, 1)) / 2
+    mean = sum(found[f"encoder-rff_repeat-{n}"]["test/snr"] for n in (0, 1)) / 2
     assert f"{mean:.2f} ±" in shown
+    assert "PSNR" not in shown
 
 
 def test_the_same_command_again_runs_nothing_and_another_never_overwrites(capsys):
