@@ -78,12 +78,6 @@ def test_signals_that_stay_in_their_file(tmp_path):
         make_windows(scattered)
 
 
-def test_every_registered_encoder_is_a_candidate_or_skipped_with_a_reason():
-    found, skipped = encoder_candidates((), ())
-    assert {candidate.name for candidate in found} | set(skipped) == set(encoders.names())
-    assert all(skipped.values())
-
-
 def test_features_follow_the_samples():
     """As many as trained samples and half as many, even, fewer on windows, and capped unless they are local."""
     row = all_signals(loaded(TensorDataModule(smooth(8192))))

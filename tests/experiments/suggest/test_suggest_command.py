@@ -69,13 +69,6 @@ def test_random_samples(capsys):
     assert found["sampling"]["fraction"] == 0.3
 
 
-def test_large_pictures_are_judged_on_windows_first(capsys):
-    assert main(["suggest", picture("a.png", 400, 420), "--encoders", "gau,noise"]) == 0
-    shown = capsys.readouterr().out
-    assert "Judged on 3 windows of 127x127 samples from 1 of 1 signal(s)" in shown
-    assert fitted()["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
-
-
 def test_sound_tables_and_volumes(capsys):
     rate = 8000
     t = np.arange(400) / rate
