@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["suggest"]
 
-RESERVE = 0.1
-"""Share of the budget that a trial may run over, as expectations go wrong on a busy machine."""
 DATA_MODULES = {"images": "ImageDataModule", "rows": "RowDataModule", "video": "VideoDataModule"}
 
 
@@ -41,7 +39,7 @@ def suggest(
         paths: Images, sound, tables, videos, volumes, folders of them, samples://NAME.
         options: --data... and --config FILE as for pe-lightning fit; of a configuration only the data and the seed count.
             --data NAME where the kind of a file is not clear.
-        budget: Seconds to try in; what did not fit is listed.
+        budget: Seconds to try in; nothing is begun after them, and what there was no time for is listed.
         out: The configuration to write.
         force: Replace that file if it exists.
         encoders: A,B: try these only (default: all, see pe-lightning encoders).
@@ -60,37 +58,39 @@ def suggest(
     if not all(word.isdecimal() and int(word) > 0 for word in counts):
         raise InputError(f"--num_features is one or more whole numbers >= 1, joined by commas; got {num_features!r}")
     if out.exists() and (out.is_dir() or not force):
-        what = "is a folder" if out.is_dir() else "exists; --force replaces it"
-        raise InputError(f"--out {str(out)!r} {what}, or name another file")
+        raise InputError(f"--out {str(out)!r} exists; name another file, or let --force replace it")
     arguments = _fit_options(paths or [], options)
     import torch
     from rich.console import Console
     from rich.status import Status
 
     from pe_lightning import runs
-    from pe_lightning.experiments.suggest.candidates import encoder_candidates
+    from pe_lightning.data.datamodule import SignalDataModule
     from pe_lightning.experiments.suggest.report import configuration, print_result
-    from pe_lightning.experiments.suggest.search import search
+    from pe_lightning.experiments.suggest.search import encoder_candidates, search
     from pe_lightning.experiments.suggest.windows import all_signals, make_windows
     from pe_lightning.experiments.sweep.fits import Fits
 
     fits = Fits()
     tree = fits.resolve(arguments)
-    data = _checked(fits.load(tree))
+    data = fits.load(tree)
+    if not isinstance(data, SignalDataModule):
+        raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
+    if data.effective_protocol == "none":
+        raise InputError(f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random")
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
-        deadline = began + (1 - RESERVE) * budget
-        result = search(candidates, signals, windows, deadline, device, status.update)
+        result = search(candidates, signals, windows, began + budget, device, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
     print_result(result)
     print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
-    if not result.encoders():
+    if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
-    runs.write_atomically(out, configuration(result, tree["data"], tree["seed_everything"], out))
+    runs.write_atomically(out, configuration(result, data, tree, out))
     print(f"best encoder, ready to fit: pe-lightning fit --config {out}")
     return 0
 
@@ -101,24 +101,21 @@ def _words(text: str | None) -> list[str]:
 
 def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
     """The options of ``fit`` that stand for the data; the model is one that any data is good for."""
-    given: list[tuple[str, str]] = []
+    values: dict[str, str] = {}
     for word in options:
         if word.startswith("-"):
-            name, _, value = word.partition("=")
-            given.append(("--config" if name == "-c" else name, value))
+            name, _, text = word.partition("=")
+            name = "--config" if name == "-c" else name
+            values[name] = text
         else:
-            given[-1] = given[-1][0], word
-    values = dict(given)
+            values[name] = word
     for name in values:
         if name not in ("--config", "--data") and not name.startswith("--data."):
-            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--data", "--data.paths", "--config"]
-            hint = did_you_mean(name, known) or "."
-            raise InputError(f"suggest: unknown option {name!r}{hint} It takes data options and {', '.join(known[:5])}")
-    if paths and "--data.paths" in values:
-        raise InputError(f"signals are given as --data.paths and as {paths[0]!r}; leave one of them out")
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--data", "--config"]
+            raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
     if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
-    arguments = [f"{name}={value}" for name, value in given]
+    arguments = [f"{name}={value}" for name, value in values.items()]
     if not {"--data", "--config"} & {*values}:
         arguments.insert(0, f"--data={_data_module(paths or _words(values['--data.paths']))}")
     if paths:
@@ -133,26 +130,12 @@ def _data_module(paths: Sequence[str]) -> str:
 
     how = f"say which with --data {', '.join(DATA_MODULES.values())}"
     try:
-        kinds = {path: kind_of(path.strip("'\"")) for path in paths}
+        kinds = sorted({kind_of(path.strip("'\"")) for path in paths})
     except InputError as error:
         raise InputError(f"{error}; {how}") from error
-    if len(set(kinds.values())) > 1:
-        shown = ", ".join(f"{path!r} ({kind})" for path, kind in list(kinds.items())[:4])
-        raise InputError(f"the paths are of several kinds: {shown}; suggest looks at one kind at a time, or {how}")
-    return DATA_MODULES[next(iter(kinds.values()))]
-
-
-def _checked(data: object) -> SignalDataModule:
-    from pe_lightning.data.datamodule import SignalDataModule
-
-    if not isinstance(data, SignalDataModule):
-        raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
-    if data.effective_protocol == "none":
-        raise InputError(
-            f"nothing is held out ({data.sampling!r}), so nothing can be compared; set --data.sampling.stride 2, or "
-            "--data.sampling random"
-        )
-    return data
+    if len(kinds) > 1:
+        raise InputError(f"the paths are of several kinds, {', '.join(kinds)}; give one, or {how}")
+    return DATA_MODULES[kinds[0]]
 
 
 def _print_data(data: SignalDataModule) -> None:

@@ -1,4 +1,4 @@
-"""One search: every candidate is scored on windows of the signals, the best again on all samples, within a deadline."""
+"""One search: every candidate is scored on windows of the signals, the best again on all samples, within a budget."""
 
 from __future__ import annotations
 
@@ -7,35 +7,145 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 
+from pe_lightning import encoders, metrics
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import interpolate
+from pe_lightning.callbacks.report import DELAUNAY_LIMIT
 from pe_lightning.data.dataset import to_device
+from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
-from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.suggest.candidates import Candidate, interpolations
 from pe_lightning.experiments.suggest.windows import ScoredSignals
-from pe_lightning.metrics import SignalPSNR
 from pe_lightning.modules.exact_fit import solve_data
 
-__all__ = ["SearchResult", "Trial", "TrialScore", "score", "search"]
+__all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "score", "search"]
 
+VARIANTS: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5}, {"share": 1.0, "padding": 1})
+"""How many features per trained sample of an axis are tried, and shifts past each end of an axis.
+
+Those shifts cost little, and held-out samples beyond the last trained one gain by them (gau and bspline 0.1 to 0.2 dB on
+photographs; tri and impulse lose).
+"""
+MAX_DENSE = 1024
+"""Features of an axis that are not local: their decomposition takes seconds, and eight times as long for twice as many."""
+MEMORY_SHARE = 0.25
+"""Share of the free memory that weights and features may take."""
 FIRST_SHARE = 0.5
 """Share of the time for the windows; the rest is for all samples."""
 CLOSE = 1.0
 """Encoders that are further behind, in dB, are not tried on all samples, nor with padding."""
-SAFETY = 1.3
-"""A trial is expected to take this much longer than the slowest of the last few rates suggests."""
-RECENT = 5
-"""How many rates are remembered, as other work on the machine comes and goes."""
 RANK_POINTS = 1024
 """Scattered points whose features' stable rank is shown."""
 NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An encoder and how many features it has, or an interpolation; width and ridge are chosen from the data.
+
+    Args:
+        name: The registered name.
+        interpolation: Whether it is a method of :mod:`pe_lightning.baselines`.
+        share: Features per trained sample of an axis.
+        count: Features per axis, instead of a share; neither is given for an encoder without that choice.
+        width: The argument that is chosen from the data, if there is one.
+        padding: Further shifts past each end.
+        local: Whether a sample sees a few neighbouring features only.
+    """
+
+    name: str
+    interpolation: bool = False
+    share: float | None = None
+    count: int | None = None
+    width: str | None = None
+    padding: int = 0
+    local: bool = False
+
+    def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
+        """Features per axis, of the whole signals if ``full``; ``None`` for an encoder without that choice."""
+        if self.share is None and self.count is None:
+            return (None,) * len(signals.sizes)
+        found = []
+        for n, whole in zip(signals.full_sizes if full else signals.sizes, signals.full_sizes, strict=True):
+            wanted = self.count or min(whole * (self.share or 1), whole if self.local else MAX_DENSE)
+            # even where it is not given: the Fourier encoders take no others
+            found.append(self.count if self.count and n == whole else max(2, 2 * round(wanted * n / whole / 2)))
+        return tuple(found)
+
+    def describe(self, signals: ScoredSignals, full: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
+        """The encoder as in a configuration: one for all axes, or one per axis where their sizes differ."""
+        rest: dict[str, Any] = {self.width: "auto"} if self.width is not None else {}
+        rest |= {"padding": self.padding} if self.padding else {}
+        counts = self.features(signals, full)
+        made = [{"name": self.name, **({} if count is None else {"num_features": count}), **rest} for count in counts]
+        return made[0] if all(entry == made[0] for entry in made) else made
+
+    def label(self, signals: ScoredSignals) -> str:
+        """Name and number of features, of the whole signals."""
+        if self.interpolation:
+            return f"{self.name} interpolation"
+        counts = [str(count) for count in self.features(signals, full=True) if count is not None]
+        shown = "x".join(counts if len(set(counts)) > 1 else counts[:1])
+        padded = f" + {2 * self.padding}" if self.padding else ""
+        return f"{self.name}, K = {shown}{padded}" if shown else self.name
+
+    def check_memory(self, signals: ScoredSignals) -> None:
+        """Raises InputError if there is no memory for weights and features."""
+        info, counts = signals.info, [count or 0 for count in self.features(signals)]
+        weights = info.num_signals * info.channels * math.prod(k and k + 2 * self.padding for k in counts)
+        dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
+        needed, free = 16 * weights + 24 * dense, MEMORY_SHARE * psutil.virtual_memory().available
+        if needed > free:
+            raise InputError(f"needs about {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are there for it")
+
+
+def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[Candidate], dict[str, str]]:
+    """The encoders to try, in that order, and why others cannot be solved for.
+
+    Args:
+        names: Encoders to try; all registered ones if empty.
+        counts: Features per axis to try; those of :data:`VARIANTS` if empty.
+    """
+    found: list[Candidate] = []
+    skipped = {} if names else dict(encoders.registry.broken())
+    for name in names or encoders.names():
+        try:
+            encoder = encoders.create(name)
+            if any(parameter.requires_grad for parameter in encoder.parameters()):
+                raise InputError("its features are learned; the solvers fit the linear layer alone: use pe-lightning fit")
+            if encoder.num_axes != 1:
+                raise InputError("it encodes several axes at once; the solvers take one axis at a time")
+        except Exception as error:  # a plugin's constructor can raise anything
+            skipped[name] = _reason(error)
+            continue
+        arguments = encoders.registry.parameters(type(encoder))
+        variants = [{"count": count} for count in counts] or VARIANTS
+        if "num_features" not in arguments:
+            variants = [{}]
+        width = None if encoder.width is None else encoder.width.argument
+        candidate = Candidate(name, width=width, local=_is_local(encoder))
+        found += [replace(candidate, **v) for v in variants if "padding" in arguments or "padding" not in v]
+    return sorted(found, key=lambda c: (c.padding, -(c.share or 1), c.count or 0)), skipped  # every encoder once, first
+
+
+def _is_local(encoder: encoders.Encoder) -> bool:
+    """Whether the features of many are banded."""
+    try:
+        return encoder.copy(num_features=1024).support is not None
+    except (InputError, RuntimeError):
+        return False
+
+
+def _reason(error: Exception) -> str:
+    message = " ".join(str(error).split())[:500]
+    return message if isinstance(error, InputError) else f"failed: {type(error).__name__}: {message}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +153,7 @@ class TrialScore:
     """The result of a trial on some signals.
 
     Args:
-        psnr: Held-out PSNR per signal, in dB.
+        per_signal: Held-out score per signal, by the metric of the data.
         seconds: From training samples to weights, the choice of width and ridge included.
         params: Parameters of one signal.
         stable_rank: Of the features of the training samples.
@@ -52,31 +162,25 @@ class TrialScore:
         notes: What the solver warned of.
     """
 
-    psnr: tuple[float, ...]
+    per_signal: tuple[float, ...]
     seconds: float
     params: int | None = None
     stable_rank: float | None = None
-    encoders: tuple[Encoder, ...] = ()
+    encoders: tuple[encoders.Encoder, ...] = ()
     ridge: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def mean(self) -> float:
         """Mean over signals; minus infinity where a prediction is not finite."""
-        if any(math.isnan(value) or value == -math.inf for value in self.psnr):
+        if any(math.isnan(value) or value == -math.inf for value in self.per_signal):
             return -math.inf
-        return math.fsum(self.psnr) / len(self.psnr)
+        return math.fsum(self.per_signal) / len(self.per_signal)
 
 
 @dataclass
 class Trial:
-    """A candidate that was tried.
-
-    Args:
-        candidate: The encoder or the interpolation.
-        windows: On windows of the signals, if there are any.
-        whole: On all samples, if there was time.
-    """
+    """A candidate that was tried, on windows of the signals if there are any, on all samples if there was time."""
 
     candidate: Candidate
     windows: TrialScore | None = None
@@ -89,21 +193,14 @@ class Trial:
         assert found is not None
         return found
 
-    @property
-    def order(self) -> tuple[bool, float]:
-        """The key that trials are sorted by, the best first."""
-        return self.whole is None, -self.best.mean
-
 
 @dataclass
 class SearchResult:
-    """Everything that was tried, the best first, and what was not.
+    """Everything that was tried, the best first, and what was not, with the reasons.
 
     Args:
         signals: All signals; ``None`` if they stay in their file.
         windows: Windows of them; ``None`` if all are few.
-        trials: What was tried.
-        skipped: What was not tried, and why.
     """
 
     signals: ScoredSignals | None
@@ -118,17 +215,13 @@ class SearchResult:
         assert shown is not None
         return shown
 
-    def encoders(self) -> list[Trial]:
-        """The trials of encoders."""
-        return [trial for trial in self.trials if not trial.candidate.interpolation]
+    def of(self, interpolation: bool) -> list[Trial]:
+        """The trials of interpolation, or those of encoders."""
+        return [trial for trial in self.trials if trial.candidate.interpolation == interpolation]
 
-    def interpolations(self) -> list[Trial]:
-        """The trials of interpolation."""
-        return [trial for trial in self.trials if trial.candidate.interpolation]
-
-    def measured(self, trial: Trial) -> bool:
-        """Whether seconds and parameters of a trial hold for the signals that are shown."""
-        return trial.whole is not None or self.signals is None
+    def sort(self) -> None:
+        """Puts the best first, those on all samples before those on windows alone."""
+        self.trials.sort(key=lambda trial: (trial.whole is None, -trial.best.mean))
 
 
 def search(
@@ -139,10 +232,10 @@ def search(
     device: torch.device,
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Tries candidates and interpolation.
+    """Tries interpolation and candidates, in that order; nothing is begun after the deadline.
 
     Args:
-        candidates: In the order to try them.
+        candidates: Encoders.
         signals: All samples; ``None`` if they stay in their file.
         windows: Windows of them; ``None`` if all of them are few.
         deadline: In seconds of :func:`time.perf_counter`.
@@ -151,60 +244,46 @@ def search(
     """
     result = SearchResult(signals, windows)
     first, began = windows or result.shown, time.perf_counter()
-    rates: dict[tuple[bool, bool, bool], list[float]] = {}
 
-    def attempt(candidate: Candidate, on: ScoredSignals, until: float, guess: float = 0.0) -> TrialScore | None:
-        """Scores a candidate if that is expected to end in time; ``guess`` is for the first of its kind."""
-        label, work = candidate.label(result.shown), candidate.work(on)
-        known = rates.setdefault((on is first, candidate.interpolation, candidate.width is not None), [])
-        started = time.perf_counter()
+    def attempt(candidate: Candidate, on: ScoredSignals) -> TrialScore | None:
+        label = candidate.label(result.shown)
+        progress(f"{label}, {on.text}")
         try:
-            candidate.check_memory(on)
-            if started + (SAFETY * max(known[-RECENT:]) * work if known else guess) > until:
-                if on is first:
-                    raise InputError("no time left; give a larger --budget")
-                return None
-            progress(f"{label}, {on.text}")
-            found = score(candidate, on, device)
-            known.append((time.perf_counter() - started) / work)
-            return found
-        except InputError as error:
-            result.skipped[label] = str(error)
+            return score(candidate, on, device)
         except Exception as error:  # whatever fails with one encoder, the others are tried
-            result.skipped[label] = f"failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            result.skipped[label] = _reason(error)
         return None
 
-    baselines, result.skipped = interpolations(first)
+    methods = ["nearest", "linear", "bicubic", "spline"]
+    if not isinstance(first.dataset.split, GridSplit):
+        methods = ["nearest", "delaunay"]
+    baselines = [Candidate(name, interpolation=True) for name in methods]
     until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
     for candidate in [*baselines, *candidates]:
         if candidate.padding and not _worth_padding(result, candidate):
             continue
-        found = attempt(candidate, first, until)
+        if time.perf_counter() > until:
+            result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
+            continue
+        found = attempt(candidate, first)
         if found is not None:
-            result.trials.append(Trial(candidate, found) if first is windows else Trial(candidate, None, found))
+            result.trials.append(Trial(candidate, found) if first is windows else Trial(candidate, whole=found))
+    result.sort()
     if windows is not None and signals is not None:
-        for trial in _shortlist(result):
-            assert trial.windows is not None
-            larger = trial.candidate.work(signals) / trial.candidate.work(windows)
-            trial.whole = attempt(trial.candidate, signals, deadline, SAFETY * trial.windows.seconds * larger)
-    result.trials.sort(key=lambda trial: trial.order)
+        ranked = result.of(interpolation=False)
+        close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - CLOSE]
+        for trial in [*close[:1], *result.of(interpolation=True), *close[1:]]:
+            if time.perf_counter() < deadline:
+                trial.whole = attempt(trial.candidate, signals)
+        result.sort()
     return result
 
 
 def _worth_padding(result: SearchResult, padded: Candidate) -> bool:
     """Whether the same encoder without padding came close to the best."""
-    tried = result.encoders()
+    tried = result.of(interpolation=False)
     same = [trial.best.mean for trial in tried if trial.candidate == replace(padded, padding=0)]
     return bool(same) and same[0] >= max(trial.best.mean for trial in tried) - CLOSE
-
-
-def _shortlist(result: SearchResult) -> list[Trial]:
-    """What is tried on all samples: the best encoder, the interpolations, then each encoder's best, then the rest."""
-    ranked = sorted(result.encoders(), key=lambda trial: trial.order)
-    close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - CLOSE]
-    leading = list({trial.candidate.name: trial for trial in reversed(close)}.values())[::-1]
-    following = [trial for trial in close if not any(trial is one for one in leading)]
-    return [*leading[:1], *result.interpolations(), *leading[1:], *following]
 
 
 def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
@@ -213,17 +292,20 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
     Raises:
         Exception: Any error of an encoder or a solver.
     """
+    candidate.check_memory(signals)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
         found, prediction = (_interpolate if candidate.interpolation else _solve)(candidate, signals, device)
-    truth = signals.dataset.evaluation_batch
-    metric = SignalPSNR(signals.info.num_signals).to(prediction.device)
-    metric.update(prediction, truth.values.to(prediction.device), signals.scored.to(prediction.device))
+    truth = to_device(signals.dataset.evaluation_batch, prediction.device)
+    metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
+    metric.update(prediction, truth.values, truth.mask)
     notes = dict.fromkeys(NOTES.get(type(entry.message).__name__, "") for entry in caught)
-    return replace(found, psnr=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
+    return replace(found, per_signal=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    if candidate.name == "delaunay" and (signals.info.num_axes > 2 or signals.dataset.split.num_train > DELAUNAY_LIMIT):
+        raise InputError(f"triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes")
     began = time.perf_counter()
     prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
     return TrialScore((), time.perf_counter() - began), prediction
@@ -231,11 +313,11 @@ def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.dev
 
 def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     """The exact fit with width and ridge chosen, as ``pe-lightning fit`` does it."""
-    encoders = per_axis(candidate.describe(signals), signals.info.num_axes)
+    per = per_axis(candidate.describe(signals), signals.info.num_axes)
     began = time.perf_counter()
-    solution = solve_data(signals.dataset, Process(), encoders, "auto", True, device)
+    solution = solve_data(signals.dataset, Process(), per, "auto", True, device)
     seconds = time.perf_counter() - began
-    batch = to_device(signals.dataset.calibration_batch(), device)
+    batch = to_device(signals.dataset.train_batch, device)
     encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
     rank = float(feature_rank(encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
     found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)

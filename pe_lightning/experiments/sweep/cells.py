@@ -6,30 +6,35 @@ import copy
 import hashlib
 import itertools
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jsonargparse
 import yaml
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError
+from pe_lightning.experiments.compare.reading import flatten
 
-__all__ = ["Cell", "cell_name", "compose", "differences", "make_cells", "parse_varied", "reseeded", "split_values"]
+__all__ = [
+    "CONFIG_OPTIONS",
+    "Cell",
+    "cell_name",
+    "compose",
+    "differences",
+    "make_cells",
+    "parse_varied",
+    "reseeded",
+    "split_values",
+]
 
-MAX_CELLS = 10_000
-"""A larger sweep is taken for a mistake."""
 MAX_NAME = 120
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that become part of a folder's name unchanged."""
-REFUSED = {
-    "config": "vary the settings in it one by one, or start a sweep for each file",
-    "ckpt_path": "a sweep starts every fit from scratch, and resumes its own interrupted fits",
-    "print_config": "config.yaml in each run directory has the complete configuration",
-}
+CONFIG_OPTIONS = ("-c", "--config")
+REFUSED = ("config", "ckpt_path", "print_config")
+"""Options of ``fit`` that a sweep cannot vary."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
 """Settings that name a class, whose arguments are settings of their own."""
 RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only", "float32_matmul_precision")
@@ -45,8 +50,7 @@ class Cell:
         settings: The varied settings, as typed.
         repeat: Number of the repetition, from 0.
         arguments: The options of ``fit``, without what a repetition changes.
-        tree: The complete configuration; ``None`` if it was refused.
-        error: Why it was refused.
+        tree: The complete configuration; ``None`` if it was refused, for the reason ``error``.
     """
 
     name: str
@@ -74,23 +78,19 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        key, equals, values = text.partition("=") if not text.startswith("--") else text[2:].partition("=")
+        key, _, values = text.removeprefix("--").partition("=")
         key = key.strip().replace(".init_args", "")
-        if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
+        if not values or not re.fullmatch(r"\w+(\.\w+)*", key):
             raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: --vary model.encoder=gau,tri,rff")
-        if key in REFUSED:
-            raise InputError(f"--vary {key}: {REFUSED[key]}")
-        if key in varied:
-            raise InputError(f"--vary {key} is given twice; give all its values at once: --vary {key}=V1,V2,...")
+        if key in varied or key in REFUSED:
+            why = "is given twice; give all its values at once" if key in varied else "cannot be varied"
+            raise InputError(f"--vary {key} {why}: --vary KEY=V1,V2,...")
         varied[key] = split_values(key, values)
-    if not varied:
-        raise InputError("a sweep varies something: --vary model.encoder=gau,tri,rff; a single fit is pe-lightning fit")
     for argument in fixed:
         key = argument.partition("=")[0].lstrip("-").replace(".init_args", "")
-        if argument.startswith("-") and key in varied:
-            raise InputError(f"{key} is varied and given as --{key} too; leave one of them out")
-        if argument.startswith("-") and key in ("ckpt_path", "print_config"):
-            raise InputError(f"sweep takes no --{key}: {REFUSED[key]}")
+        if argument.startswith("-") and key in (*varied, "ckpt_path", "print_config"):
+            why = "is varied, too" if key in varied else "cannot be given: every cell is a fit of its own, from scratch"
+            raise InputError(f"--{key} {why}; leave it out")
     return varied
 
 
@@ -102,16 +102,11 @@ def split_values(key: str, text: str) -> tuple[str, ...]:
     """
     try:
         nodes = getattr(yaml.compose(f"[{text}\n]", yaml.SafeLoader), "value", [])
-        values = tuple(text[node.start_mark.index - 1 : node.end_mark.index - 1].strip() for node in nodes)
-        meanings = [repr(jsonargparse.get_loader("yaml")(value)) for value in values]
     except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InputError(f"--vary {key}: {text!r} does not parse: {problem}. Quote values that hold commas") from error
-    if not all(values) or not values or text.rstrip().endswith(","):
-        raise InputError(f"--vary {key}: an empty value in {text!r}; write null for none, and no comma at the end")
-    for place, (value, meaning) in enumerate(zip(values, meanings, strict=True)):
-        if meaning in meanings[:place]:
-            raise InputError(f"--vary {key}: the value {value!r} is given twice")
+        raise InputError(f"--vary {key}: {text!r} does not parse as YAML; quote values that hold commas") from error
+    values = tuple(text[node.start_mark.index - 1 : node.end_mark.index - 1].strip() for node in nodes)
+    if not all(values) or not values or text.rstrip().endswith(",") or len(set(values)) < len(values):
+        raise InputError(f"--vary {key}: an empty value, or one twice, in {text!r}; write null for none")
     return values
 
 
@@ -132,11 +127,8 @@ def make_cells(
         resolve: The complete configuration of options of ``fit``; raises InputError.
 
     Raises:
-        InputError: If every cell is refused, there are too many, or repetitions would change what is varied.
+        InputError: If every cell is refused, or repetitions would change what is varied.
     """
-    count = repeats * math.prod(map(len, varied.values()))
-    if count > MAX_CELLS:
-        raise InputError(f"a sweep of {count:,} cells; at most {MAX_CELLS:,} are run")
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
             raise InputError(f"--repeats sets the seeds itself; leave out --repeats, or --vary {key}")
@@ -153,9 +145,7 @@ def make_cells(
             cell = cell_name(settings, repeat if repeats > 1 else None)
             cells.append(Cell(cell, settings, repeat, arguments, tree and reseeded(tree, repeat), error))
     if all(cell.tree is None for cell in cells):
-        reasons = list(dict.fromkeys(str(cell.error) for cell in cells))
-        others = f" (and {len(reasons) - 1} other reason(s))" if len(reasons) > 1 else ""
-        raise InputError(f"no cell of the sweep can be run: {reasons[0]}{others}")
+        raise InputError(f"no cell of the sweep can be run: {cells[0].error}")
     order = list(dict.fromkeys(cell.data_options for cell in cells))
     return sorted(cells, key=lambda cell: order.index(cell.data_options))
 
@@ -166,16 +156,12 @@ def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...
     Naming an encoder resets its arguments. So a setting that names a class comes right after the configuration files,
     shorter keys first, before the fixed options; single values come last.
     """
-    last = -1
-    for place, argument in enumerate(fixed):
-        if argument in ("-c", "--config"):
-            last = place + 1
-        elif argument.startswith("--config="):
-            last = place
+    after = [place + 1 + ("=" not in word) for place, word in enumerate(fixed) if word.partition("=")[0] in CONFIG_OPTIONS]
+    files = max(after, default=0)
     classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
     values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
     front, back = ([f"--{key}={settings[key]}" for key in keys] for keys in (classes, values))
-    return (*fixed[: last + 1], *front, *fixed[last + 1 :], *back)
+    return (*fixed[:files], *front, *fixed[files:], *back)
 
 
 def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:
@@ -205,15 +191,12 @@ def _checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
     """The configuration of a cell that can be run on one device and repeated later."""
     seed, trainer = tree["seed_everything"], tree["trainer"]
     if seed is True or (seed is False and repeats > 1):
-        raise InputError(
-            f"a sweep needs a seed that it can repeat: set --seed_everything to a number, not {str(seed).lower()}"
-        )
+        raise InputError("a sweep needs a seed that it can repeat: set --seed_everything to a number")
     if trainer["devices"] in ("auto", -1, "-1"):
         trainer["devices"] = 1
-    if str(trainer["devices"]) != "1" and (not isinstance(trainer["devices"], list) or len(trainer["devices"]) != 1):
-        raise InputError(f"a cell is fitted on one device: set --trainer.devices 1 (now {trainer['devices']!r})")
-    if trainer["num_nodes"] != 1:
-        raise InputError(f"a cell is fitted in one process: set --trainer.num_nodes 1 (now {trainer['num_nodes']!r})")
+    one = len(trainer["devices"]) == 1 if isinstance(trainer["devices"], list) else str(trainer["devices"]) == "1"
+    if not one or trainer["num_nodes"] != 1:
+        raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
     tree["wandb"]["group"] = tree["wandb"]["group"] or name
     return tree
 
@@ -236,15 +219,7 @@ def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The settings in which two complete configurations would give different results: ``trainer.max_steps: 10, now 20``."""
-    old, new = (dict(_flat({key: tree.get(key) for key in RESULT_KEYS})) for tree in (one, other))
-    missing = object()
-    keys = [key for key in {**old, **new} if old.get(key, missing) != new.get(key, missing)]
+    trees = ({key: tree.get(key) for key in RESULT_KEYS} for tree in (one, other))
+    old, new = ({key.replace(".init_args", ""): value for key, value in flatten(tree)} for tree in trees)
+    keys = [key for key in {**old, **new} if old.get(key, "nothing") != new.get(key, "nothing")]
     return [f"{key}: {old.get(key, 'nothing')}, now {new.get(key, 'nothing')}" for key in keys]
-
-
-def _flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, dict) and tree:
-        for key, value in tree.items():
-            yield from _flat(value, prefix if key == "init_args" else f"{prefix}.{key}".lstrip("."))
-    else:
-        yield prefix, tree

@@ -6,8 +6,9 @@ import shlex
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 from rich.box import SIMPLE_HEAD
@@ -17,8 +18,12 @@ from rich.text import Text
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.sweep.cells import Cell, make_cells, parse_varied
-from pe_lightning.experiments.sweep.record import RECORD, SweepRecord
+from pe_lightning.experiments.compare.reading import Metric, find_runs
+from pe_lightning.experiments.sweep.cells import CONFIG_OPTIONS, Cell, make_cells, parse_varied
+from pe_lightning.experiments.sweep.record import RECORD, SweepProgress, SweepRecord
+
+if TYPE_CHECKING:
+    from pe_lightning.experiments.sweep.fits import Fits
 
 __all__ = ["sweep"]
 
@@ -52,19 +57,16 @@ def sweep(
         scheduler: With ray, asha stops the worse two thirds of the cells at a ninth and at a third of the steps.
         retries: With ray, how often a cell whose process died is resumed (default: 0).
 
-    Returns:
-        The exit status.
-
     Raises:
         InputError: If an option is wrong, no cell can be run, or the folder is not this sweep's.
     """
     varied = parse_varied(vary, options)
     out = out or Path("sweeps") / _default_name(options, varied)
     on_ray = launcher == "ray"
-    given = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
-    for name, value in given.items():
-        if value is not None and not on_ray:
-            raise InputError(f"--{name} is for --launcher ray; without it, cells run one after the other in this process")
+    of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
+    given = [f"--{name}" for name, value in of_ray.items() if value is not None]
+    if given and not on_ray:
+        raise InputError(f"{given[0]} is for --launcher ray; without it, cells run one after the other in this process")
     if on_ray:
         try:
             from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
@@ -72,23 +74,23 @@ def sweep(
             raise InputError(f'--launcher ray needs Ray Tune ({error}): pip install "pe-lightning[ray]"') from error
     # these import Lightning, which takes seconds
     from pe_lightning.experiments.sweep.fits import Fits
-    from pe_lightning.experiments.sweep.run import SweepProgress, run_cells
 
     fits = Fits()
     cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
     record = SweepRecord(out)
-    missing = any(record.finished(cell) is None for cell in cells if cell.tree is not None)
+    missing = [cell for cell in cells if cell.tree is not None and record.finished(cell) is None]
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         fits.load(accepted[0])  # data that no cell can be fitted to is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
-    if on_ray and missing:
-        resources = cpus_per_cell or 1, gpus_per_cell or 0.0
-        with cluster(*resources), record.locked(), SweepProgress(cells, record, bar, scheduler is not None) as progress:
-            run_on_ray(progress, *resources, scheduler, retries or 0)
-    else:
-        with record.locked(), SweepProgress(cells, record, bar) as progress:
-            run_cells(progress, fits)
+    resources = cpus_per_cell or 1, gpus_per_cell or 0.0
+    with cluster(*resources) if on_ray and missing else nullcontext(), record.locked():
+        progress = SweepProgress(cells, record, bar, scheduler is not None)
+        with progress.following():
+            if on_ray and missing:
+                run_on_ray(progress, *resources, scheduler, retries or 0)
+            else:
+                _run_here(progress, fits)
     _print_summary(cells, record, list(varied) if repeats > 1 else None)
     statuses = [record.status(cell) for cell in cells]
     if "waiting" in statuses:
@@ -101,20 +103,29 @@ def sweep(
     return 1 if failed else 0
 
 
+def _run_here(progress: SweepProgress, fits: Fits) -> None:
+    """Runs the waiting cells one after the other, until the user interrupts."""
+    for cell in progress.waiting:
+        if progress.interrupted:
+            break
+        assert cell.tree is not None
+        progress.start(cell)
+        progress.finish(cell, fits.run(cell.tree, progress.record.run_dir(cell)))
+
+
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
     """``<configuration>-<settings>``: the same command finds its folder again, also with more values of a setting."""
     config = ""
-    for place, argument in enumerate(fixed):
+    for argument, following in zip(fixed, [*fixed[1:], ""], strict=True):
         option, equals, text = argument.partition("=")
-        if option in ("-c", "--config"):
-            config = text if equals else (fixed[place + 1] if place + 1 < len(fixed) else "")
+        if option in CONFIG_OPTIONS:
+            config = text if equals else following
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem
     return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
 
 
 def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
     """The tables of all finished runs, best first; ``repeated`` are the varied settings where seeds are averaged."""
-    from pe_lightning.experiments.compare.reading import find_runs
     from pe_lightning.experiments.compare.scores import compare, print_scores
 
     done = [cell for cell in cells if record.status(cell) == "done"]
@@ -126,27 +137,30 @@ def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequenc
     if found.runs:
         print_scores(compare(found.runs, None, None), None)
     if repeated is not None:
-        _print_repeats(done, record, repeated)
+        for name in dict.fromkeys(run.metrics["metric"] for run in found.runs):
+            _print_repeats(done, record, repeated, Metric.of(name))
     print(f"runs:    {record.folder}")
     folder, report = (shlex.quote(str(path)) for path in (record.folder, record.folder / "report"))
     print(f"pages:   pe-lightning compare {folder} --out {report}")
 
 
-def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str]) -> None:
+def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str], metric: Metric) -> None:
     """Mean and standard deviation over the seeds of each combination, best first."""
     scores: dict[tuple[str, ...], list[float]] = {}
     for cell in done:
-        value = record.entries[cell.name]["test/psnr"]
+        value = record.entries[cell.name].get(f"test/{metric.name}")
         if value is not None:
             scores.setdefault(tuple(cell.settings.values()), []).append(value)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for key in keys:
         table.add_column(Text(key), overflow="fold")
     table.add_column("seeds", justify="right")
-    table.add_column("test PSNR\n(dB)", justify="right", no_wrap=True)
-    for settings, values in sorted(scores.items(), key=lambda item: -statistics.fmean(item[1])):
-        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-        table.add_row(*map(Text, settings), str(len(values)), f"{statistics.fmean(values):.2f}{spread}")
+    table.add_column(f"test {metric.title}".replace(" (", "\n("), justify="right", no_wrap=True)
+    means = {settings: statistics.fmean(values) for settings, values in scores.items()}
+    for settings in sorted(means, key=means.__getitem__, reverse=metric.higher_is_better):
+        values = scores[settings]
+        spread = f" ± {metric.text(statistics.stdev(values))}" if len(values) > 1 else ""
+        table.add_row(*map(Text, settings), str(len(values)), f"{metric.text(means[settings])}{spread}")
     console = Console() if Console().is_terminal else Console(width=160)
     console.print(table)
     console.print("Mean ± standard deviation over seeds, of the mean over signals.", highlight=False)

@@ -8,15 +8,14 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import wandb
 import yaml
-from jsonargparse import dict_to_namespace
 from lightning.pytorch import Callback, LightningDataModule, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
@@ -41,6 +40,7 @@ class Outcome:
         error: Why it failed; ``None`` if it did not.
         trace: The traceback of an error that is not the user's.
         resumed: Whether it was resumed from a checkpoint.
+        warnings: The texts of its warnings.
     """
 
     seconds: float
@@ -48,6 +48,11 @@ class Outcome:
     error: str | None = None
     trace: str | None = None
     resumed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class _ParserMade(Exception):
+    """Ends the constructor of LightningCLI."""
 
 
 class Fits(CoordinateCLI):
@@ -63,30 +68,21 @@ class Fits(CoordinateCLI):
         prepare()
         self._more_callbacks = list(callbacks)
         self._data: tuple[str, LightningDataModule] | None = None
-        self._ready = False
-        super().__init__(["fit"])
-        self._ready = True
+        # LightningCLI parses, instantiates and runs in its constructor; here that only makes the parser
+        with suppress(_ParserMade):
+            super().__init__([])
         self.subcommand = "fit"
 
-    # -- LightningCLI parses, instantiates and runs in its constructor; here the constructor only makes the parser ---------
-
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parses, once the constructor is done."""
-        if self._ready:
-            super().parse_arguments(parser, args)
-        else:
-            self.config = dict_to_namespace({"subcommand": "fit", "fit": {"seed_everything": False}})
+        """Parses, but for the constructor."""
+        if not args:
+            raise _ParserMade
+        super().parse_arguments(parser, args)
 
     def instantiate_classes(self) -> None:
-        """Makes data, model and Trainer, once the constructor is done."""
-        if self._ready:
-            super().instantiate_classes()
-            self._share_data()
-
-    def after_instantiate_classes(self) -> None:
-        """Keeps the constructor from running a fit."""
-        if not self._ready:
-            self.subcommand = None
+        """Makes data, model and Trainer, with the data of the last fit if it has the same options."""
+        super().instantiate_classes()
+        self._share_data()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Leaves out the callbacks that draw on the terminal or handle Ctrl-C: both are the caller's."""
@@ -105,8 +101,6 @@ class Fits(CoordinateCLI):
     def _tree(self) -> dict[str, Any]:
         """The parsed configuration as plain values."""
         return dict(yaml.safe_load(self.parser.dump(self.config, skip_none=False))["fit"])
-
-    # -- for callers ------------------------------------------------------------------------------------------------------
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The complete configuration of options of ``fit``, as plain values.
@@ -134,13 +128,12 @@ class Fits(CoordinateCLI):
         data.prepare_data()
         return data
 
-    def run(self, tree: Mapping[str, Any], folder: Path, warn: Callable[[str], None]) -> Outcome:
+    def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
         """Runs a complete configuration as ``pe-lightning fit`` does; errors become the outcome.
 
         Args:
             tree: The result of :meth:`resolve`.
             folder: The run directory. A fit of the same configuration that was interrupted there is resumed.
-            warn: Called with each warning, once.
 
         Raises:
             KeyboardInterrupt: If the user ends it.
@@ -150,21 +143,25 @@ class Fits(CoordinateCLI):
         checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
         if checkpoint is None and folder.exists():
             shutil.rmtree(folder)
-        try:
-            with _quiet(warn):
+        logging.disable(logging.INFO)  # what Lightning says about every fit
+        with warnings.catch_warnings(record=True) as caught:
+            try:
                 metrics = self._fit(tree, folder, checkpoint)
-        except InputError as refused:
-            error = str(refused)
-        except SystemExit as ended:
-            if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
-                raise KeyboardInterrupt from None
-            if not ended.code:
-                raise
-            error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
-        except Exception as failed:  # the other cells are run all the same
-            message = " ".join(str(failed).split())[:500]
-            error, trace = f"{type(failed).__name__}: {message}".rstrip(": "), traceback.format_exc()
-        return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None)
+            except InputError as refused:
+                error = str(refused)
+            except SystemExit as ended:
+                if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
+                    raise KeyboardInterrupt from None
+                if not ended.code:
+                    raise
+                error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
+            except Exception as failed:  # the other cells are run all the same
+                message = " ".join(str(failed).split())[:500]
+                error, trace = f"{type(failed).__name__}: {message}", traceback.format_exc()
+            finally:
+                logging.disable(logging.NOTSET)
+        texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+        return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 
     def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
         self.recorder_options = {"folder": folder, "table": False}
@@ -174,8 +171,6 @@ class Fits(CoordinateCLI):
             seed_everything(tree["seed_everything"], workers=True)
         try:
             self.instantiate_classes()
-            if self.trainer.world_size > 1:
-                raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
             self.before_fit()
             options = {"ckpt_path": path, "weights_only": tree["weights_only"]}
             self.trainer.fit(self.model, datamodule=self.datamodule, **options)
@@ -195,27 +190,3 @@ def _checkpoint(folder: Path) -> Path | None:
     except InputError:
         return None  # killed before the first was written: the cell is run from the start
     return path
-
-
-@contextmanager
-def _quiet(warn: Callable[[str], None]) -> Iterator[None]:
-    """Hides what Lightning logs about every fit, and passes on the text of each warning once."""
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
-    levels = [logger.level for logger in loggers]
-    seen: set[str] = set()
-
-    def show(message: Warning | str, *_: Any) -> None:
-        text = " ".join(str(message).split())
-        if text not in seen:
-            seen.add(text)
-            warn(text)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show  # type: ignore[assignment]
-        for logger in loggers:
-            logger.setLevel(max(logger.level, logging.WARNING))
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)

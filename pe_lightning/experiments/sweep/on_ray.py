@@ -21,7 +21,7 @@ from pe_lightning.experiments.sweep.fits import Fits, Outcome
 
 if TYPE_CHECKING:
     from pe_lightning.experiments.sweep.cells import Cell
-    from pe_lightning.experiments.sweep.run import SweepProgress
+    from pe_lightning.experiments.sweep.record import SweepProgress
 
 __all__ = ["cluster", "run_on_ray"]
 
@@ -36,19 +36,14 @@ ENVIRONMENT = {
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a cell is its outcome
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
-SCORE = "val/psnr"
 
 
 @contextmanager
 def cluster(cpus: int, gpus: float) -> Iterator[None]:
     """The cluster that ``RAY_ADDRESS`` names, or one of this machine that ends with the block.
 
-    Args:
-        cpus: CPUs of a cell.
-        gpus: GPUs of a cell, or the part of one.
-
     Raises:
-        InputError: If there is no such cluster, or no machine in it that is large enough for a cell.
+        InputError: If there is no such cluster, or no machine in it that has the CPUs and GPUs of a cell.
     """
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -61,10 +56,8 @@ def cluster(cpus: int, gpus: float) -> Iterator[None]:
     try:
         sizes = [(node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]]
         if not any(cpus <= size[0] and gpus <= size[1] for size in sizes):
-            machines = ", ".join(f"{size[0]:g} CPU(s) and {size[1]:g} GPU(s)" for size in sizes)
             raise InputError(
-                f"no machine of the Ray cluster has {cpus} CPU(s) and {gpus:g} GPU(s) for a cell: {machines}. "
-                "Lower --cpus_per_cell or --gpus_per_cell"
+                f"no machine of the Ray cluster has {cpus} CPU(s) and {gpus:g} GPU(s) for a cell, but (CPUs, GPUs): {sizes}"
             )
         yield
     finally:
@@ -78,24 +71,22 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
         progress: Follows the cells.
         cpus: CPUs of a cell, and its threads.
         gpus: GPUs of a cell, or the part of one.
-        scheduler: ``asha`` stops cells that fall behind.
+        scheduler: ``asha``, or none.
         retries: How often a cell whose process died is resumed.
     """
-    if not gpus and ray.cluster_resources().get("GPU"):
-        progress.say("The Ray cluster has GPUs, and cells get none of them; to use them: --gpus_per_cell 1")
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     folder = progress.record.folder.absolute()
     cells = {cell.name: cell for cell in progress.waiting}
     stop_file = folder / FOLDER / "stop"
     shared = {
-        "jobs": {name: (cell.tree, progress.run_dir(cell)) for name, cell in cells.items()},
+        "jobs": {name: (cell.tree, progress.record.run_dir(cell)) for name, cell in cells.items()},
         "start": functools.partial(_start_worker, Path.cwd(), cpus, bool(gpus), bool(scheduler)),
         "stop_file": stop_file,
     }
     asha = None
     if scheduler == "asha":
         steps = max(int((cell.tree or {})["trainer"]["max_steps"]) for cell in cells.values())
-        options: dict[str, Any] = {"time_attr": "step", "metric": SCORE, "mode": "max", "stop_last_trials": False}
+        options: dict[str, Any] = {"time_attr": "step", "metric": "goodness", "mode": "max", "stop_last_trials": False}
         asha = ASHAScheduler(max_t=max(steps, 1), grace_period=max(steps // 9, 1), reduction_factor=3, **options)
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(_run_cell, **shared), {"cpu": cpus, "gpu": gpus}),
@@ -137,34 +128,24 @@ class _Follow(tune.Callback):  # type: ignore[misc]
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         cell, result = self.cells[trial.config["cell"]], trial.last_result
-        for text in result.get("warnings", ()):
-            self.progress.say(f"{cell.name}: warning: {text}")
         if "outcome" in result:
             self.progress.finish(cell, Outcome(**result["outcome"]))
         elif "skipped" not in result:
-            self.progress.stop(cell, result.get(SCORE))
+            self.progress.stop(cell, result["metric"], result["score"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         text = Path(trial.error_file).read_text() if trial.error_file else "no report of Ray"
         reason = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-        if "OutOfMemoryError" in text:
-            reason = "its process was ended because the machine ran out of memory"
-        elif "actor died" in text:
+        if "OutOfMemoryError" in text or "actor died" in text:
             reason = "its process died, killed or out of memory; sweep.json has the report of Ray"
         self.progress.finish(self.cells[trial.config["cell"]], Outcome(0.0, error=reason, trace=text))
-
-
-# -- in the processes of the cluster ------------------------------------------------------------------------------------
 
 
 def _run_cell(config: dict[str, Any], jobs: dict[str, Any], start: Callable[[], Fits], stop_file: Path) -> dict[str, Any]:
     """Runs a cell in a process of the cluster, which is used for one cell after the other."""
     if stop_file.exists():
         return {"skipped": True}
-    warnings: list[str] = []
-    tree, folder = jobs[config["cell"]]
-    outcome = start().run(tree, folder, warnings.append)
-    return {"outcome": vars(outcome), "warnings": warnings}
+    return {"outcome": vars(start().run(*jobs[config["cell"]]))}
 
 
 def _start_worker(folder: Path, threads: int, gpu: bool, report: bool) -> Fits:
@@ -187,7 +168,10 @@ class _Report(Callback):
     """Reports each validation to the scheduler, which may end the fit there."""
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reports the step and its score."""
-        score = trainer.callback_metrics.get(SCORE)
-        if score is not None:
-            tune.report({SCORE: float(score), "step": trainer.global_step})
+        """Reports the step and the score that the module is compared by."""
+        monitor = getattr(pl_module, "monitor", "")
+        if monitor in trainer.callback_metrics:
+            score = float(trainer.callback_metrics[monitor])
+            goodness = -score if getattr(pl_module, "monitor_mode", "max") == "min" else score
+            name = monitor.rpartition("/")[2]
+            tune.report({"goodness": goodness, "score": score, "metric": name, "step": trainer.global_step})

@@ -1,25 +1,32 @@
-"""``sweep.json``: the cells of a sweep and the state of each."""
+"""The state of a sweep: its cells in ``sweep.json``, its progress on the terminal, and whether the user asked it to stop."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import yaml
 from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError
+from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.sweep.cells import Cell, differences
 
-__all__ = ["RECORD", "Status", "SweepRecord", "read_config"]
+if TYPE_CHECKING:
+    from pe_lightning.experiments.sweep.fits import Outcome
+
+__all__ = ["RECORD", "Status", "SweepProgress", "SweepRecord", "read_config"]
 
 RECORD = "sweep.json"
 LOCK = ".sweep.lock"
-SCHEMA = 1
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
 """``refused``: by the parser or a constructor, before anything was run; ``running``: now, or when the sweep was killed;
@@ -45,24 +52,15 @@ class SweepRecord:
         if path.is_file():
             try:
                 content = json.loads(path.read_text())
-                if content["schema"] != SCHEMA:
-                    raise ValueError(f"schema {content['schema']!r}")
                 self.entries = {entry["name"]: dict(entry) for entry in content["cells"]}
             except (OSError, ValueError, KeyError, TypeError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise InputError(
-                    f"{str(path)!r} is no readable record of a sweep ({reason}); choose another --out"
-                ) from error
+                raise InputError(f"{str(path)!r} is no readable record of a sweep ({error}); choose another") from error
         elif folder.exists() and (not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())):
             raise InputError(f"{str(folder)!r} exists and is no sweep: it has no {RECORD}. Choose another --out")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the folder and keeps other sweeps out of it; the lock ends with the process.
-
-        Raises:
-            InputError: If another sweep is running there, or the folder cannot be made.
-        """
+        """Makes the folder and keeps other sweeps out of it; raises InputError if one is running there."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / LOCK, timeout=0):
@@ -72,8 +70,12 @@ class SweepRecord:
         except PermissionError as error:
             raise InputError(f"cannot write to {str(self.folder)!r}: {error.strerror}; choose another --out") from error
 
+    def run_dir(self, cell: Cell) -> Path:
+        """The absolute run directory of a cell."""
+        return (self.folder / cell.name).absolute()
+
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that was run with the same configuration before, else ``None``.
+        """The metrics of a cell that was run before, else ``None``.
 
         Raises:
             InputError: If it was run with another configuration, or its folder is not the sweep's.
@@ -85,10 +87,9 @@ class SweepRecord:
             return None
         changed = differences(read_config(run), cell.tree)
         if changed:
-            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise InputError(
-                f"{str(run)!r} was run with other settings ({'; '.join(changed[:3])}{more}); choose another --out, "
-                "or remove that folder to run it again"
+                f"{str(run)!r} was run with other settings ({'; '.join(changed[:3])}); choose another --out, or remove that "
+                "folder to run it again"
             )
         return dict(json.loads((run / runs.METRICS).read_text()))
 
@@ -112,8 +113,100 @@ class SweepRecord:
 
     def write(self) -> None:
         """Writes the record."""
-        content = {"schema": SCHEMA, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
+        content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
         runs.write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+class SweepProgress:
+    """The progress of a sweep: in its record, on the terminal, and whether the user has asked it to stop.
+
+    Within its block, the first interrupt only sets :attr:`interrupted`; a second one is an ordinary interrupt.
+
+    Args:
+        cells: All cells of the sweep.
+        record: Of its folder, which is locked.
+        bar: Whether to draw a progress bar on the standard error stream, if that is a terminal.
+        keep_stopped: Whether cells that a scheduler stopped in an earlier command stay stopped.
+
+    Attributes:
+        waiting: The cells that are to be run.
+        interrupted: Whether no more cells are to be started.
+    """
+
+    def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True, keep_stopped: bool = False) -> None:
+        self.record = record
+        self.interrupted = False
+        self.waiting: list[Cell] = []
+        self._count, self._total = 0, len(cells)
+        console = Console(stderr=True)
+        self._bar = Progress(console=console, disable=not (bar and console.is_terminal), transient=True)
+        self._task = self._bar.add_task("sweep", total=len(cells))
+        for cell in cells:
+            metrics = record.finished(cell)
+            if metrics is not None:
+                record.note(cell, "done", **_scores(metrics))
+                self._count_one(cell, f"{_score(metrics)}, finished before", "dim")
+            elif cell.tree is None:
+                record.note(cell, "refused", error=cell.error)
+                self._count_one(cell, f"refused: {cell.error}", "red")
+            elif keep_stopped and record.status(cell) == "stopped":
+                self._count_one(cell, "stopped before", "dim")
+            else:
+                record.note(cell, "waiting")
+                self.waiting.append(cell)
+        record.write()
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Draws the bar and handles interrupts."""
+        handler = signal.getsignal(signal.SIGINT)
+
+        def interrupt(*_: object) -> None:
+            self.interrupted = True
+            signal.signal(signal.SIGINT, handler)
+            self.say("Stopping after what is running now; the same command resumes it. Interrupt again to stop at once.")
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            with self._bar:
+                yield
+        finally:
+            signal.signal(signal.SIGINT, handler)
+
+    def say(self, text: str, style: str = "yellow") -> None:
+        """Prints a line above the bar."""
+        self._bar.console.print(Text(text, style), soft_wrap=True)
+
+    def start(self, cell: Cell) -> None:
+        """Records that a cell is running."""
+        self._bar.update(self._task, description=cell.name)
+        self.record.note(cell, "running")
+        self.record.write()
+
+    def stop(self, cell: Cell, metric: str, score: float) -> None:
+        """Records that a scheduler has stopped a cell at a validation score."""
+        self.record.note(cell, "stopped", **{f"val/{metric}": score})
+        self.record.write()
+        self._count_one(cell, f"stopped by the scheduler at {_score({'metric': metric, f'test/{metric}': score})}", "dim")
+
+    def finish(self, cell: Cell, outcome: Outcome) -> None:
+        """Records the outcome of a cell."""
+        for text in outcome.warnings:
+            self.say(f"{cell.name}: warning: {text}")
+        if outcome.error is None:
+            self.record.note(cell, "done", seconds=outcome.seconds, **_scores(outcome.metrics))
+            resumed = ", resumed" if outcome.resumed else ""
+            line, style = f"{_score(outcome.metrics)}, {outcome.seconds:.1f} s{resumed}", ""
+        else:
+            self.record.note(cell, "failed", error=outcome.error, traceback=outcome.trace)
+            line, style = f"failed: {outcome.error}", "red"
+        self.record.write()
+        self._count_one(cell, line, style)
+
+    def _count_one(self, cell: Cell, line: str, style: str) -> None:
+        self._count += 1
+        self.say(f"{self._count}/{self._total} {cell.name}: {line}", style)
+        self._bar.update(self._task, completed=self._count)
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -123,3 +216,18 @@ def read_config(run: Path) -> dict[str, Any]:
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return {}
     return tree if isinstance(tree, dict) else {}
+
+
+def _scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    test = f"test/{metrics['metric']}"
+    return {key: metrics.get(key) for key in ("metric", test, f"{test}_std", "fit_seconds", "num_params")}
+
+
+def _score(metrics: Mapping[str, Any]) -> str:
+    from pe_lightning.metrics import unit_of
+
+    name = metrics["metric"]
+    value = metrics.get(f"test/{name}")
+    if value is None:
+        return f"no test {name.upper()}"
+    return Metric(name, unit_of(name), True).text(value, unit=True)

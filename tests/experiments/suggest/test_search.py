@@ -8,15 +8,12 @@ import pytest
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.baselines import interpolate
 from pe_lightning.data import TensorDataModule, VideoDataModule
 from pe_lightning.encoders import Encoder, Gaussian
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.suggest import search as search_module
-from pe_lightning.experiments.suggest.candidates import MAX_DENSE, Candidate, encoder_candidates
-from pe_lightning.experiments.suggest.search import TrialScore, score, search
+from pe_lightning.experiments.suggest.report import print_result
+from pe_lightning.experiments.suggest.search import MAX_DENSE, Candidate, encoder_candidates, score, search
 from pe_lightning.experiments.suggest.windows import all_signals, make_windows
-from pe_lightning.metrics import SignalPSNR
 
 CPU = torch.device("cpu")
 
@@ -43,16 +40,18 @@ def test_windows_of_a_grid_have_its_trained_and_held_out_samples(stride, count):
     assert windows.info.num_signals == count
     trained, expected = windows.dataset.split.train_mask(), data.split.train_mask()[0]
     seen = torch.zeros(grid, dtype=torch.long)
-    scored = windows.scored[0]
+    scored = windows.dataset.evaluation_batch.mask[0]
     assert not (scored & trained[0]).any()
     for window in windows.dataset.values:
         index = (window[..., 0].double() * 301 * 400).round().long()
         assert torch.equal(trained[0], expected[index // 400, index % 400])
         seen[index // 400, index % 400] += 1
     for axis, positions in enumerate(windows.dataset.split.index):
-        beyond = int(positions[-1]) + 1
-        assert not scored.narrow(axis, beyond, scored.shape[axis] - beyond).any(), "no border that the signal has not"
+        assert int(positions[-1]) + 1 == scored.shape[axis], "no border that the signal has not"
     assert int(seen.max()) == 1, "windows do not overlap"
+    assert windows.dataset.train_batch.axes[0].tolist() == pytest.approx(
+        [i / windows.sizes[0] for i in range(windows.sizes[0])]
+    )
 
 
 def test_windows_of_scattered_samples_never_train_on_what_is_held_out():
@@ -60,37 +59,23 @@ def test_windows_of_scattered_samples_never_train_on_what_is_held_out():
     windows = make_windows(loaded(TensorDataModule(smooth(300, 300, signals=3), sampling=sampling)))
     trained = windows.dataset.split.train_mask()
     assert windows.info.num_signals == 3
-    assert not (trained & windows.scored).any()
+    assert not (trained & windows.dataset.evaluation_batch.mask).any()
     assert 0.15 < trained.float().mean() <= 0.2 + 0.01
     assert windows.sizes[0] == pytest.approx(windows.info.grid[0] * 0.2**0.5, rel=0.1)
-
-
-def test_sizes_of_windows():
-    small = loaded(TensorDataModule(smooth(64, 64)))
-    assert make_windows(small) is None, "taken whole"
-    assert all_signals(small).sizes == (32, 32)
-    grid = make_windows(loaded(TensorDataModule(smooth(20, 9000)))).info.grid
-    assert grid[0] == 20
-    assert grid[1] < 9000
 
 
 def test_signals_that_stay_in_their_file(tmp_path):
     with h5py.File(tmp_path / "v.h5", "w") as file:
         file["v"] = np.asarray(smooth(60, 120, 130)[0, ..., 0])
-    data = loaded(VideoDataModule(str(tmp_path / "v.h5"), in_memory=False, batch="blocks"))
+    options = {"paths": str(tmp_path / "v.h5"), "storage": {"in_memory": False}}
+    data = loaded(VideoDataModule(**options, batching={"kind": "blocks"}))
     assert all_signals(data) is None
     windows = make_windows(data)
     assert isinstance(windows.dataset.values, torch.Tensor)
     assert score(Candidate("gau", share=1.0, width="sigma"), windows, CPU).mean > 30
-    scattered = loaded(VideoDataModule(str(tmp_path / "v.h5"), in_memory=False, batch="points", sampling="random"))
+    scattered = loaded(VideoDataModule(**options, batching={"kind": "points"}, sampling="random"))
     with pytest.raises(InputError, match="in_memory true"):
         make_windows(scattered)
-
-
-def test_every_registered_encoder_is_a_candidate_or_skipped_with_a_reason():
-    found, skipped = encoder_candidates((), ())
-    assert {candidate.name for candidate in found} | set(skipped) == set(encoders.names())
-    assert all(skipped.values())
 
 
 def test_features_follow_the_samples():
@@ -124,10 +109,6 @@ def test_what_the_solvers_cannot_take_is_skipped_with_the_reason(monkeypatch):
             super().__init__(num_features)
             self.shift = torch.nn.Parameter(torch.zeros(1))
 
-    class Demanding(Gaussian):
-        def __init__(self, table: str, num_features: int = 8) -> None:
-            super().__init__(num_features)
-
     class Breaking(Encoder):
         def __init__(self, num_features: int = 8) -> None:
             super().__init__(num_features)
@@ -136,27 +117,21 @@ def test_what_the_solvers_cannot_take_is_skipped_with_the_reason(monkeypatch):
             raise RuntimeError("no kernel")
 
     monkeypatch.setattr(encoders.registry, "_classes", dict(encoders.registry._classes))
-    for name, cls in (("learned", Learned), ("demanding", Demanding), ("breaking", Breaking)):
+    for name, cls in (("learned", Learned), ("breaking", Breaking)):
         encoders.registry.register(name)(cls)
-    result = small_search(("learned", "demanding", "breaking", "gau", "rff"), (8, 1 << 20))
+    result = small_search(("learned", "breaking", "gau", "rff"), (8, 1 << 20))
     assert "its features are learned" in result.skipped["learned"]
-    assert "needs a value for 'table'" in result.skipped["demanding"]
     assert result.skipped["breaking, K = 8"] == "failed: RuntimeError: no kernel"
-    assert {trial.candidate.label(result.shown) for trial in result.encoders()} == {"gau, K = 8", "rff, K = 8"}
+    assert {trial.candidate.label(result.shown) for trial in result.of(interpolation=False)} == {"gau, K = 8", "rff, K = 8"}
     assert "GB of memory" in result.skipped["gau, K = 1048576"]
 
 
-def test_trials_are_ranked_with_interpolation_among_them_and_scored_as_it_scores():
+def test_trials_are_ranked_with_interpolation_among_them():
     result = small_search(("gau", "sine", "noise"))
     scores = [trial.best.mean for trial in result.trials]
     assert scores == sorted(scores, reverse=True)
-    assert "low rank" in next(trial.best.notes for trial in result.encoders() if trial.candidate.name == "sine")
-    data = TensorDataModule(smooth(64, 64))
-    truth = data.evaluation_batch()
-    for trial in result.interpolations():
-        metric = SignalPSNR(1)
-        metric.update(interpolate(trial.candidate.name, data.train_batch(), truth.axes), truth.values, truth.mask)
-        assert trial.best.mean == pytest.approx(float(metric.per_signal()))
+    assert len(result.of(interpolation=True)) == 4
+    assert "low rank" in next(trial.best.notes for trial in result.of(interpolation=False) if trial.candidate.name == "sine")
 
 
 def test_without_time_the_rest_is_listed():
@@ -171,25 +146,20 @@ def test_large_signals_are_screened_and_the_best_tried_on_all_samples():
     signals, windows = all_signals(data), make_windows(data)
     candidates, _ = encoder_candidates(("gau", "bspline", "noise"), ())
     result = search(candidates, signals, windows, time.perf_counter() + 60, CPU, lambda text: None)
-    trials = {trial.candidate.label(signals): trial for trial in result.encoders()}
-    assert result.encoders()[0].whole is not None
+    trials = {trial.candidate.label(signals): trial for trial in result.of(interpolation=False)}
+    assert result.of(interpolation=False)[0].whole is not None
     assert trials["noise, K = 200x150"].whole is None, "too far behind"
     assert all(trial.windows is not None for trial in result.trials)
-    assert all(trial.whole is not None for trial in result.interpolations())
+    assert all(trial.whole is not None for trial in result.of(interpolation=True))
 
 
-def test_what_is_not_expected_to_end_in_time_is_not_begun(monkeypatch):
-    data = loaded(TensorDataModule(smooth(400, 300)))
-    signals, windows = all_signals(data), make_windows(data)
-    clock = [0.0]
-    monkeypatch.setattr(search_module.time, "perf_counter", lambda: clock[0])
-
-    def slow(candidate, on, device):
-        seconds = candidate.work(on) / candidate.work(windows)
-        clock[0] += seconds
-        return TrialScore((20.0,), seconds)
-
-    monkeypatch.setattr(search_module, "score", slow)
-    result = search(encoder_candidates(("gau",), ())[0], signals, windows, 40.0, CPU, lambda text: None)
-    assert clock[0] <= 40.0
-    assert any(trial.whole is not None for trial in result.encoders())
+def test_signals_are_scored_by_their_own_metric(capsys):
+    data = TensorDataModule((smooth(64, 64) > 0.5).float())
+    data.source.metric = "iou"
+    signals = all_signals(loaded(data))
+    result = search(encoder_candidates(("gau",), (32,))[0], signals, None, time.perf_counter() + 60, CPU, lambda text: None)
+    assert all(0.5 < trial.best.mean <= 1 for trial in result.trials)
+    print_result(result)
+    shown = capsys.readouterr().out
+    assert "(iou)" in shown
+    assert "dB" not in shown

