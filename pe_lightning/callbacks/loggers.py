@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import urlparse
 
 import wandb
+from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from torch import Tensor
 
-from pe_lightning.callbacks.timing import TrainingClock
+from pe_lightning.callbacks.base import TrainingClock
 from pe_lightning.runs import write_atomically
 
 __all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_checkpoint", "log_scores", "make_loggers", "wandb_is_offline"]
@@ -83,22 +84,19 @@ class TimedCSVLogger(CSVLogger):
         super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
 
 
-def make_loggers(
-    run_dir: Path, settings: WandbSettings, clock: TrainingClock, goals: Mapping[str, str], first_process: bool = True
-) -> list[Logger]:
+def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
     Args:
+        trainer: Whose fit it is.
         run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
         settings: How the run appears in W&B.
-        clock: Of the fit; W&B has times of its own.
         goals: Which way curves improve, ``max`` or ``min``, for the summary of a run: the best of each.
-        first_process: Whether this is the process that writes.
     """
-    loggers: list[Logger] = [TimedCSVLogger(run_dir, clock)]
+    loggers: list[Logger] = [TimedCSVLogger(run_dir, TrainingClock.of(trainer))]
     if settings.enabled:
         # the run is started here and not by WandbLogger, whose arguments make wandb warn
-        experiment = _start_run(run_dir, settings, goals) if first_process else None
+        experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
         loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
     return loggers
 

@@ -10,9 +10,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
-from pe_lightning.callbacks.context import log_values, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
-from pe_lightning.callbacks.timing import PeriodicCallback, TrainingClock
+from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.media.figures import plot_curves

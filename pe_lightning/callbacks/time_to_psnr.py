@@ -11,8 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from pe_lightning.callbacks.context import log_values, require_coordinates
-from pe_lightning.callbacks.timing import Schedule, TimedCallback
+from pe_lightning.callbacks.base import Schedule, TimedCallback, log_values, require_coordinates
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
 
@@ -84,16 +83,12 @@ class TimeToPSNR(TimedCallback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Logs what was reached."""
         super().on_fit_end(trainer, pl_module)
-        prefixes = {"train": "time_to/", "val": "time_to/val_"}
-        reached = {
-            f"{prefixes[kind]}{name}": at["seconds"] for kind in self._reached for name, at in self._reached[kind].items()
-        }
-        log_values(trainer, reached)
+        for kind, prefix in (("train", "time_to/"), ("val", "time_to/val_")):
+            log_values(trainer, {f"{prefix}{name}": at["seconds"] for name, at in self._reached.get(kind, {}).items()})
 
     def report(self) -> dict[str, Any]:
         """``time_to_psnr``; ``None`` for what was not reached."""
-        kinds = self._reached.items()
-        found = {kind: {name: entries.get(name) for name in self.thresholds} for kind, entries in kinds}
+        found = {kind: {name: at.get(name) for name in self.thresholds} for kind, at in self._reached.items()}
         return {"time_to_psnr": found} if found else {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from pe_lightning.__main__ import main
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
-from pe_lightning.callbacks.report import score_baselines
+from pe_lightning.callbacks.recorder import score_baselines
 from pe_lightning.data import TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.curves import read_curve

@@ -66,14 +66,14 @@ def test_the_first_and_the_last_step_are_read_too(fit, now):
 
 
 def test_a_resumed_fit_keeps_what_was_reached_and_its_clock(fit, now):
-    watch, callback = Watch(now), TimeToPSNR([3.5, 8, 200], every_n_steps=1)
+    watch, callback = Watch(now), TimeToPSNR([3.5, 8], every_n_steps=1)
     run = fit("simple", signals(2, 16, 12), [watch, callback], steps=6)
     checkpoint = run.folder / "checkpoints/last.ckpt"
     run.trainer.save_checkpoint(checkpoint)
     before = callback.report()["time_to_psnr"]["train"]
     assert before["3.5dB"] is not None
     assert before["8dB"] is None
-    watch, again = Watch(now), TimeToPSNR([3.5, 8, 200], every_n_steps=1)
+    watch, again = Watch(now), TimeToPSNR([3.5, 8], every_n_steps=1)
     fit("simple", signals(2, 16, 12), [watch, again], steps=STEPS, ckpt_path=checkpoint)
     after = again.report()["time_to_psnr"]["train"]
     assert after["3.5dB"] == before["3.5dB"]
@@ -81,7 +81,7 @@ def test_a_resumed_fit_keeps_what_was_reached_and_its_clock(fit, now):
     assert after["8dB"] == {"seconds": step, "steps": step}
 
 
-@pytest.mark.parametrize("thresholds", [[], [float("nan")], [float("inf")]])
+@pytest.mark.parametrize("thresholds", [[], [float("nan")]])
 def test_bad_thresholds(thresholds):
     with pytest.raises(InputError, match="TimeToPSNR: thresholds"):
         TimeToPSNR(thresholds)

@@ -16,10 +16,9 @@ from pe_lightning.callbacks.loggers import log_scores
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import Scaling
-from pe_lightning.media import assembly, reconstructions
-from pe_lightning.media.assembly import FileAssembly, PredictionWriter
+from pe_lightning.media import reconstructions
 from pe_lightning.media.pictures import to_levels
-from pe_lightning.media.reconstructions import write_comparison, write_reconstructions
+from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_comparison, write_reconstructions
 from pe_lightning.runs import frames_of
 
 BYTES = Scaling("uint8", (0.0,), (255.0,))
@@ -142,7 +141,7 @@ def test_blocks_of_several_processes_fill_the_same_files(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("limit", [1 << 30, 0])
 def test_predictions_come_a_few_rows_at_a_time(limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(assembly, "MEMORY_LIMIT", limit)
+    monkeypatch.setattr(reconstructions, "MEMORY_LIMIT", limit)
     info, values = SignalInfo(("a", "b"), (6, 4), 5, BYTES), torch.rand(2, 9, 4, 5)
     writer = PredictionWriter(tmp_path, info, OutputGrid([9, 4]))
     for _ in range(2):
