@@ -1,4 +1,4 @@
-"""What callbacks share: the clock of a fit, schedules of steps, and checks of the module and the data."""
+"""What callbacks share: the clock of a fit, acting every few steps, and checks of the module and the data."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pe_lightning.modules import CoordinateModule
 
 __all__ = [
     "PeriodicCallback",
-    "Schedule",
     "TimedCallback",
     "TrainingClock",
+    "check_steps",
     "data_of",
     "log_values",
     "require_coordinates",
@@ -46,6 +46,13 @@ def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
     if data is None:
         raise InputError(f"{owner} needs a DataModule of pe_lightning.data, such as TensorDataModule(values)")
     return data
+
+
+def check_steps(owner: object, every_n_steps: int) -> int:
+    """The number of steps between two actions of a callback, if it is at least 1, else an InputError."""
+    if every_n_steps < 1:
+        raise InputError(f"{type(owner).__name__}: every_n_steps must be an integer >= 1, got {every_n_steps}")
+    return every_n_steps
 
 
 def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:
@@ -147,42 +154,12 @@ class TimedCallback(Callback):
         self.clock.pause(pl_module.device)
 
 
-class Schedule:
-    """Says after a batch whether a multiple of ``every`` optimiser steps was reached or passed.
-
-    Args:
-        owner: Name of the callback, for the message of the error.
-        every: Optimiser steps between two actions.
-
-    Raises:
-        InputError: If ``every`` is less than 1.
-    """
-
-    def __init__(self, owner: str, every: int) -> None:
-        if every < 1:
-            raise InputError(f"{owner}: every_n_steps must be an integer >= 1, got {every}")
-        self.every = every
-        self._multiples = 0
-
-    def start(self, step: int) -> None:
-        """Begins at ``step`` optimiser steps, as a fit does, or a resumed one."""
-        self._multiples = step // self.every
-
-    def due(self, step: int) -> bool:
-        """Whether to act now, after ``step`` optimiser steps in all; True once per multiple."""
-        before, self._multiples = self._multiples, step // self.every
-        return self._multiples > before
-
-
 class PeriodicCallback(Callback):
-    """A callback that acts every ``every_n_steps`` optimiser steps, which a subclass defines in :meth:`act`.
-
-    Args:
-        every_n_steps: Optimiser steps between two actions, at least 1.
-    """
+    """A callback that acts every ``every_n_steps`` optimiser steps, which a subclass defines in :meth:`act`."""
 
     def __init__(self, every_n_steps: int) -> None:
-        self.schedule = Schedule(type(self).__name__, every_n_steps)
+        self.every_n_steps = check_steps(self, every_n_steps)
+        self._last = 0
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """What is done every few steps, by all processes."""
@@ -190,11 +167,12 @@ class PeriodicCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins to count, from the step of the checkpoint if there is one."""
-        self.schedule.start(trainer.global_step)
+        self._last = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Acts if it is time to."""
-        if self.schedule.due(trainer.global_step):
+        """Acts if it is time to, once per step even if gradients of several batches are accumulated."""
+        before, self._last = self._last, trainer.global_step
+        if self._last > before and self._last % self.every_n_steps == 0:
             self.act(trainer, pl_module)

@@ -27,7 +27,7 @@ from pe_lightning import runs
 from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks.base import TimedCallback, data_of
 from pe_lightning.callbacks.loggers import WandbSettings, flat, log_checkpoint, log_scores, make_loggers
-from pe_lightning.data.batches import GridBatch, SignalInfo
+from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
@@ -105,7 +105,6 @@ class RunRecorder(TimedCallback):
         self.run_dir: Path | None = None
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
-        self._fitted = False
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
         self._writer: PredictionWriter | None = None
@@ -140,7 +139,8 @@ class RunRecorder(TimedCallback):
                     callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
         if stage != "fit":
             return
-        goals = _logged_by(pl_module)
+        goals = {pl_module.monitor: pl_module.monitor_mode, f"train/{_metric_of(pl_module)}": pl_module.monitor_mode}
+        goals["train/loss"] = "min"
         if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
             check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
@@ -153,7 +153,10 @@ class RunRecorder(TimedCallback):
         elif self.folder is not None:
             folder = Path(self.folder).absolute()
         else:
-            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", _run_name(describe(module, None)))
+            described = describe(module, None)
+            signals = described["signals"]
+            name = [signals[0] if len(signals) == 1 else f"{len(signals)}-signals", described["model"], _encoders(described)]
+            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", "-".join(filter(None, name)))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -162,13 +165,11 @@ class RunRecorder(TimedCallback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Logs what is fitted, and starts the clock."""
         self._log_description(trainer, pl_module)
-        self._fitted = False
         super().on_fit_start(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the last weights as a checkpoint, and logs what was chosen during the fit."""
         super().on_fit_end(trainer, pl_module)
-        self._fitted = True
         if self.run_dir is None:
             return
         if trainer.checkpoint_callbacks:  # which have none of a fit of no steps, and none after the last whole epoch
@@ -196,7 +197,7 @@ class RunRecorder(TimedCallback):
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Makes the files for predictions of signals that stay in their file."""
-        data, info = data_of(trainer), _info_of(pl_module)
+        data, info = data_of(trainer), getattr(pl_module, "info", None)
         self._files = self._tested = None
         if self.run_dir is not None and info is not None and data is not None and data.streamed:
             self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
@@ -226,7 +227,7 @@ class RunRecorder(TimedCallback):
         described = describe(pl_module, data)
         self.metrics = {
             **score(pl_module, described, tested),
-            "fit_seconds": self.clock.seconds if self._fitted else None,
+            "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **described,
             "baselines": score_baselines(data, _metric_of(pl_module)),
@@ -245,7 +246,7 @@ class RunRecorder(TimedCallback):
         if tested is not None:
             mask = data.split.train_mask().numpy() if data is not None else None
             write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
-            folder, info = self.run_dir / runs.RECONSTRUCTIONS, _info_of(pl_module)
+            folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
             pictures = write_reconstructions(folder, self.metrics, *tested, info, train_mask=mask, write=write)
             self._tested = None
         choice = (described["solution"] or {}).get("choice")
@@ -268,7 +269,7 @@ class RunRecorder(TimedCallback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Writes each predicted signal as a file."""
-        info = _info_of(pl_module)
+        info = getattr(pl_module, "info", None)
         if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
         if self._writer is None:
@@ -290,31 +291,13 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 # -- what a module says of itself ---------------------------------------------------------------------------------------
 
 
-def _info_of(module: LightningModule) -> SignalInfo | None:
-    """The shape of the signals that a module was built for, if it has one."""
-    info = getattr(module, "info", None)
-    return info if isinstance(info, SignalInfo) else None
-
-
 def _metric_of(module: Describes) -> str:
     return module.monitor.rpartition("/")[2]
-
-
-def _logged_by(module: Describes) -> dict[str, str]:
-    """What our modules log during a fit, and in which direction it improves."""
-    return {module.monitor: module.monitor_mode, f"train/{_metric_of(module)}": module.monitor_mode, "train/loss": "min"}
 
 
 def _encoders(described: Mapping[str, Any]) -> str:
     entries = described["encoder"] if isinstance(described["encoder"], list) else [described["encoder"]]
     return "+".join(dict.fromkeys(entry["name"].rpartition(".")[2] for entry in entries if entry))
-
-
-def _run_name(described: Mapping[str, Any]) -> str:
-    """``<data>-<model>-<encoder>``."""
-    signals = described["signals"]
-    data = signals[0] if len(signals) == 1 else f"{len(signals)}-signals"
-    return "-".join(filter(None, [data, described["model"], _encoders(described)]))
 
 
 def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
@@ -410,6 +393,9 @@ def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str
     return scores, "test/ssim", why_not
 
 
+_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
+
+
 def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict[str, dict[str, Any]]:
     """What interpolation of the same training samples reaches on the same held-out samples, per method.
 
@@ -418,22 +404,14 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict
     """
     if data is None or data.effective_protocol == "none" or metric not in metrics:
         return {}
-    known = _BASELINES.setdefault(data, {})
-    if metric not in known:
-        known[metric] = _interpolations(data, metric)
-    return known[metric]
-
-
-_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
-
-
-def _interpolations(data: SignalDataModule, metric: str) -> dict[str, dict[str, Any]]:
     key = f"test/{metric}"
     if data.streamed:
         return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}
+    found = _BASELINES.setdefault(data, {}).setdefault(metric, {})
+    if found:
+        return found
     train, evaluation = data.train_batch(), data.evaluation_batch()
     on_grid = isinstance(train, GridBatch)
-    found: dict[str, dict[str, Any]] = {}
     for name in ("nearest", "linear", "bicubic", "spline") if on_grid else ("nearest", "delaunay"):
         if name == "delaunay" and (data.info.num_axes > 2 or train.values[..., 0].numel() > DELAUNAY_LIMIT):
             reason = f"left out: triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes"

@@ -21,7 +21,6 @@ from pe_lightning.runs import file_names, frames_of
 
 __all__ = ["Snapshots"]
 
-FOLDER = "snapshots"
 LARGEST_SIDE = 2048
 """Of longer axes of a picture, or of a frame, every so many samples are shown."""
 
@@ -76,7 +75,7 @@ class Snapshots(PeriodicCallback):
             paths = []
             for index, stem in enumerate(file_names(data.info.names)[: self.signals]):
                 picture = _picture(data, index, predictions[index].numpy(), shown, f"reconstruction, step {step}")
-                paths.append(str(write_png(run_dir / FOLDER / stem / f"{step}.png", picture)))
+                paths.append(str(write_png(run_dir / "snapshots" / stem / f"{step}.png", picture)))
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     names = [f"{name}, step {step}" for name in data.info.names[: self.signals]]

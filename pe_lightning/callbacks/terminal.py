@@ -14,7 +14,6 @@ from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pe_lightning.callbacks.base import Schedule
 from pe_lightning.metrics import unit_of
 from pe_lightning.modules import CoordinateModule
 
@@ -36,13 +35,11 @@ class GracefulStop(Callback):
     def __init__(self) -> None:
         self.stopped = False
         self._asked = False
-        self._schedule = Schedule("GracefulStop", CHECK_EVERY)
         self._before: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listens, if this is the main thread, which alone may."""
         self.stopped = self._asked = False
-        self._schedule.start(trainer.global_step)
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._interrupted)
 
@@ -57,7 +54,7 @@ class GracefulStop(Callback):
         """Stops if asked to; several processes do it at the same step."""
         asked = self._asked
         if trainer.world_size > 1:
-            if not self._schedule.due(trainer.global_step):
+            if trainer.global_step % CHECK_EVERY:
                 return
             asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
         if asked:
@@ -65,16 +62,13 @@ class GracefulStop(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stops listening."""
-        self._restore()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Stops listening."""
-        self._restore()
-
-    def _restore(self) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         self._before = None
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Stops listening."""
+        self.on_train_end(trainer, pl_module)
 
 
 class PSNRProgressBar(ProgressBar):
@@ -88,7 +82,7 @@ class PSNRProgressBar(ProgressBar):
 
     def __init__(self, refresh_every: int = 20) -> None:
         super().__init__()
-        self._schedule = Schedule("PSNRProgressBar", refresh_every)
+        self._refresh_every = refresh_every
         self._enabled = True
         self._progress: Progress | None = None
         self._task = TaskID(0)
@@ -112,7 +106,6 @@ class PSNRProgressBar(ProgressBar):
         if not self._enabled:
             return
         step, total = trainer.global_step, trainer.estimated_stepping_batches
-        self._schedule.start(step)
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -131,7 +124,7 @@ class PSNRProgressBar(ProgressBar):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Moves the bar every few steps."""
-        if self._schedule.due(trainer.global_step):
+        if trainer.global_step % self._refresh_every == 0:
             self._update(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from pe_lightning.callbacks.base import Schedule, TimedCallback, log_values, require_coordinates
+from pe_lightning.callbacks.base import TimedCallback, check_steps, log_values, require_coordinates
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
 
@@ -45,28 +45,24 @@ class TimeToPSNR(TimedCallback):
         if not thresholds or not all(math.isfinite(threshold) for threshold in thresholds):
             raise InputError(f"TimeToPSNR: thresholds are one or more numbers in dB, got {list(thresholds)}")
         self.thresholds = {f"{threshold:g}dB": float(threshold) for threshold in sorted(thresholds)}
-        self._schedule = Schedule("TimeToPSNR", every_n_steps)
+        self.every_n_steps = check_steps(self, every_n_steps)
         self._reached: dict[str, dict[str, Any]] = {}
-        self._started = self._shared = False
+        self._shared: bool | None = None  # whether processes have samples of the same signals, once there was a step
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock, and forgets an earlier fit unless it is resumed."""
         require_coordinates("TimeToPSNR", pl_module)
         self._reached = self._reached if self._earlier else {}
         self._reached.setdefault("train", {})
-        self._started = False
+        self._shared = None
         super().on_fit_start(trainer, pl_module)
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begins to count, from the step of the checkpoint if there is one."""
-        self._schedule.start(trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Reads the train PSNR every few steps."""
-        if self._schedule.due(trainer.global_step) or not self._started:
-            self._started, self._shared = True, getattr(batch, "total", None) is not None
+        if trainer.global_step % self.every_n_steps == 0 or self._shared is None:
+            self._shared = getattr(batch, "total", None) is not None
             self._read(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

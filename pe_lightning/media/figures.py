@@ -42,14 +42,15 @@ def row_plot(
     """
     count, channels = truth.shape
     shown, start = min(channels, ROWS), max(0, (count - DETAIL) // 2)
-    parts = [slice(0, count)] if count <= DETAIL else [slice(0, count), slice(start, start + DETAIL)]
-    figure = Figure(figsize=(6 * len(parts), 0.6 + 2.4 * shown), layout="constrained")
+    ranges = [slice(0, count)] if count <= DETAIL else [slice(0, count), slice(start, start + DETAIL)]
+    figure = Figure(figsize=(6 * len(ranges), 0.6 + 2.4 * shown), layout="constrained")
     figure.suptitle(caption if shown == channels else f"{caption}; channels 1 to {shown} of {channels}", fontsize=10)
-    panels = figure.subplots(shown, len(parts), squeeze=False)
+    panels = figure.subplots(shown, len(ranges), squeeze=False)
     for channel in range(shown):
-        for panel, part in zip(panels[channel], parts, strict=True):
-            known = None if trained is None else trained[part]
-            _draw_row(panel, prediction[part, channel], truth[part, channel], known, part.start, rate)
+        for panel, where in zip(panels[channel], ranges, strict=True):
+            known = None if trained is None else trained[where]
+            times = np.arange(where.start, where.stop) / (rate or 1)
+            _draw_row(panel, times, prediction[where, channel], truth[where, channel], known)
         panels[channel][0].set_ylabel("value" if channels == 1 else f"channel {channel + 1}")
     figure.legend(*panels[0][-1].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     for panel in panels[-1]:
@@ -58,20 +59,18 @@ def row_plot(
 
 
 def _draw_row(
-    axes: Axes, prediction: Array, truth: Array, trained: npt.NDArray[np.bool_] | None, start: int, rate: float | None
+    axes: Axes, times: npt.NDArray[Any], prediction: Array, truth: Array, trained: npt.NDArray[np.bool_] | None
 ) -> None:
-    low, high = float(truth.min()), float(truth.max())
-    margin = max((high - low) / 4, 0.01)
-    bounds = low - margin, high + margin
-    axes.set_ylim(*bounds)
+    margin = max(float(np.ptp(truth)) / 4, 0.01)
+    low, high = float(truth.min()) - margin, float(truth.max()) + margin
+    axes.set_ylim(low, high)
     axes.grid(alpha=0.3)
-    times = (start + np.arange(len(truth))) / (rate or 1)
-    lines = [("ground truth", truth, "black", 1.8), ("reconstruction", np.clip(prediction, *bounds), "tab:orange", 1.0)]
+    lines = [("ground truth", truth, "black", 1.8), ("reconstruction", np.clip(prediction, low, high), "tab:orange", 1.0)]
     if len(truth) > DETAIL:
         starts = np.arange(0, len(truth), -(-len(truth) // DETAIL))
         for _, line, colour, _ in lines:
-            ranges = (np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts))
-            axes.fill_between(times[starts], *ranges, step="post", color=colour, alpha=0.5, linewidth=0.5)
+            bounds = (np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts))
+            axes.fill_between(times[starts], *bounds, step="post", color=colour, alpha=0.5, linewidth=0.5)
         return
     for name, line, colour, width in lines:
         axes.plot(times, line, label=name, color=colour, linewidth=width)
@@ -96,7 +95,7 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
     figure = Figure(figsize=(5 * len(panels), 3.5), layout="constrained")
     for axes, (title, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         shown = [point for point in points if point[0] > 0]
-        axes.plot([x for x, _ in shown], [y for _, y in shown], marker=".")
+        axes.plot(*zip(*shown, strict=True), marker=".")
         axes.set(xscale="log", xlabel=title, ylabel="PSNR on held-out training samples (dB)")
         if title == "relative ridge" and choice["ridge"] > 0:
             axes.axvline(choice["ridge"], color="tab:orange", label=f"chosen: {choice['ridge']:.2g}")

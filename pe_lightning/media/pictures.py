@@ -71,16 +71,16 @@ def comparison(prediction: Array, truth: Array, caption: str, title: str = "grou
     ]
     # tiny signals are enlarged, pixels kept square, so that captions fit and pixels can be seen
     zoom = max(1, round(256 / max(truth.shape[:2])))
-    size = truth.shape[1] * zoom, truth.shape[0] * zoom
-    sheet = Image.new("RGB", (3 * size[0] + 2 * _GAP, size[1] + _HEADER), "white")
+    width, height = truth.shape[1] * zoom, truth.shape[0] * zoom
+    sheet = Image.new("RGB", (3 * width + 2 * _GAP, height + _HEADER), "white")
     longest = max(ImageFont.load_default(14).getlength(name) for name, _ in panels)
-    font = ImageFont.load_default(min(14, max(7, 14 * (size[0] - 4) / longest)))  # captions fit, where still legible
+    font = ImageFont.load_default(min(14, max(7, 14 * (width - 4) / longest)))  # captions fit, where still legible
     for number, (name, panel) in enumerate(panels):
-        left = number * (size[0] + _GAP)
-        header = Image.new("RGB", (size[0], _HEADER), "white")
+        left = number * (width + _GAP)
+        header = Image.new("RGB", (width, _HEADER), "white")
         ImageDraw.Draw(header).text((2, 2), name, fill="black", font=font)
         sheet.paste(header, (left, 0))
-        sheet.paste(panel.convert("RGB").resize(size, Image.Resampling.NEAREST), (left, _HEADER))
+        sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, _HEADER))
     return sheet
 
 

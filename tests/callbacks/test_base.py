@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 
-from pe_lightning.callbacks.base import Schedule, TrainingClock
+from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock
 from pe_lightning.errors import InputError
 
 CPU = torch.device("cpu")
@@ -39,20 +39,29 @@ def test_the_clock_counts_what_is_not_paused(now):
     assert clock.seconds == 0, "another fit"
 
 
-@pytest.mark.parametrize(
-    ("every", "start", "steps", "acted"),
-    [
-        (10, 0, range(7, 60, 7), [14, 21, 35, 42, 56]),  # several steps per batch
-        (2, 0, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [2, 4]),  # accumulated gradients: several batches per step
-        (10, 17, range(18, 31), [20, 30]),  # a resumed fit
-    ],
-)
-def test_a_schedule_acts_once_per_multiple(every, start, steps, acted):
-    schedule = Schedule("Name", every)
-    schedule.start(start)
-    assert [step for step in steps if schedule.due(step)] == acted
+class Act(PeriodicCallback):
+    """Keeps the steps at which it acted."""
+
+    def __init__(self, every_n_steps):
+        super().__init__(every_n_steps)
+        self.acted = []
+
+    def act(self, trainer, pl_module):
+        self.acted.append(trainer.global_step)
 
 
-def test_a_schedule_needs_a_positive_number():
-    with pytest.raises(InputError, match=r"Name: every_n_steps must be an integer >= 1"):
-        Schedule("Name", 0)
+@pytest.mark.parametrize(("start", "batches", "acted"), [(0, 2, [4]), (18, 1, [20, 24]), (4, 1, [8])])
+def test_a_periodic_callback_acts_once_per_multiple(start, batches, acted):
+    """In a new and in a resumed fit, also where gradients of several batches are accumulated."""
+    callback, trainer = Act(4), Owner()
+    trainer.global_step = start
+    callback.on_train_start(trainer, None)
+    for batch in range(1, 8 * batches):
+        trainer.global_step = start + batch // batches
+        callback.on_train_batch_end(trainer, None, None, None, batch)
+    assert callback.acted == acted
+
+
+def test_the_number_of_steps_is_positive():
+    with pytest.raises(InputError, match=r"Act: every_n_steps must be an integer >= 1"):
+        Act(0)
