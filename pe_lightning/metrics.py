@@ -61,7 +61,8 @@ class SignalMetric(Metric, ABC):
         if prediction.shape != target.shape or len(target) != signals or not masked:
             given = [tuple(tensor.shape) for tensor in (prediction, target, mask) if tensor is not None]
             raise ValueError(
-                f"prediction and target have the shape ({signals}, *samples, C), a mask (1 or {signals}, *samples); got {given}"
+                f"prediction and target have the shape ({signals}, *samples, C), a mask (1 or {signals}, *samples); "
+                f"got {given}"
             )
         # the half precisions are widened; float64 stays what it is
         precise = torch.promote_types(prediction.dtype, torch.float32)

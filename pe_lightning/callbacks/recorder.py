@@ -368,8 +368,8 @@ def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, 
     shapes = {key: tuple(values.shape) for key, values in scores.items()}
     if f"test/{metric}" not in shapes or set(shapes.values()) != {(signals,)}:
         raise InputError(
-            f"{type(module).__name__}: a test must leave scores['test/{metric}'], and every score of the shape ({signals},): "
-            f"describe()['signals'] names {signals}; got {shapes}"
+            f"{type(module).__name__}: a test must leave scores['test/{metric}'], and every score has the shape "
+            f"({signals},), as describe()['signals'] names {signals}; got {shapes}"
         )
     found: dict[str, Any] = {"schema": 1, "metric": metric}
     for key, per_signal in scores.items():

@@ -10,8 +10,8 @@ from lightning.pytorch.loggers import WandbLogger
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, require_coordinates, require_signals
+from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError

@@ -10,14 +10,15 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
-from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
+from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.media.figures import plot_curves
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
 
 __all__ = ["StableRank"]
+
 
 class StableRank(PeriodicCallback):
     r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of every hidden layer's activations and of the features.
