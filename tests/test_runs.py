@@ -40,7 +40,7 @@ def test_processes_never_share_a_directory(tmp_path: Path) -> None:
         "print(*[runs.claim(sys.argv[1], 'run').name for _ in range(20)])\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -50,7 +50,7 @@ def test_processes_never_share_a_directory(tmp_path: Path) -> None:
         process.stdin.flush()
     names = [name for process in processes for name in process.communicate()[0].split()]
     assert all(process.returncode == 0 for process in processes)
-    assert sorted(names, key=int) == [str(n) for n in range(1, 161)]
+    assert sorted(names, key=int) == [str(n) for n in range(1, 81)]
 
 
 # -- names ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from torch import Tensor
 from pe_lightning.callbacks.base import TrainingClock
 from pe_lightning.runs import write_atomically
 
-__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_checkpoint", "log_scores", "make_loggers", "wandb_is_offline"]
+__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_scores", "make_loggers", "wandb_is_offline"]
 
 RUN_ID = "wandb/run-id.txt"
 """Where a run directory keeps the id of its W&B run."""
@@ -146,16 +146,20 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def log_scores(
-    loggers: Sequence[Logger], metrics: Mapping[str, Any], pictures: Sequence[str], curve: Path | None, step: int
+    loggers: Sequence[Logger],
+    metrics: Mapping[str, Any],
+    pictures: Sequence[str],
+    curve: Path | None,
+    step: int,
+    checkpoint: Path | None = None,
 ) -> None:
-    """Logs the final scores; to W&B also those per signal as a table, the comparisons and the curve of a choice."""
+    """Logs the final scores; to W&B also those per signal, comparisons, the curve of a choice, and a checkpoint."""
     test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
     keys = (test, f"{test}_std", "test/ssim", train, "num_params", "fit_seconds")
     scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
     baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
     columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
-    per_signal = zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)
-    rows = [list(row) for row in per_signal]
+    rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
     for logger in loggers:
         logger.log_metrics(baselines | {f"final/{key.replace('/', '_')}": value for key, value in scores.items()}, step)
         if not isinstance(logger, WandbLogger):
@@ -169,10 +173,6 @@ def log_scores(
                 logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
         if curve is not None:
             logger.log_image("choice", [str(curve)], step=step)
-
-
-def log_checkpoint(loggers: Sequence[Logger], path: Path) -> None:
-    """Adds a checkpoint to W&B, as an artifact named after the run."""
-    for logger in loggers:
-        if isinstance(logger, WandbLogger):
-            logger.experiment.log_artifact(str(path), name=f"checkpoint-{logger.experiment.id}", type="model")
+        if checkpoint is not None:
+            run = logger.experiment
+            run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")

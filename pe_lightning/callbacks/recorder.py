@@ -26,13 +26,13 @@ import pe_lightning
 from pe_lightning import runs
 from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks.base import TimedCallback, data_of
-from pe_lightning.callbacks.loggers import WandbSettings, flat, log_checkpoint, log_scores, make_loggers
+from pe_lightning.callbacks.loggers import WandbSettings, flat, log_scores, make_loggers
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
-from pe_lightning.media.figures import plot_choice
+from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics import create, metrics, summary, unit_of
 
@@ -251,9 +251,8 @@ class RunRecorder(TimedCallback):
             self._tested = None
         choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
-        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step)
-        if self.wandb.artifact:
-            log_checkpoint(trainer.loggers, self.run_dir / runs.CHECKPOINTS / "last.ckpt")
+        last = self.run_dir / runs.CHECKPOINTS / "last.ckpt" if self.wandb.artifact else None
+        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
         if self.table:
             print_scores(self.metrics, self.run_dir)
 

@@ -15,8 +15,7 @@ from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.media.figures import row_plot
-from pe_lightning.media.pictures import FRAMES, comparison_frames, stacked, to_image, write_png
+from pe_lightning.media.pictures import FRAMES, comparison_frames, row_plot, stacked, to_image, write_png
 from pe_lightning.runs import file_names, frames_of
 
 __all__ = ["Snapshots"]
@@ -37,9 +36,6 @@ class Snapshots(PeriodicCallback):
     Args:
         every_n_steps: Optimiser steps between two reconstructions.
         signals: How many signals, from the first on.
-
-    Raises:
-        InputError: If an argument is out of range, a signal has more than three axes, or is a row that stays in its file.
     """
 
     def __init__(self, every_n_steps: int = 100, signals: int = 4) -> None:

@@ -14,7 +14,7 @@ from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_val
 from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
-from pe_lightning.media.figures import plot_curves
+from pe_lightning.media.pictures import plot_curves
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
 
 __all__ = ["StableRank"]
@@ -34,9 +34,6 @@ class StableRank(PeriodicCallback):
     Args:
         every_n_steps: Optimiser steps between two measurements.
         points: How many training points are used, at most; of each signal, if it has its own.
-
-    Raises:
-        InputError: If an argument is out of range, or the module is not one of ours.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 8.
     """

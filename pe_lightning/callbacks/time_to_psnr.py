@@ -22,22 +22,16 @@ class TimeToPSNR(TimedCallback):
     """Seconds of training, and optimiser steps, until the PSNR first reaches each of several thresholds.
 
     The train PSNR, mean over signals of the latest batch before its step, is read after the first step, every
-    ``every_n_steps`` and after the last, until all thresholds are reached; this waits for the device. The held-out PSNR is
-    that of every validation. The clock is that of ``fit_seconds``: from data in memory on, without validation, and
-    continued if the fit is resumed.
+    ``every_n_steps`` and after the last, until all thresholds are reached; the held-out PSNR is that of every validation.
+    Under several processes it is that of all their samples. The clock is that of ``fit_seconds``.
 
     Logged at the end are the seconds, ``time_to/25dB`` for the train PSNR and ``time_to/val_25dB`` for the held-out one, of
     the thresholds that were reached. The report is ``time_to_psnr``: ``{"train": {"25dB": {"seconds": .., "steps": ..},
     "30dB": null}, "val": {..}}``, ``val`` only if there was a validation.
 
-    Under several processes it is the PSNR of all their samples together.
-
     Args:
         thresholds: PSNRs in dB.
         every_n_steps: Optimiser steps between two readings of the train PSNR: the resolution of the result.
-
-    Raises:
-        InputError: If an argument is out of range.
     """
 
     def __init__(self, thresholds: Sequence[float] = (20.0, 25.0, 30.0, 35.0, 40.0), every_n_steps: int = 10) -> None:

@@ -16,8 +16,7 @@ from torch import Tensor
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
-from pe_lightning.media.figures import row_plot
-from pe_lightning.media.pictures import FRAMES, comparison, comparison_frames, to_levels, write_png
+from pe_lightning.media.pictures import FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.media.signals import choose_format, write_signal
 from pe_lightning.metrics import unit_of
 from pe_lightning.runs import file_names, frames_of, replacing

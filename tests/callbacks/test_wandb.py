@@ -42,15 +42,8 @@ def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
     folder = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]"]
-        settings += [
-            "--wandb.artifact",
-            "true",
-            "--trainer.callbacks+",
-            "Snapshots",
-            "--trainer.callbacks.every_n_steps",
-            "10",
-        ]
+        settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]", "--wandb.artifact=true"]
+        settings += ["--trainer.callbacks+=Snapshots", "--trainer.callbacks.every_n_steps=10"]
         assert main(["fit", *DEMO, *settings]) == 0
     (record,) = folder.glob("runs/*/1/wandb/offline-run-*/*.wandb")
     return record.parent, records(record)

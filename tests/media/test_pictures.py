@@ -6,8 +6,15 @@ import matplotlib
 import numpy as np
 import pytest
 
-from pe_lightning.media.figures import DETAIL, row_plot
-from pe_lightning.media.pictures import ERROR_FULL_SCALE, comparison, comparison_frames, error_map, to_image
+from pe_lightning.media.pictures import (
+    DETAIL,
+    ERROR_FULL_SCALE,
+    comparison,
+    comparison_frames,
+    error_map,
+    row_plot,
+    to_image,
+)
 
 
 def random(*shape: int) -> np.ndarray:
