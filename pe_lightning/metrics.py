@@ -57,14 +57,12 @@ class SignalMetric(Metric, ABC):
             ValueError: If the shapes do not fit; sums must not be taken over broadcast values.
         """
         signals, samples = len(self.count), target.shape[1:-1]
-        if prediction.shape != target.shape or len(target) != signals:
+        masked = mask is None or (mask.shape[1:] == samples and len(mask) in (1, signals))
+        if prediction.shape != target.shape or len(target) != signals or not masked:
+            given = [tuple(tensor.shape) for tensor in (prediction, target, mask) if tensor is not None]
             raise ValueError(
-                f"prediction and target have the shape ({signals}, *samples, C); "
-                f"got {tuple(prediction.shape)} and {tuple(target.shape)}"
-            )
-        if mask is not None and (mask.shape[1:] != samples or len(mask) not in (1, signals)):
-            raise ValueError(
-                f"a mask has the shape (1 or {signals}, {', '.join(map(str, samples))}); got {tuple(mask.shape)}"
+                f"prediction and target have the shape ({signals}, *samples, C), a mask (1 or {signals}, *samples); "
+                f"got {given}"
             )
         # the half precisions are widened; float64 stays what it is
         precise = torch.promote_types(prediction.dtype, torch.float32)
@@ -76,18 +74,14 @@ class SignalMetric(Metric, ABC):
 
     def per_signal(self) -> Tensor:
         """As :meth:`compute`, always of shape ``(S,)``: torchmetrics takes the dimension off a single value."""
-        values: Tensor = self.compute()
-        return values.reshape(-1)
+        return self.compute().reshape(-1)
 
 
 metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning.metrics")  # type: ignore[type-abstract]
 
 
 def create(name: str, num_signals: int, sync_on_compute: bool = True) -> SignalMetric:
-    """The metric called ``name`` for a number of signals.
-
-    Raises:
-        InputError: If there is no metric of that name.
+    """The metric called ``name`` for a number of signals, else an InputError.
 
     >>> create("psnr", 2).unit
     'dB'
@@ -173,7 +167,8 @@ class IoU(SignalMetric):
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
     """Mean, standard deviation and list of a per-signal metric as plain JSON values.
 
-    What is not finite becomes ``None``, with the reason under ``<prefix>_reason``.
+    What is not finite becomes ``None``, with the reason under ``<prefix>_reason``. The deviation is that of the signals at
+    hand: of one signal it is 0.
 
     Args:
         values: One value per signal, ``(S,)``.
@@ -181,17 +176,17 @@ def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
         nothing: The reason to give for NaN.
     """
     finite = torch.isfinite(values)
-    plain: dict[str, Any] = {prefix: None, f"{prefix}_std": None}
-    if finite.all():
-        plain[prefix] = values.mean().item()
-        # over the signals at hand, not an estimate for others: one signal has deviation 0
-        plain[f"{prefix}_std"] = values.std(correction=0).item()
-    plain[f"{prefix}_per_signal"] = [v.item() if ok else None for v, ok in zip(values, finite, strict=True)]
+    whole = bool(finite.all())
+    plain: dict[str, Any] = {
+        prefix: values.mean().item() if whole else None,
+        f"{prefix}_std": values.std(correction=0).item() if whole else None,
+        f"{prefix}_per_signal": [v.item() if ok else None for v, ok in zip(values, finite, strict=True)],
+    }
     reasons = {
         nothing: values.isnan(),
         "infinite: a signal is reproduced exactly": values.isposinf(),
         "minus infinite: a prediction is not finite": values.isneginf(),
     }
-    if not finite.all():
+    if not whole:
         plain[f"{prefix}_reason"] = "; ".join(reason for reason, where in reasons.items() if where.any())
     return plain

@@ -14,6 +14,12 @@ from pe_lightning import runs
 from pe_lightning.errors import InputError
 
 
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match=r"cannot create a run directory under .*--trainer\.default_root_dir"):
+        runs.claim(tmp_path, "run")
+
+
 def test_numbers_count_on_and_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "not" / "yet"
     assert [runs.claim(root, "a-b-c") for _ in range(3)] == [root / "a-b-c" / n for n in "123"]
@@ -34,7 +40,7 @@ def test_processes_never_share_a_directory(tmp_path: Path) -> None:
         "print(*[runs.claim(sys.argv[1], 'run').name for _ in range(20)])\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -44,24 +50,7 @@ def test_processes_never_share_a_directory(tmp_path: Path) -> None:
         process.stdin.flush()
     names = [name for process in processes for name in process.communicate()[0].split()]
     assert all(process.returncode == 0 for process in processes)
-    assert sorted(names, key=int) == [str(n) for n in range(1, 161)]
-
-
-def test_a_number_taken_meanwhile_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.claim(tmp_path, "run")
-    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as seen before the other run made its own
-    assert runs.claim(tmp_path, "run").name == "2"
-
-
-@pytest.mark.parametrize("place", ["root", "run"])
-def test_a_file_in_the_way(tmp_path: Path, place: str) -> None:
-    (tmp_path / "root").mkdir()
-    blocked = tmp_path / "root" if place == "root" else tmp_path / "root" / "run"
-    if place == "root":
-        blocked.rmdir()
-    blocked.write_text("")
-    with pytest.raises(InputError, match=r"cannot create a run directory under .*run.*--trainer\.default_root_dir"):
-        runs.claim(tmp_path / "root", "run")
+    assert sorted(names, key=int) == [str(n) for n in range(1, 81)]
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -74,9 +63,7 @@ def test_a_file_in_the_way(tmp_path: Path, place: str) -> None:
         ("my photo (1).final", "my-photo-1-.final"),
         ("../../etc/passwd", "etc-passwd"),
         ("a\\b:c*d", "a-b-c-d"),
-        ("ünïcödé_文", "ünïcödé_文"),
         ("...", "unnamed"),
-        ("", "unnamed"),
         (".hidden", "hidden"),
     ],
 )
@@ -84,12 +71,9 @@ def test_slug(text: str, expected: str) -> None:
     assert runs.slug(text) == expected
 
 
-@pytest.mark.parametrize("letter", ["a", "é", "文"])
-def test_long_names_stay_usable(letter: str, tmp_path: Path) -> None:
-    name = runs.slug(letter * 300)
-    assert 178 <= len(name.encode()) <= 180
-    assert set(name) == {letter}
-    assert runs.claim(tmp_path, letter * 300).is_dir()
+def test_long_names_stay_usable(tmp_path: Path) -> None:
+    assert runs.slug("文" * 300) == "文" * 60
+    assert runs.claim(tmp_path, "文" * 300).is_dir()
 
 
 @pytest.mark.parametrize(
@@ -108,8 +92,7 @@ def test_file_names_differ(names: list[str], expected: list[str]) -> None:
     assert runs.file_names(tuple(names)) == expected
 
 
-@pytest.mark.parametrize("stride", [2, 4])
-@pytest.mark.parametrize("count", [5, 8, 30, 64, 300])
+@pytest.mark.parametrize(("count", "stride"), [(5, 2), (8, 4), (64, 4), (300, 2)])
 def test_frames_that_stand_for_a_cube_are_spread_and_not_all_trained_on(count: int, stride: int) -> None:
     assert runs.frames_of(count, count) == list(range(count))
     frames = runs.frames_of(count, 4)
@@ -140,8 +123,7 @@ def test_content_is_written_and_replaced(tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["metrics.json"]
 
 
-@pytest.mark.parametrize("moment", ["replace", "fsync"])
-@pytest.mark.parametrize("interruption", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize(("moment", "interruption"), [("replace", KeyboardInterrupt()), ("fsync", OSError("disk full"))])
 def test_an_interruption_leaves_the_old_content(
     moment: str, interruption: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,8 +29,7 @@ def stable_rank(matrix: Tensor) -> Tensor:
 
 def sample_coordinates(batch: GridBatch | PointBatch, points: int) -> Tensor:
     """Coordinates of all samples of a batch, or of ``points`` of them, always the same: ``(S or 1, P, D)``."""
-    grid = batch.axes if isinstance(batch, GridBatch) else None
-    count = math.prod(len(x) for x in grid) if grid is not None else batch.values.shape[1]
+    count = math.prod(batch.values.shape[1:-1])
     chosen = np.arange(count) if count <= points else np.sort(np.random.default_rng(0).choice(count, points, replace=False))
     index = torch.from_numpy(chosen).to(batch.values.device)
     return batch.coords[:, index] if isinstance(batch, PointBatch) else point_coordinates(batch.axes, index)[None]

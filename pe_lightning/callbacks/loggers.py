@@ -11,13 +11,14 @@ from typing import Any
 from urllib.parse import urlparse
 
 import wandb
+from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from torch import Tensor
 
-from pe_lightning.callbacks.timing import TrainingClock
+from pe_lightning.callbacks.base import TrainingClock
 from pe_lightning.runs import write_atomically
 
-__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_checkpoint", "log_scores", "make_loggers", "wandb_is_offline"]
+__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_scores", "make_loggers", "wandb_is_offline"]
 
 RUN_ID = "wandb/run-id.txt"
 """Where a run directory keeps the id of its W&B run."""
@@ -83,22 +84,19 @@ class TimedCSVLogger(CSVLogger):
         super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
 
 
-def make_loggers(
-    run_dir: Path, settings: WandbSettings, clock: TrainingClock, goals: Mapping[str, str], first_process: bool = True
-) -> list[Logger]:
+def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
     Args:
+        trainer: Whose fit it is.
         run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
         settings: How the run appears in W&B.
-        clock: Of the fit; W&B has times of its own.
         goals: Which way curves improve, ``max`` or ``min``, for the summary of a run: the best of each.
-        first_process: Whether this is the process that writes.
     """
-    loggers: list[Logger] = [TimedCSVLogger(run_dir, clock)]
+    loggers: list[Logger] = [TimedCSVLogger(run_dir, TrainingClock.of(trainer))]
     if settings.enabled:
         # the run is started here and not by WandbLogger, whose arguments make wandb warn
-        experiment = _start_run(run_dir, settings, goals) if first_process else None
+        experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
         loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
     return loggers
 
@@ -148,16 +146,20 @@ def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def log_scores(
-    loggers: Sequence[Logger], metrics: Mapping[str, Any], pictures: Sequence[str], curve: Path | None, step: int
+    loggers: Sequence[Logger],
+    metrics: Mapping[str, Any],
+    pictures: Sequence[str],
+    curve: Path | None,
+    step: int,
+    checkpoint: Path | None = None,
 ) -> None:
-    """Logs the final scores; to W&B also those per signal as a table, the comparisons and the curve of a choice."""
+    """Logs the final scores; to W&B also those per signal, comparisons, the curve of a choice, and a checkpoint."""
     test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
     keys = (test, f"{test}_std", "test/ssim", train, "num_params", "fit_seconds")
     scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
     baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
     columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
-    per_signal = zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)
-    rows = [list(row) for row in per_signal]
+    rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
     for logger in loggers:
         logger.log_metrics(baselines | {f"final/{key.replace('/', '_')}": value for key, value in scores.items()}, step)
         if not isinstance(logger, WandbLogger):
@@ -171,10 +173,6 @@ def log_scores(
                 logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
         if curve is not None:
             logger.log_image("choice", [str(curve)], step=step)
-
-
-def log_checkpoint(loggers: Sequence[Logger], path: Path) -> None:
-    """Adds a checkpoint to W&B, as an artifact named after the run."""
-    for logger in loggers:
-        if isinstance(logger, WandbLogger):
-            logger.experiment.log_artifact(str(path), name=f"checkpoint-{logger.experiment.id}", type="model")
+        if checkpoint is not None:
+            run = logger.experiment
+            run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")

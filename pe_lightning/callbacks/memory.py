@@ -10,7 +10,7 @@ import psutil
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pe_lightning.callbacks.context import log_values
+from pe_lightning.callbacks.base import log_values
 
 __all__ = ["PeakMemory", "peak_resident_bytes"]
 
@@ -42,12 +42,11 @@ class PeakMemory(Callback):
     """
 
     def __init__(self) -> None:
-        self._resident: list[int] = []
-        self._device: list[int] | None = None
+        self._found: dict[str, Any] = {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins to count on the device."""
-        self._resident, self._device = [], None
+        self._found = {}
         if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
 
@@ -56,21 +55,16 @@ class PeakMemory(Callback):
         on_device = pl_module.device.type == "cuda"
         device = torch.cuda.max_memory_allocated(pl_module.device) if on_device else 0
         own = torch.tensor([peak_resident_bytes(), device], dtype=torch.int64, device=pl_module.device)
-        self._resident, devices = trainer.strategy.all_gather(own).reshape(-1, 2).T.tolist()
-        self._device = devices if on_device else None
-        logged = {"memory/peak_resident_gib": max(self._resident) / 2**30}
-        if self._device is not None:
-            logged["memory/peak_device_gib"] = max(self._device) / 2**30
-        log_values(trainer, logged)
+        resident, devices = trainer.strategy.all_gather(own).reshape(-1, 2).T.tolist()
+        self._found = {
+            "resident_bytes": max(resident),
+            "resident_bytes_per_process": resident,
+            "device_bytes": max(devices) if on_device else None,
+            "device_bytes_per_process": devices if on_device else None,
+        }
+        logged = {"memory/peak_resident_gib": max(resident) / 2**30}
+        log_values(trainer, logged | ({"memory/peak_device_gib": max(devices) / 2**30} if on_device else {}))
 
     def report(self) -> dict[str, Any]:
         """``peak_memory`` in bytes."""
-        if not self._resident:
-            return {}
-        found = {
-            "resident_bytes": max(self._resident),
-            "resident_bytes_per_process": self._resident,
-            "device_bytes": max(self._device) if self._device is not None else None,
-            "device_bytes_per_process": self._device,
-        }
-        return {"peak_memory": found}
+        return {"peak_memory": self._found} if self._found else {}

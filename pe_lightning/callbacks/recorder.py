@@ -1,41 +1,68 @@
-"""What a run leaves: its directory, configuration, logs, ``metrics.json`` and reconstructions."""
+"""What a run leaves: its directory, logs, ``metrics.json``, reconstructions, and a table of the scores."""
 
 from __future__ import annotations
 
 import json
 import math
+import platform
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
+import lightning
 import numpy as np
 import numpy.typing as npt
+import torch
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
+from rich.console import Console
+from rich.table import Table
+from skimage.metrics import structural_similarity
+from torch import Tensor
 
+import pe_lightning
 from pe_lightning import runs
-from pe_lightning.callbacks.context import (
-    Describes,
-    check_monitors,
-    data_of,
-    info_of,
-    logged_by,
-    metric_of,
-    reports,
-    require_described,
-)
-from pe_lightning.callbacks.loggers import WandbSettings, flat, log_checkpoint, log_scores, make_loggers
-from pe_lightning.callbacks.report import describe, print_scores, run_name, score, score_baselines, versions
-from pe_lightning.callbacks.timing import TimedCallback, TrainingClock
+from pe_lightning.baselines import interpolate
+from pe_lightning.callbacks.base import TimedCallback, data_of
+from pe_lightning.callbacks.loggers import WandbSettings, flat, log_scores, make_loggers
 from pe_lightning.data.batches import GridBatch
+from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
-from pe_lightning.media.assembly import FileAssembly, PredictionWriter
-from pe_lightning.media.figures import plot_choice
-from pe_lightning.media.reconstructions import write_reconstructions
+from pe_lightning.data.values import FileValues
+from pe_lightning.errors import InputError
+from pe_lightning.media.pictures import plot_choice
+from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
+from pe_lightning.metrics import create, metrics, summary, unit_of
 
-__all__ = ["RunRecorder"]
+__all__ = ["Describes", "RunRecorder", "check_monitors", "reports", "score_baselines"]
 
 Array = npt.NDArray[np.float32]
+
+SSIM_WINDOW = 7
+"""Side of scikit-image's default window; smaller pictures have no SSIM."""
+DELAUNAY_LIMIT = 1 << 21
+"""Points of all signals together up to which the Delaunay baseline is computed: a minute on two cores."""
+MOST_ROWS = 24
+"""Of more signals than this the table has the mean only; metrics.json has them all."""
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """A LightningModule that can be recorded.
+
+    After a test it also has ``scores``, a dictionary of values per signal ``(S,)`` by name, such as ``test/psnr`` and
+    ``train/psnr``. If its ``test_step`` returns a dictionary with ``prediction``, that becomes the run's reconstructions.
+    """
+
+    monitor: str
+    """The logged value by which fits are compared: ``val/<metric>``."""
+    monitor_mode: Literal["max", "min"]
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values for ``metrics.json``: at least ``model``, ``num_params`` and ``encoder`` (with ``name``, or None)."""
+        ...
 
 
 class RunRecorder(TimedCallback):
@@ -48,20 +75,21 @@ class RunRecorder(TimedCallback):
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
         ckpt_path: The checkpoint that the Trainer is going to load, if any.
-        config: The resolved configuration as YAML, written to ``config.yaml``.
-        hyper_parameters: The resolved configuration as plain values, for the loggers.
         wandb: How the run appears in W&B.
         log: Whether a fit that has no logger gets a CSV and a W&B logger.
         table: Whether a table of the scores is printed.
         folder: The run directory itself, in place of the next free one below ``root``.
+
+    Attributes:
+        run_dir: The run directory, once it is chosen.
+        hyper_parameters: The resolved configuration as plain values, for the loggers.
+        metrics: The content of ``metrics.json``, after a test.
     """
 
     def __init__(
         self,
         root: str | Path | None = None,
         ckpt_path: str | Path | None = None,
-        config: str | None = None,
-        hyper_parameters: dict[str, Any] | None = None,
         wandb: WandbSettings | None = None,
         log: bool = True,
         table: bool = True,
@@ -70,15 +98,13 @@ class RunRecorder(TimedCallback):
         super().__init__()
         self.root = root
         self.ckpt_path = ckpt_path
-        self.config = config
-        self.hyper_parameters = hyper_parameters or {}
         self.wandb = wandb or WandbSettings()
         self.log_runs = log
         self.table = table
         self.folder = folder
         self.run_dir: Path | None = None
+        self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
-        self._fitted = False
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
         self._writer: PredictionWriter | None = None
@@ -95,66 +121,66 @@ class RunRecorder(TimedCallback):
         """Builds the module, which can still refuse the data, then chooses the directory and attaches loggers."""
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
-        module = require_described("RunRecorder", pl_module)
+        if not isinstance(pl_module, Describes):
+            raise InputError(
+                f"RunRecorder records modules that describe themselves; {type(pl_module).__name__} needs describe() -> dict "
+                "with 'model', 'num_params' and 'encoder', the attributes monitor ('val/<metric>') and monitor_mode ('max' "
+                "or 'min'), and after a test scores ('test/<metric>' -> values per signal)"
+            )
         pl_module.configure_model()
-        self.run_dir = Path(str(trainer.strategy.broadcast(str(self._choose(trainer, module, stage)))))
+        chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
+        self.run_dir = Path(str(trainer.strategy.broadcast(str(chosen))))
         home = self.run_dir if self.ckpt_path is None else runs.of_checkpoint(self.ckpt_path)
+        held_out = (data := data_of(trainer)) is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
                 callback.dirpath = callback.dirpath or str(home / runs.CHECKPOINTS)
-        if stage == "fit":
-            self._prepare_fit(trainer, pl_module, self.run_dir)
+                if stage == "fit" and callback.monitor == pl_module.monitor and not held_out:
+                    callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
+        if stage != "fit":
+            return
+        goals = {pl_module.monitor: pl_module.monitor_mode, f"train/{_metric_of(pl_module)}": pl_module.monitor_mode}
+        goals["train/loss"] = "min"
+        if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
+            check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
+        if self.log_runs and not trainer.loggers:
+            trainer.loggers = make_loggers(trainer, self.run_dir, self.wandb, goals)
 
-    def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path | None:
-        if not trainer.is_global_zero:
-            return None
+    def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
         if self.ckpt_path is not None:
             run = runs.of_checkpoint(self.ckpt_path)
             folder = run if stage == "fit" else run / TrainerFn(stage).value
         elif self.folder is not None:
             folder = Path(self.folder).absolute()
         else:
-            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", run_name(module))
+            described = describe(module, None)
+            signals = described["signals"]
+            name = [signals[0] if len(signals) == 1 else f"{len(signals)}-signals", described["model"], _encoders(described)]
+            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", "-".join(filter(None, name)))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
-
-    def _prepare_fit(self, trainer: Trainer, pl_module: LightningModule, run_dir: Path) -> None:
-        module, data = require_described("RunRecorder", pl_module), data_of(trainer)
-        held_out = data is None or data.effective_protocol != "none"
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and callback.monitor == module.monitor and not held_out:
-                callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
-        if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
-            check_monitors(trainer.callbacks, logged_by(module), held_out)  # type: ignore[attr-defined]
-        if self.log_runs and not trainer.loggers:
-            clock, goals = TrainingClock.of(trainer), logged_by(module)
-            trainer.loggers = make_loggers(run_dir, self.wandb, clock, goals, trainer.is_global_zero)
-        if self.config is not None and trainer.is_global_zero:
-            runs.write_atomically(run_dir / runs.CONFIG, self.config)
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Logs what is fitted, and starts the clock."""
         self._log_description(trainer, pl_module)
-        self._fitted = False
         self._earlier = self._earlier or getattr(pl_module, "choice_seconds", 0.0)
         super().on_fit_start(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the last weights as a checkpoint, and logs what was chosen during the fit."""
         super().on_fit_end(trainer, pl_module)
-        self._fitted = True
         if self.run_dir is None:
             return
         if trainer.checkpoint_callbacks:  # which have none of a fit of no steps, and none after the last whole epoch
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
         self._log_description(trainer, pl_module)
 
-    def _log_description(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
         if self.run_dir is None or not trainer.is_global_zero:
             return
-        described = describe(require_described("RunRecorder", pl_module), data_of(trainer))
+        described = describe(pl_module, data_of(trainer))
         described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
         described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
         for logger in trainer.loggers:
@@ -172,7 +198,7 @@ class RunRecorder(TimedCallback):
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Makes the files for predictions of signals that stay in their file."""
-        data, info = data_of(trainer), info_of(pl_module)
+        data, info = data_of(trainer), getattr(pl_module, "info", None)
         self._files = self._tested = None
         if self.run_dir is not None and info is not None and data is not None and data.streamed:
             self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
@@ -190,37 +216,44 @@ class RunRecorder(TimedCallback):
         elif trainer.is_global_zero and batch.start is None:  # signals in memory are one batch
             self._tested = prediction.float().cpu().numpy(), batch.values.float().cpu().numpy()
 
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_test_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Writes ``metrics.json`` and the reconstructions, logs them, prints the table."""
+        data, tested = data_of(trainer), self._tested
         if self._files is not None:  # every process has added its blocks when all have said so
-            self._files.finish(trainer.strategy.reduce_boolean_decision(self._files.filled, all=False))
+            filled = trainer.strategy.reduce_boolean_decision(self._files.filled, all=False)
+            values = data.dataset.values if data is not None else None
+            self._files.finish(filled, values if isinstance(values, FileValues) else None)
         if self.run_dir is None or not trainer.is_global_zero:
             return
-        module, data = require_described("RunRecorder", pl_module), data_of(trainer)
-        described, tested = describe(module, data), self._tested
+        described = describe(pl_module, data)
         self.metrics = {
-            **score(module, described, tested),
-            "fit_seconds": self.clock.seconds if self._fitted else None,
+            **score(pl_module, described, tested),
+            "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **described,
-            "baselines": score_baselines(data, metric_of(module)),
+            "baselines": score_baselines(data, _metric_of(pl_module)),
             **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
-            "versions": versions(),
+            "versions": {
+                "pe_lightning": pe_lightning.__version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "lightning": lightning.__version__,
+                "numpy": np.__version__,
+            },
         }
         _write_json(self.run_dir / runs.METRICS, self.metrics)
         pictures = []
         if tested is not None:
             mask = data.split.train_mask().numpy() if data is not None else None
             write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
-            folder, info = self.run_dir / runs.RECONSTRUCTIONS, info_of(pl_module)
+            folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
             pictures = write_reconstructions(folder, self.metrics, *tested, info, train_mask=mask, write=write)
             self._tested = None
         choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
-        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step)
-        if self.wandb.artifact:
-            log_checkpoint(trainer.loggers, self.run_dir / runs.CHECKPOINTS / "last.ckpt")
+        last = self.run_dir / runs.CHECKPOINTS / "last.ckpt" if self.wandb.artifact else None
+        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
         if self.table:
             print_scores(self.metrics, self.run_dir)
 
@@ -236,7 +269,7 @@ class RunRecorder(TimedCallback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Writes each predicted signal as a file."""
-        info = info_of(pl_module)
+        info = getattr(pl_module, "info", None)
         if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
         if self._writer is None:
@@ -253,3 +286,182 @@ class RunRecorder(TimedCallback):
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     runs.write_atomically(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+# -- what a module says of itself ---------------------------------------------------------------------------------------
+
+
+def _metric_of(module: Describes) -> str:
+    return module.monitor.rpartition("/")[2]
+
+
+def _encoders(described: Mapping[str, Any]) -> str:
+    entries = described["encoder"] if isinstance(described["encoder"], list) else [described["encoder"]]
+    return "+".join(dict.fromkeys(entry["name"].rpartition(".")[2] for entry in entries if entry))
+
+
+def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
+    """What was fitted with what, as plain values; a module that names no signals has one, called ``data``."""
+    about = data.describe() if data is not None else {}
+    described = {"signals": ["data"], "solution": None, **module.describe()}
+    return {
+        **described,
+        "num_signals": len(described["signals"]),
+        "protocol": about.get("protocol"),
+        "sampling": about.get("sampling"),
+        "data_fingerprint": about.get("fingerprint"),
+        "paths": about.get("paths"),
+    }
+
+
+def reports(trainer: Trainer) -> dict[str, Any]:
+    """What the callbacks of a Trainer add to ``metrics.json``: those that have ``report()``, in their order.
+
+    A report is a dictionary of plain values, empty before a fit. One process may ask alone.
+    """
+    found: dict[str, Any] = {}
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if hasattr(callback, "report"):
+            found |= callback.report()
+    return found
+
+
+def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
+    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` that would wait for what does not come, or for the worse.
+
+    Args:
+        callbacks: The callbacks of a Trainer.
+        logged: What the module logs, and in which direction it improves.
+        held_out: Whether samples are held out, so that there is a validation.
+
+    Raises:
+        InputError: If a callback monitors something else, or in the other direction.
+    """
+    known = {name: mode for name, mode in logged.items() if held_out or not name.startswith("val/")}
+    for callback in callbacks:
+        if not isinstance(callback, (EarlyStopping, ModelCheckpoint)) or callback.monitor is None:
+            continue
+        if known.get(callback.monitor) != callback.mode:
+            allowed = ", ".join(f"{name} (mode: {mode})" for name, mode in known.items())
+            reason = "" if held_out else "; no sample is held out (protocol none), so there is no validation"
+            raise InputError(
+                f"{type(callback).__name__} cannot monitor {callback.monitor} with mode: {callback.mode}. "
+                f"There are: {allowed}{reason}"
+            )
+
+
+# -- scores -------------------------------------------------------------------------------------------------------------
+
+
+def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, Array] | None) -> dict[str, Any]:
+    """The scores of a tested module, per signal and on average, as plain values.
+
+    Args:
+        module: A module whose test has ended.
+        described: What :func:`describe` returned.
+        tested: Prediction and truth, ``(S, *grid, C)`` each; ``None`` if they are not in memory.
+
+    Raises:
+        InputError: If the module has no scores, or not one per signal.
+    """
+    metric, scores, signals = _metric_of(module), getattr(module, "scores", {}), len(described["signals"])
+    shapes = {key: tuple(values.shape) for key, values in scores.items()}
+    if f"test/{metric}" not in shapes or set(shapes.values()) != {(signals,)}:
+        raise InputError(
+            f"{type(module).__name__}: a test must leave scores['test/{metric}'], and every score has the shape "
+            f"({signals},), as describe()['signals'] names {signals}; got {shapes}"
+        )
+    found: dict[str, Any] = {"schema": 1, "metric": metric}
+    for key, per_signal in scores.items():
+        nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
+        found |= summary(per_signal, key, nothing)
+    return found | summary(*_ssim(tested, signals)) if "grid" in described else found
+
+
+def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str, str]:
+    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
+    scores, why_not = torch.full((signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
+    if tested is None:
+        why_not = "SSIM needs the signals in memory"
+    elif tested[1].ndim != 4 or min(tested[1].shape[1:3]) < SSIM_WINDOW:
+        why_not = f"SSIM is for pictures of at least {SSIM_WINDOW} x {SSIM_WINDOW} samples"
+    else:
+        for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
+            if np.isfinite(prediction).all():
+                clamped = np.clip(prediction, 0, 1)
+                scores[index] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))  # type: ignore[no-untyped-call]
+    return scores, "test/ssim", why_not
+
+
+_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
+
+
+def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict[str, dict[str, Any]]:
+    """What interpolation of the same training samples reaches on the same held-out samples, per method.
+
+    Computed once per DataModule: the fits of a sweep share one. Nothing without a DataModule of ours, where nothing is held
+    out, or for a metric that is not one of :data:`pe_lightning.metrics.metrics`.
+    """
+    if data is None or data.effective_protocol == "none" or metric not in metrics:
+        return {}
+    key = f"test/{metric}"
+    if data.streamed:
+        return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}
+    found = _BASELINES.setdefault(data, {}).setdefault(metric, {})
+    if found:
+        return found
+    train, evaluation = data.train_batch(), data.evaluation_batch()
+    on_grid = isinstance(train, GridBatch)
+    for name in ("nearest", "linear", "bicubic", "spline") if on_grid else ("nearest", "delaunay"):
+        if name == "delaunay" and (data.info.num_axes > 2 or train.values[..., 0].numel() > DELAUNAY_LIMIT):
+            reason = f"left out: triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes"
+            found[name] = {key: None, f"{key}_reason": reason}
+            continue
+        scores = create(metric, data.info.num_signals, sync_on_compute=False)  # the other processes are not here
+        scores.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
+        found[name] = summary(scores.per_signal(), key, "nothing is held out")
+    return found
+
+
+def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
+    """Prints the scores per signal beside interpolation, seconds and where the files are.
+
+    Args:
+        report: The content of ``metrics.json``.
+        run_dir: The run directory.
+    """
+    console, metric = Console(), report["metric"]
+    test, unit, word = f"test/{metric}", unit_of(metric), metric.upper() if metric in metrics else metric
+    titles = {test: f"test {word} ({report['protocol']})", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
+    units = {key: "" if key == "test/ssim" else unit for key in titles if key in report}
+    table = Table(title=f"{report['model']}, {_encoders(report)}, {report['num_params']:,} parameters per signal")
+    table.add_column("signal")
+    for key in units:
+        table.add_column(titles[key], justify="right")
+    if report["num_signals"] <= MOST_ROWS:
+        for index, name in enumerate(report["signals"]):
+            table.add_row(name, *[_shown(report[f"{key}_per_signal"][index], of) for key, of in units.items()])
+    if report["num_signals"] > 1:
+        table.add_section()
+        table.add_row("mean ± std", *[_shown(report[key], of, report[f"{key}_std"]) for key, of in units.items()])
+    baselines = {name: row for name, row in report["baselines"].items() if row[test] is not None}
+    table.add_section()
+    for name, row in sorted(baselines.items(), key=lambda item: item[1][test]):
+        deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
+        table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
+    console.print(table)
+    for key in units:
+        if reason := report.get(f"{key}_reason"):
+            console.print(f"{key}: {reason}", highlight=False)
+    if report["fit_seconds"] is not None:
+        console.print(f"{report['steps']} steps in {report['fit_seconds']:.1f} s", highlight=False)
+    # printed without wrapping, so that the path can be copied
+    if (run_dir / runs.RECONSTRUCTIONS).is_dir():
+        print(f"reconstructions: {run_dir / runs.RECONSTRUCTIONS}")
+    print(f"metrics:         {run_dir / runs.METRICS}")
+
+
+def _shown(value: float | None, unit: str, deviation: float | None = None) -> str:
+    digits = 2 if unit else 4
+    numbers = [f"{number:.{digits}f}" for number in (value, deviation) if number is not None]
+    return f"{' ± '.join(numbers) or '-'} {unit if numbers else ''}".rstrip()

@@ -10,19 +10,16 @@ from lightning.pytorch.loggers import WandbLogger
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.callbacks.context import require_coordinates, require_signals
+from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
-from pe_lightning.callbacks.timing import PeriodicCallback, TrainingClock
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.media.figures import row_plot
-from pe_lightning.media.pictures import FRAMES, comparison_frames, stacked, to_image, write_png
+from pe_lightning.media.pictures import FRAMES, comparison_frames, row_plot, stacked, to_image, write_png
 from pe_lightning.runs import file_names, frames_of
 
 __all__ = ["Snapshots"]
 
-FOLDER = "snapshots"
 LARGEST_SIDE = 2048
 """Of longer axes of a picture, or of a frame, every so many samples are shown."""
 
@@ -39,9 +36,6 @@ class Snapshots(PeriodicCallback):
     Args:
         every_n_steps: Optimiser steps between two reconstructions.
         signals: How many signals, from the first on.
-
-    Raises:
-        InputError: If an argument is out of range, a signal has more than three axes, or is a row that stays in its file.
     """
 
     def __init__(self, every_n_steps: int = 100, signals: int = 4) -> None:
@@ -77,7 +71,7 @@ class Snapshots(PeriodicCallback):
             paths = []
             for index, stem in enumerate(file_names(data.info.names)[: self.signals]):
                 picture = _picture(data, index, predictions[index].numpy(), shown, f"reconstruction, step {step}")
-                paths.append(str(write_png(run_dir / FOLDER / stem / f"{step}.png", picture)))
+                paths.append(str(write_png(run_dir / "snapshots" / stem / f"{step}.png", picture)))
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
                     names = [f"{name}, step {step}" for name in data.info.names[: self.signals]]

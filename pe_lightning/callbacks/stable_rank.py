@@ -10,17 +10,14 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
-from pe_lightning.callbacks.context import log_values, require_coordinates, require_signals
+from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
-from pe_lightning.callbacks.timing import PeriodicCallback, TrainingClock
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
-from pe_lightning.media.figures import plot_curves
+from pe_lightning.media.pictures import plot_curves
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
 
 __all__ = ["StableRank"]
-
-PLOT = "stable_rank.png"
 
 
 class StableRank(PeriodicCallback):
@@ -38,9 +35,6 @@ class StableRank(PeriodicCallback):
         every_n_steps: Optimiser steps between two measurements.
         points: How many training points are used, at most; of each signal, if it has its own.
 
-    Raises:
-        InputError: If an argument is out of range, or the module is not one of ours.
-
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 8.
     """
 
@@ -49,8 +43,7 @@ class StableRank(PeriodicCallback):
         if points < 2:
             raise InputError(f"StableRank: points must be >= 2, got {points}")
         self.points = points
-        self._curves: dict[str, list[float]] = {}
-        self._steps: list[int] = []
+        self._curves: dict[str, list[Any]] = {}  # with the steps, under that name
         self._resumed = False
         self._coords: Tensor | None = None
         self._features: float | None = None
@@ -65,7 +58,7 @@ class StableRank(PeriodicCallback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forgets an earlier fit, but not the one that is resumed."""
         if not self._resumed:
-            self._curves, self._steps = {}, []
+            self._curves = {}
         self._resumed, self._features, self._coords = False, None, None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -79,33 +72,31 @@ class StableRank(PeriodicCallback):
         self._coords = None
         run_dir = RunRecorder.run_dir_of(trainer)
         if run_dir is not None and trainer.is_global_zero:
-            plot_curves(run_dir / PLOT, self._steps, self._curves, "stable rank, mean over signals")
+            curves = {**self._curves}
+            plot_curves(run_dir / "stable_rank.png", curves.pop("steps"), curves, "stable rank, mean over signals")
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measures, once per step."""
-        if not trainer.is_global_zero or (self._steps and self._steps[-1] == trainer.global_step):
+        if not trainer.is_global_zero or trainer.global_step in self._curves.get("steps", [])[-1:]:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):
             values = self._ranks(trainer, require_coordinates("StableRank", pl_module))
-            self._steps.append(trainer.global_step)
-            for name, value in values.items():
+            for name, value in {"steps": trainer.global_step, **values}.items():
                 self._curves.setdefault(name, []).append(value)
             log_values(trainer, {f"stable_rank/{name}": value for name, value in values.items()})
 
     def report(self) -> dict[str, Any]:
         """``stable_rank``: one list per layer, as long as that of the steps; ``None`` where a fit has diverged."""
-        if not self._steps:
-            return {}
         curves = {name: [v if math.isfinite(v) else None for v in values] for name, values in self._curves.items()}
-        return {"stable_rank": {"steps": self._steps, **curves}}
+        return {"stable_rank": curves} if curves else {}
 
     def state_dict(self) -> dict[str, Any]:
         """The curves so far."""
-        return {"steps": self._steps, "curves": self._curves}
+        return {"curves": self._curves}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes what :meth:`state_dict` gave."""
-        self._steps, self._curves, self._resumed = state_dict["steps"], state_dict["curves"], True
+        self._curves, self._resumed = state_dict["curves"], True
 
     def _ranks(self, trainer: Trainer, module: CoordinateModule) -> dict[str, float]:
         batch = to_device(require_signals("StableRank", trainer).calibration_batch(), module.device)

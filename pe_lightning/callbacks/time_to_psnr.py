@@ -11,8 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from pe_lightning.callbacks.context import log_values, require_coordinates
-from pe_lightning.callbacks.timing import Schedule, TimedCallback
+from pe_lightning.callbacks.base import TimedCallback, check_steps, log_values, require_coordinates
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
 
@@ -23,22 +22,16 @@ class TimeToPSNR(TimedCallback):
     """Seconds of training, and optimiser steps, until the PSNR first reaches each of several thresholds.
 
     The train PSNR, mean over signals of the latest batch before its step, is read after the first step, every
-    ``every_n_steps`` and after the last, until all thresholds are reached; this waits for the device. The held-out PSNR is
-    that of every validation. The clock is that of ``fit_seconds``: from data in memory on, without validation, and
-    continued if the fit is resumed.
+    ``every_n_steps`` and after the last, until all thresholds are reached; the held-out PSNR is that of every validation.
+    Under several processes it is that of all their samples. The clock is that of ``fit_seconds``.
 
     Logged at the end are the seconds, ``time_to/25dB`` for the train PSNR and ``time_to/val_25dB`` for the held-out one, of
     the thresholds that were reached. The report is ``time_to_psnr``: ``{"train": {"25dB": {"seconds": .., "steps": ..},
     "30dB": null}, "val": {..}}``, ``val`` only if there was a validation.
 
-    Under several processes it is the PSNR of all their samples together.
-
     Args:
         thresholds: PSNRs in dB.
         every_n_steps: Optimiser steps between two readings of the train PSNR: the resolution of the result.
-
-    Raises:
-        InputError: If an argument is out of range.
     """
 
     def __init__(self, thresholds: Sequence[float] = (20.0, 25.0, 30.0, 35.0, 40.0), every_n_steps: int = 10) -> None:
@@ -46,28 +39,24 @@ class TimeToPSNR(TimedCallback):
         if not thresholds or not all(math.isfinite(threshold) for threshold in thresholds):
             raise InputError(f"TimeToPSNR: thresholds are one or more numbers in dB, got {list(thresholds)}")
         self.thresholds = {f"{threshold:g}dB": float(threshold) for threshold in sorted(thresholds)}
-        self._schedule = Schedule("TimeToPSNR", every_n_steps)
+        self.every_n_steps = check_steps(self, every_n_steps)
         self._reached: dict[str, dict[str, Any]] = {}
-        self._started = self._shared = False
+        self._shared: bool | None = None  # whether processes have samples of the same signals, once there was a step
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock, and forgets an earlier fit unless it is resumed."""
         require_coordinates("TimeToPSNR", pl_module)
         self._reached = self._reached if self._earlier else {}
         self._reached.setdefault("train", {})
-        self._started = False
+        self._shared = None
         super().on_fit_start(trainer, pl_module)
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begins to count, from the step of the checkpoint if there is one."""
-        self._schedule.start(trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Reads the train PSNR every few steps."""
-        if self._schedule.due(trainer.global_step) or not self._started:
-            self._started, self._shared = True, getattr(batch, "total", None) is not None
+        if trainer.global_step % self.every_n_steps == 0 or self._shared is None:
+            self._shared = getattr(batch, "total", None) is not None
             self._read(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -84,16 +73,12 @@ class TimeToPSNR(TimedCallback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Logs what was reached."""
         super().on_fit_end(trainer, pl_module)
-        prefixes = {"train": "time_to/", "val": "time_to/val_"}
-        reached = {
-            f"{prefixes[kind]}{name}": at["seconds"] for kind in self._reached for name, at in self._reached[kind].items()
-        }
-        log_values(trainer, reached)
+        for kind, prefix in (("train", "time_to/"), ("val", "time_to/val_")):
+            log_values(trainer, {f"{prefix}{name}": at["seconds"] for name, at in self._reached.get(kind, {}).items()})
 
     def report(self) -> dict[str, Any]:
         """``time_to_psnr``; ``None`` for what was not reached."""
-        kinds = self._reached.items()
-        found = {kind: {name: entries.get(name) for name in self.thresholds} for kind, entries in kinds}
+        found = {kind: {name: at.get(name) for name in self.thresholds} for kind, at in self._reached.items()}
         return {"time_to_psnr": found} if found else {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -65,12 +65,8 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
     Raises:
         InputError: If the format is unknown or cannot hold the signal, or MP4 is chosen and PyAV cannot encode it.
     """
-    known = get_args(Formats)
-    if formats not in known:
-        meant = did_you_mean(str(formats), known)
-        raise InputError(f"unknown output format {formats!r}{meant}; there are {', '.join(known)}")
-    if info is not None and len(shape) != info.num_axes + 1:
-        raise InputError(f"a signal of shape {shape} is not one of {info.num_axes} axes and channels")
+    if formats not in (known := get_args(Formats)):
+        raise InputError(f"unknown output format {formats!r}{did_you_mean(formats, known)}; there are {', '.join(known)}")
     chosen = formats
     if formats == "auto":
         natural = _NATURAL[info.media if info is not None else "image" if len(shape) == 3 else "array"]
@@ -114,7 +110,7 @@ def write_signal(
     rate = _rate(values.shape, info)
     with replacing(target) as file:
         if chosen == "png":
-            _write_png(file, values, deep=scaling.dtype == "uint16" and info is not None)
+            _write_png(file, values, deep=scaling.dtype == "uint16")
         elif chosen == "mp4":
             _write_mp4(file, values, _frame_rate(values.shape, info))
         elif chosen == "gif":
@@ -149,22 +145,21 @@ def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) ->
         return f"{form.upper()} needs 3 axes (time, height, width) and 1 or 3 channels"
     if form == "gif" and (rate := _frame_rate(shape, info)) > GIF_MAX_RATE:
         return f"GIF shows at most {GIF_MAX_RATE} frames per second, not {float(rate):g}"
-    if form != "wav":
-        return None
-    dtype, rate_or_none = info.scaling.dtype if info is not None else "float32", _rate(shape, info)
-    if axes != 1 or channels > 1024:
-        return "WAV needs 1 axis and at most 1024 channels"
-    if dtype not in WAV_SUBTYPES:
-        return f"WAV holds {', '.join(WAV_SUBTYPES)}, not {dtype}"
-    if rate_or_none is None:
-        return "WAV needs a number of samples per second, and the source has none"
-    if not 1 <= round(rate_or_none) < 2**31 or shape[0] * channels * np.dtype(dtype).itemsize >= 2**32 - 64:
-        return "WAV holds at most 4 GiB, and 1 to 2^31 samples per second"
+    if form == "wav":
+        dtype, samples_per_second = info.scaling.dtype if info is not None else "float32", _rate(shape, info)
+        size = shape[0] * channels * np.dtype(dtype).itemsize
+        fits = axes == 1 and channels <= 1024 and dtype in WAV_SUBTYPES and size < 2**32 - 64
+        if not fits or samples_per_second is None or not 1 <= round(samples_per_second) < 2**31:
+            return (
+                f"WAV needs 1 axis, at most 1024 channels and 4 GiB, 1 to 2^31 samples per second (of the source: "
+                f"{'none' if samples_per_second is None else f'{float(samples_per_second):g}'}), and one of the dtypes "
+                f"{', '.join(WAV_SUBTYPES)}, not {dtype}"
+            )
     return None
 
 
 def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> None:
-    """Fills a file with values in the source's range and dtype, a part after another."""
+    """Fills a file with values in the source's range and dtype, some rows after the others."""
     rows = max(1, VALUES_AT_ONCE * len(values) // max(1, values.size))
     for start in range(0, len(values), rows):
         with np.errstate(over="ignore"):  # what has diverged beyond the dtype becomes infinite
@@ -209,9 +204,8 @@ def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
     """
     starts = [round(100 * frame / rate) for frame in range(len(values) + 1)]
     durations = [10 * (after - before) for before, after in itertools.pairwise(starts)]
-    first, *others = range(len(values))
-    frames = (to_image(values[frame]) for frame in others)
-    to_image(values[first]).save(path, "GIF", save_all=True, append_images=frames, duration=durations, loop=0)
+    others = (to_image(frame) for frame in values[1:])
+    to_image(values[0]).save(path, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
 
 
 def _write_wav(path: Path, samples: npt.NDArray[Any], rate: int) -> None:

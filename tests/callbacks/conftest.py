@@ -12,9 +12,10 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from small_fits import MODULES
 from torch import Tensor
 
-from pe_lightning.callbacks import RunRecorder, WandbSettings, timing
+from pe_lightning.callbacks import RunRecorder, WandbSettings, base
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.options import Batching
 from pe_lightning.modules import CoordinateModule
 
 
@@ -35,22 +36,16 @@ def fit(make_trainer: Callable[..., Trainer], tmp_path: Path) -> Callable[..., R
         callbacks: list[Callback],
         steps: int = 12,
         ckpt_path: Path | None = None,
-        wandb: WandbSettings | None = None,
         **more: Any,
     ) -> Run:
         seed_everything(0, verbose=False)
         made = MODULES[module]() if isinstance(module, str) else module
-        source = data if isinstance(data, SignalDataModule) else TensorDataModule(data, steps_per_epoch=6)
-        settings = wandb or WandbSettings(enabled=False)
-        recorder = RunRecorder(root=tmp_path / "runs", ckpt_path=ckpt_path, wandb=settings, table=False)
-        trainer = make_trainer(
-            max_steps=steps,
-            callbacks=[*callbacks, recorder],
-            num_sanity_val_steps=0,
-            **{"log_every_n_steps": 5, **more},
-        )
-        trainer.fit(made, source, ckpt_path=ckpt_path)
-        assert recorder.run_dir is not None or more.get("fast_dev_run")
+        if not isinstance(data, SignalDataModule):
+            data = TensorDataModule(data, batching=Batching(steps_per_epoch=6))
+        recorder = RunRecorder(tmp_path / "runs", ckpt_path, WandbSettings(enabled=False), table=False)
+        more = {"log_every_n_steps": 5, "num_sanity_val_steps": 0, **more}
+        trainer = make_trainer(max_steps=steps, callbacks=[*callbacks, recorder], **more)
+        trainer.fit(made, data, ckpt_path=ckpt_path)
         return Run(trainer, made, recorder.run_dir or tmp_path)
 
     return run
@@ -60,5 +55,5 @@ def fit(make_trainer: Callable[..., Trainer], tmp_path: Path) -> Callable[..., R
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A list whose one number is the time of clocks."""
     time = [0.0]
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: time[0]))
+    monkeypatch.setattr(base, "time", SimpleNamespace(perf_counter=lambda: time[0]))
     return time

@@ -13,6 +13,7 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 from pe_lightning.callbacks import *
 from pe_lightning.data import TensorDataModule
+from pe_lightning.data.options import Batching
 from pe_lightning.modules import ComplexLinear
 
 class Keep(TimeToPSNR):
@@ -35,7 +36,7 @@ devices = int(sys.argv[1])
 trainer = Trainer(accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto", max_steps=20,
                   callbacks=[*watch, recorder], logger=False, enable_checkpointing=False, enable_progress_bar=False,
                   enable_model_summary=False, num_sanity_val_steps=0, log_every_n_steps=1)
-trainer.fit(model, TensorDataModule(values, steps_per_epoch=10))
+trainer.fit(model, TensorDataModule(values, batching=Batching(steps_per_epoch=10)))
 if trainer.is_global_zero:
     print("REPORT" + json.dumps({"seen": Keep.seen, **reports(trainer)}))
 """
@@ -58,11 +59,9 @@ def test_two_processes(tmp_path):
     one, two = found[1], found[2]
     assert two["stable_rank"]["steps"] == one["stable_rank"]["steps"] == [0, 5, 10, 15, 20]
     assert two["stable_rank"]["layer0"] == pytest.approx(one["stable_rank"]["layer0"], rel=1e-3)
-    assert one["peak_memory"]["resident_bytes_per_process"][1:] == []
     both = two["peak_memory"]["resident_bytes_per_process"]
-    assert len(both) == 2
-    assert max(both) == two["peak_memory"]["resident_bytes"]
     assert len(set(both)) == 2, "of each process its own"
+    assert max(both) == two["peak_memory"]["resident_bytes"]
     for processes in found:  # the module logs the PSNR of all processes' samples; here an odd number of rows
         with next((tmp_path / str(processes)).glob("runs/*/*/logs/version_0/metrics.csv")).open() as file:
             logged = [float(row["train/psnr"]) for row in csv.DictReader(file) if row["train/psnr"]]

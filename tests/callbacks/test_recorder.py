@@ -4,21 +4,26 @@ import csv
 import json
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from small_fits import signals
 from torch import nn
 from torch.utils.data import DataLoader
 
 from pe_lightning.__main__ import main
-from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings
-from pe_lightning.callbacks.report import score_baselines
-from pe_lightning.data import TensorDataModule
+from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
+from pe_lightning.callbacks.recorder import score_baselines
+from pe_lightning.data import TensorDataModule, VideoDataModule
+from pe_lightning.data.options import Batching, Storage
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.curves import read_curve
 from pe_lightning.experiments.compare.reading import find_runs
 from pe_lightning.metrics import psnr
+from pe_lightning.runs import frames_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,15 +100,36 @@ def test_what_cannot_be_recorded_is_refused_with_what_is_missing(make_trainer, t
             self.scores = {"test/accuracy": torch.zeros(3)}
 
     trainer = make_trainer(callbacks=[RunRecorder(root=tmp_path, wandb=WandbSettings(enabled=False))])
-    with pytest.raises(InputError, match=r"test/accuracy'\] has the shape \(3,\); describe\(\)\['signals'\] names 1"):
+    with pytest.raises(InputError, match=r"describe\(\)\['signals'\] names 1; got .*\(3,\)"):
         trainer.test(Unscored(), loader(), verbose=False)
+
+
+LOGGED = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
+
+
+@pytest.mark.parametrize(
+    ("callback", "held_out", "refused"),
+    [
+        (EarlyStopping("val/psnr"), True, True),
+        (EarlyStopping("val/psrn", mode="max"), True, True),
+        (EarlyStopping("val/psnr", mode="max"), False, True),
+        (ModelCheckpoint(monitor="val/psnr"), True, True),
+        (EarlyStopping("train/loss"), False, False),
+        (ModelCheckpoint(), True, False),
+    ],
+)
+def test_what_would_never_stop_a_fit_is_refused(callback, held_out, refused):
+    if not refused:
+        check_monitors([callback], LOGGED, held_out)
+        return
+    with pytest.raises(InputError, match=r"cannot monitor .* There are: .*train/psnr \(mode: max\)"):
+        check_monitors([callback], LOGGED, held_out)
 
 
 def test_baselines_have_the_metric_of_the_module():
     data = TensorDataModule(signals(2, 16, 12))
-    in_db = score_baselines(data)
-    assert list(in_db) == ["nearest", "linear", "bicubic", "spline"]
-    ratio = score_baselines(data, "snr")
+    in_db, ratio = score_baselines(data), score_baselines(data, "snr")
+    assert list(in_db) == list(ratio) == ["nearest", "linear", "bicubic", "spline"]
     held_out = data.evaluation_batch()
     energy = (held_out.values.square().sum(-1) * held_out.mask).flatten(1).sum(1)
     shift = psnr(energy, 3.0 * held_out.mask.sum()).tolist()
@@ -111,6 +137,22 @@ def test_baselines_have_the_metric_of_the_module():
         expected = [value - offset for value, offset in zip(in_db[name]["test/psnr_per_signal"], shift, strict=True)]
         assert row["test/snr_per_signal"] == pytest.approx(expected, abs=1e-3)
     assert score_baselines(data, "accuracy") == {}
+
+
+def test_signals_that_stay_in_their_file_are_compared_too(fit, tmp_path):
+    values = signals(1, 40, 6, 5, channels=1)[0, ..., 0].numpy()
+    with h5py.File(tmp_path / "volume.h5", "w") as file:
+        file["values"] = values
+    batching, storage = Batching("blocks", steps_per_epoch=2), Storage(in_memory=False)
+    data = VideoDataModule(str(tmp_path / "volume.h5"), batching=batching, storage=storage)
+    run = fit("complex", data, [], steps=2, log_every_n_steps=1)
+    run.trainer.test(run.module, data, verbose=False)
+    made = np.load(run.folder / "reconstructions/volume.npy")
+    with h5py.File(run.folder / "reconstructions/volume_comparison.h5") as file:
+        frames = file.attrs["frames"]
+        assert list(frames) == frames_of(40, 32)
+        for name, expected in (("truth", values[..., None]), ("reconstruction", made)):
+            assert np.abs(file[name][...] - 255 * np.clip(expected[frames], 0, 1)).max() <= 0.51, name
 
 
 # -- seconds ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import pytest
 from wandb.proto.wandb_internal_pb2 import Record
 
 from pe_lightning.__main__ import main
-from pe_lightning.callbacks.loggers import flat
 
 ROOT = Path(__file__).parents[2]
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
@@ -43,8 +42,9 @@ def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
     folder = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]"]
-        assert main(["fit", *DEMO, *settings, "--wandb.artifact", "true"]) == 0
+        settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]", "--wandb.artifact=true"]
+        settings += ["--trainer.callbacks+=Snapshots", "--trainer.callbacks.every_n_steps=10"]
+        assert main(["fit", *DEMO, *settings]) == 0
     (record,) = folder.glob("runs/*/1/wandb/offline-run-*/*.wandb")
     return record.parent, records(record)
 
@@ -94,13 +94,8 @@ def test_history_and_summary(offline):
 
 def test_media_and_checkpoint(offline):
     assert list(offline[0].glob("files/media/images/reconstructions_*.png"))
+    assert len(list(offline[0].glob("files/media/images/snapshots_*.png"))) == 2
     assert list(offline[0].glob("files/media/table/test/signals_*.json"))
     artifacts = [record.request.log_artifact.artifact for record in offline[1] if record.request.HasField("log_artifact")]
     artifacts += [record.artifact for record in offline[1] if record.HasField("artifact")]
     assert any(artifact.type == "model" for artifact in artifacts)
-
-
-def test_flat_keys():
-    assert flat({"a": {"b": {"c": 1}}, "d": [], "e": [{"f": 2}, {"f": 3}], "g": None}) == {
-        "a.b.c": 1, "d": [], "e.0.f": 2, "e.1.f": 3, "g": None,
-    }  # fmt: skip

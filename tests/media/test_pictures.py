@@ -6,8 +6,15 @@ import matplotlib
 import numpy as np
 import pytest
 
-from pe_lightning.media.figures import DETAIL, row_plot
-from pe_lightning.media.pictures import ERROR_FULL_SCALE, comparison, comparison_frames, error_map, to_image
+from pe_lightning.media.pictures import (
+    DETAIL,
+    ERROR_FULL_SCALE,
+    comparison,
+    comparison_frames,
+    error_map,
+    row_plot,
+    to_image,
+)
 
 
 def random(*shape: int) -> np.ndarray:
@@ -34,13 +41,9 @@ def test_the_error_map_is_black_without_error_and_pale_at_full_scale() -> None:
     assert colours == [black, middle, pale, pale, pale, pale]
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-@pytest.mark.parametrize(
-    ("shape", "size"),
-    [((300, 400), (1208, 322)), ((16, 32), (3 * 256 + 8, 128 + 22)), ((200, 100), (308, 222))],
-)
-def test_a_comparison_shows_three_panels(shape: tuple[int, int], size: tuple[int, int], channels: int) -> None:
-    sheet = comparison(random(*shape, channels), random(*shape, channels), "reconstruction, 20.00 dB")
+@pytest.mark.parametrize(("shape", "size"), [((300, 400, 1), (1208, 322)), ((16, 32, 4), (3 * 256 + 8, 128 + 22))])
+def test_a_comparison_shows_three_panels(shape: tuple[int, ...], size: tuple[int, int]) -> None:
+    sheet = comparison(random(*shape), random(*shape), "reconstruction, 20.00 dB")
     assert (sheet.mode, sheet.size) == ("RGB", size)
 
 
@@ -60,13 +63,6 @@ def test_of_more_than_four_channels_the_first_is_shown_and_named() -> None:
     assert not np.array_equal(sheet[:22, :256], same_values[:22, :256])  # "channel 1 of 6"
     error = np.asarray(error_map(prediction, truth).resize((256, 256), 0))
     assert np.array_equal(sheet[22:, 520:], error)  # of all channels
-
-
-def test_captions_do_not_run_into_each_other() -> None:
-    white = np.ones((256, 100, 3), dtype=np.float32)
-    header = np.asarray(comparison(white, white, "reconstruction, 20.00 dB held out and much more"))[:22]
-    assert (header[:, [*range(100, 104), *range(204, 208)]] == 255).all()
-    assert (header[:, 104:204] < 128).any()
 
 
 def test_frames_are_below_one_another() -> None:
@@ -116,21 +112,10 @@ def test_a_long_row_shows_the_whole_and_its_middle() -> None:
     assert amount(row_plot(long, long, middle, ""), BLUE) > 10 * max(legend, 1)
 
 
-def test_channels_of_a_row_are_below_one_another() -> None:
-    heights = [row_plot(wave(50, c), wave(50, c), None, "").height for c in (1, 2, 4, 7)]
-    assert heights[0] < heights[1] < heights[2] == heights[3]
-
-
-@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])
-@pytest.mark.parametrize("count", [50, 5000])
+@pytest.mark.parametrize(("value", "count"), [(np.inf, 50), (np.nan, 5000), (3e38, 5000)])
 def test_predictions_that_diverged_have_pictures(value: float, count: int) -> None:
     prediction = wave(count)
     expected = row_plot(prediction, wave(count), None, "")
     prediction[count // 2] = value
     assert row_plot(prediction, wave(count), None, "").size == expected.size
     assert comparison(np.full((4, 4, 3), value, dtype=np.float32), random(4, 4, 3), "reconstruction").mode == "RGB"
-
-
-def test_a_constant_row_has_a_picture() -> None:
-    constant = np.full((20, 1), 0.5, dtype=np.float32)
-    assert amount(row_plot(constant * np.nan, constant, None, "", rate=8000.0), BLACK) > 200

@@ -64,8 +64,7 @@ def decode(path: Path) -> tuple[np.ndarray, dict]:
 # -- pictures -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-@pytest.mark.parametrize("dtype", [None, "uint8", "float32"])
+@pytest.mark.parametrize(("channels", "dtype"), [(1, None), (2, "uint8"), (3, "float32"), (4, "uint8")])
 def test_images_are_png(channels: int, dtype: str | None, tmp_path: Path) -> None:
     values = np.round(random(5, 7, channels) * 255).astype(np.float32) / 255
     info = info_of("image", (5, 7), channels, dtype) if dtype else None
@@ -100,7 +99,7 @@ def test_values_outside_are_clamped_and_nan_is_black(dtype: str, tmp_path: Path)
 # -- videos -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("height", "width", "channels"), [(48, 64, 3), (33, 47, 3), (32, 48, 1), (1, 1, 3)])
+@pytest.mark.parametrize(("height", "width", "channels"), [(33, 47, 3), (32, 48, 1), (1, 1, 3)])
 def test_a_video_is_mp4_of_the_same_frames_at_the_same_rate(height: int, width: int, channels: int, tmp_path: Path) -> None:
     values = film(13, height, width, channels)
     path = write_signal(tmp_path / "clip", values, info_of("video", (13, height, width), channels, "uint8", 30000 / 1001))
@@ -133,10 +132,8 @@ def test_colours_and_greys_of_a_video(tmp_path: Path) -> None:
     ("frames", "rate", "expected"),
     [
         (24, 24.0, Fraction(48)),  # twice the frames in the same time
-        (17, 30000 / 1001, Fraction(30000, 1001) * Fraction(17, 12)),
         (36, None, Fraction(75)),
         (12, 0.001, Fraction(1, 1000)),
-        (12, 10000.0, Fraction(10000)),
     ],
 )
 def test_a_video_lasts_as_long_as_its_source(frames: int, rate: float | None, expected: Fraction, tmp_path: Path) -> None:
@@ -155,8 +152,7 @@ def test_without_an_encoder_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch
     assert write_signal(tmp_path / "a", film(4, 16, 16), info, formats="npy").exists()
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize(("rate", "frames"), [(25.0, 10), (30.0, 10), (7.0, 10), (10.0, 1)])
+@pytest.mark.parametrize(("rate", "frames", "channels"), [(30.0, 10, 3), (7.0, 10, 1), (10.0, 1, 3)])
 def test_gif(rate: float, frames: int, channels: int, tmp_path: Path) -> None:
     values = np.round(film(frames, 24, 33, channels) * 255).astype(np.float32) / 255
     info = info_of("video", (frames, 24, 33), channels, "uint8", rate)
@@ -189,8 +185,7 @@ def test_a_video_is_converted_in_parts(formats: str, tmp_path: Path) -> None:
 # -- sound and arrays ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("channels", [1, 2, 6])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32"])
+@pytest.mark.parametrize(("dtype", "channels"), [("uint8", 1), ("int16", 2), ("int32", 6), ("float32", 1)])
 def test_audio_is_wav_in_the_dtype_of_its_source(dtype: str, channels: int, tmp_path: Path) -> None:
     info = info_of("audio", (501,), channels, dtype, 44100.0)
     values = random(501, channels) * 1.2 - 0.1
@@ -203,15 +198,8 @@ def test_audio_is_wav_in_the_dtype_of_its_source(dtype: str, channels: int, tmp_
     assert np.array_equal((read >> 8) + 128 if dtype == "uint8" else read, expected)
 
 
-@pytest.mark.parametrize(("samples", "expected"), [(200, 16000), (50, 4000)])
-def test_resized_audio_lasts_as_long(samples: int, expected: int, tmp_path: Path) -> None:
-    path = write_signal(tmp_path / "a", random(samples, 1), info_of("audio", (100,), 1, "int16", 8000.0))
-    assert soundfile.info(path).samplerate == expected
-
-
 @pytest.mark.parametrize("formats", ["auto", "h5"])
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
-@pytest.mark.parametrize("grid", [(41,), (3, 4, 2, 5)])
+@pytest.mark.parametrize(("grid", "dtype"), [((41,), "uint8"), ((3, 4, 2, 5), "int32"), ((41,), "float32")])
 def test_arrays_have_the_dtype_and_range_of_their_source(
     grid: tuple[int, ...], dtype: str, formats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -227,34 +215,9 @@ def test_arrays_have_the_dtype_and_range_of_their_source(
         with h5py.File(path) as file:
             read = file["values"][...]
             assert json.loads(file["values"].attrs["scaling"]) == {"dtype": dtype, "low": [low], "high": [high]}
+            assert list(file["values"].attrs["axes"]) == [*(f"axis{n + 1}" for n in range(len(grid))), "channel"]
     assert read.dtype == dtype
     assert np.array_equal(read, scaling.restore(values, 1))
-
-
-def test_signals_of_no_known_source_are_written_as_they_are(tmp_path: Path) -> None:
-    values = random(4, 5, 5) * 3 - 1
-    read = np.load(write_signal(tmp_path / "cube.v2", values))
-    assert read.dtype == np.float32
-    assert np.array_equal(read, values)
-
-
-@pytest.mark.parametrize(
-    ("media", "grid", "rate", "axes"),
-    [
-        ("image", (4, 5), None, ["height", "width"]),
-        ("video", (3, 4, 5), None, ["time", "height", "width"]),
-        ("audio", (9,), 10.0, ["time"]),
-        ("array", (3, 4), 10.0, ["axis1", "axis2"]),
-    ],
-)
-def test_hdf5_says_what_the_axes_are(
-    media: str, grid: tuple[int, ...], rate: float | None, axes: list[str], tmp_path: Path
-) -> None:
-    info = info_of(media, grid, 1, "uint8", rate)
-    with h5py.File(write_signal(tmp_path / "a", random(*grid, 1), info, formats="h5")) as file:
-        attributes = file["values"].attrs
-        assert list(attributes["axes"]) == [*axes, "channel"]
-        assert attributes.get("rate") == rate
 
 
 # -- choice of the format -----------------------------------------------------------------------------------------------
@@ -282,30 +245,24 @@ def test_auto_follows_the_medium(media: str | None, shape: tuple[int, ...], dtyp
 @pytest.mark.parametrize(
     ("formats", "shape", "dtype", "rate", "words"),
     [
-        ("png", (9, 1), "int16", 10.0, "PNG needs 2 axes.*Possible: auto, wav, npy, h5"),
         ("png", (4, 5, 5), "int16", 10.0, "4x5x5.*1 to 4 channels.*Possible: auto, npy, h5"),
         ("mp4", (4, 5, 3), "int16", 10.0, "MP4 needs 3 axes.*Possible: auto, png, npy, h5"),
-        ("gif", (4, 5, 6, 2), "int16", 10.0, "GIF needs 3 axes.*1 or 3 channels"),
         ("gif", (4, 5, 6, 3), "int16", 75.0, "at most 50 frames per second, not 75.*mp4"),
         ("wav", (4, 5, 6, 3), "int16", 10.0, "WAV needs 1 axis.*Possible: auto, mp4, gif, npy, h5"),
-        ("wav", (9, 1), "int16", None, "the source has none"),
+        ("wav", (9, 1), "int16", None, "of the source: none"),
         ("wav", (9, 1), "uint16", 8000.0, "not uint16"),
-        ("wav", (9, 1), "int16", 0.1, "1 to 2"),
-        ("wav", (2**31, 1), "int16", 8000.0, "at most 4 GiB"),
-        ("jpeg", (4, 5, 3), "int16", 10.0, "unknown output format 'jpeg'.*auto, png, mp4, gif, wav, npy, h5"),
-        ("np", (4, 5, 3), "int16", 10.0, "did you mean 'npy'"),
-        ("auto", (9, 9, 9, 1), "int16", 10.0, "2 axes"),
+        ("wav", (2**31, 1), "int16", 8000.0, "4 GiB"),
+        ("np", (4, 5, 3), "int16", 10.0, "unknown output format 'np'; did you mean 'npy'"),
     ],
 )
 def test_an_impossible_format_says_what_is_possible(
     formats: str, shape: tuple[int, ...], dtype: str, rate: float | None, words: str
 ) -> None:
-    grid = shape[:-1] if formats != "auto" else (9, 9)
     with pytest.raises(InputError, match=words):
-        choose_format(shape, info_of("array", grid, shape[-1], dtype, rate), formats)
+        choose_format(shape, info_of("array", shape[:-1], shape[-1], dtype, rate), formats)
 
 
-@pytest.mark.parametrize("formats", ["mp4", "gif", "npy", "h5"])
+@pytest.mark.parametrize("formats", ["mp4", "npy"])
 def test_a_failed_write_leaves_the_old_file(formats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write_signal(tmp_path / "a", film(3, 16, 16), formats=formats)
     before = path.read_bytes()

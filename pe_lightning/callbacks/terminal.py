@@ -1,27 +1,80 @@
-"""One bar over all optimiser steps, with the current scores."""
+"""What a fit does at a terminal: its progress bar, and ending early at Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
+import threading
+from types import FrameType
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pe_lightning.callbacks.timing import Schedule
 from pe_lightning.metrics import unit_of
 from pe_lightning.modules import CoordinateModule
 
-__all__ = ["PSNRProgressBar"]
+__all__ = ["GracefulStop", "PSNRProgressBar"]
+
+CHECK_EVERY = 50
+"""Steps after which several processes agree on whether to stop; one process checks after every step."""
+
+
+class GracefulStop(Callback):
+    """Stops a fit after the current step when the user interrupts it; a second interrupt ends it at once.
+
+    The fit ends as its last step would: with a validation, a checkpoint, scores and files.
+
+    Attributes:
+        stopped: Whether the last fit was stopped.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._asked = False
+        self._before: Any = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Listens, if this is the main thread, which alone may."""
+        self.stopped = self._asked = False
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, signum: int, frame: FrameType | None) -> None:
+        self._asked = True
+        signal.signal(signal.SIGINT, self._before)
+        rank_zero_info("\nStopping after this step; results so far are kept. Interrupt again to stop at once.")
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stops if asked to; several processes do it at the same step."""
+        asked = self._asked
+        if trainer.world_size > 1:
+            if trainer.global_step % CHECK_EVERY:
+                return
+            asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
+        if asked:
+            self.stopped = trainer.should_stop = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops listening."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        self._before = None
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Stops listening."""
+        self.on_train_end(trainer, pl_module)
 
 
 class PSNRProgressBar(ProgressBar):
-    """A rich progress bar over the steps of a fit: train PSNR of the latest step, held-out PSNR of the last validation.
+    """A rich progress bar over the steps of a fit: train score of the latest step, held-out score of the last validation.
 
-    The score is that of the module's metric. It is read from the device only when the bar is redrawn, so a step is never
-    made to wait for it.
+    Scores are read from the device only when the bar is redrawn, so that steps do not wait for it.
 
     Args:
         refresh_every: Steps between two updates of the bar.
@@ -29,7 +82,7 @@ class PSNRProgressBar(ProgressBar):
 
     def __init__(self, refresh_every: int = 20) -> None:
         super().__init__()
-        self._schedule = Schedule("PSNRProgressBar", refresh_every)
+        self._refresh_every = refresh_every
         self._enabled = True
         self._progress: Progress | None = None
         self._task = TaskID(0)
@@ -52,8 +105,7 @@ class PSNRProgressBar(ProgressBar):
         super().on_train_start(trainer, pl_module)
         if not self._enabled:
             return
-        self._schedule.start(trainer.global_step)
-        total = trainer.estimated_stepping_batches
+        step, total = trainer.global_step, trainer.estimated_stepping_batches
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -64,16 +116,15 @@ class PSNRProgressBar(ProgressBar):
             console=Console(stderr=True),
             refresh_per_second=5,
         )
-        self._task = self._progress.add_task(
-            "fit", total=None if total == float("inf") else int(total), completed=trainer.global_step, score=""
-        )
+        steps = None if total == float("inf") else int(total)
+        self._task = self._progress.add_task("fit", total=steps, completed=step, score="")
         self._progress.start()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Moves the bar every few steps."""
-        if self._schedule.due(trainer.global_step):
+        if trainer.global_step % self._refresh_every == 0:
             self._update(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -1,9 +1,9 @@
-"""Time and steps: the clock of a fit, and callbacks that act every so many optimiser steps."""
+"""What callbacks share: the clock of a fit, acting every few steps, and checks of the module and the data."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -11,9 +11,57 @@ from weakref import WeakKeyDictionary
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
+from pe_lightning.modules import CoordinateModule
 
-__all__ = ["PeriodicCallback", "Schedule", "TimedCallback", "TrainingClock"]
+__all__ = [
+    "PeriodicCallback",
+    "TimedCallback",
+    "TrainingClock",
+    "check_steps",
+    "data_of",
+    "log_values",
+    "require_coordinates",
+    "require_signals",
+]
+
+
+def require_coordinates(owner: str, module: LightningModule) -> CoordinateModule:
+    """The module, if it is one of ours that maps coordinates to signals, else an InputError."""
+    if not isinstance(module, CoordinateModule):
+        raise InputError(f"{owner} is for the coordinate networks of pe_lightning, got a {type(module).__name__}")
+    return module
+
+
+def data_of(trainer: Trainer) -> SignalDataModule | None:
+    """The Trainer's DataModule, if it is one of ours."""
+    data = getattr(trainer, "datamodule", None)
+    return data if isinstance(data, SignalDataModule) else None
+
+
+def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
+    """The Trainer's DataModule, if it is one of ours, else an InputError."""
+    data = data_of(trainer)
+    if data is None:
+        raise InputError(f"{owner} needs a DataModule of pe_lightning.data, such as TensorDataModule(values)")
+    return data
+
+
+def check_steps(owner: object, every_n_steps: int) -> int:
+    """The number of steps between two actions of a callback, if it is at least 1, else an InputError."""
+    if every_n_steps < 1:
+        raise InputError(f"{type(owner).__name__}: every_n_steps must be an integer >= 1, got {every_n_steps}")
+    return every_n_steps
+
+
+def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:
+    """Gives numbers to all loggers at once, as of the current step.
+
+    ``LightningModule.log`` would wait for a step that is a multiple of ``log_every_n_steps``, and drop the others.
+    """
+    for logger in trainer.loggers:
+        logger.log_metrics(dict(values), trainer.global_step)
 
 
 class TrainingClock:
@@ -29,7 +77,7 @@ class TrainingClock:
         return _CLOCKS.setdefault(trainer, cls())
 
     def start(self, seconds: float = 0.0) -> None:
-        """Runs from a number of seconds on, those of the fit that is resumed.
+        """Starts at a number of seconds, those of the fit that is resumed.
 
         Several callbacks may start the clock of one fit: the one that knows the most seconds is right.
         """
@@ -37,12 +85,12 @@ class TrainingClock:
             self._before, self._since = seconds, time.perf_counter()
 
     def pause(self, device: torch.device) -> None:
-        """Stops, when the device has done what it was given: that belongs to training."""
+        """Stops when the device has finished its work, which belongs to training."""
         _wait(device)
         self._before, self._since = self.seconds, None
 
     def resume(self) -> None:
-        """Runs on; a clock that runs is left alone."""
+        """Continues, if it is stopped."""
         if self._since is None:
             self._since = time.perf_counter()
 
@@ -73,7 +121,7 @@ def _wait(device: torch.device) -> None:
 
 
 class TimedCallback(Callback):
-    """A callback that needs the clock of the fit: it runs from data in memory to final parameters, validation left out.
+    """A callback that needs the clock of the fit, which runs from data in memory to final parameters.
 
     Attributes:
         clock: The Trainer's clock.
@@ -98,57 +146,20 @@ class TimedCallback(Callback):
         self.clock.resume()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock for good."""
+        """Stops the clock."""
         self.clock.pause(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stops the clock of a fit of no steps, whose training does not end."""
         self.clock.pause(pl_module.device)
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Stops the clock."""
-        self.clock.pause(torch.device("cpu"))
-
-
-class Schedule:
-    """Says after a batch whether a multiple of ``every`` optimiser steps was reached or passed.
-
-    Args:
-        owner: Name of the callback, for the message of the error.
-        every: Optimiser steps between two actions.
-
-    Raises:
-        InputError: If ``every`` is not an integer >= 1.
-    """
-
-    def __init__(self, owner: str, every: int) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise InputError(f"{owner}: every_n_steps must be an integer >= 1, got {every!r}")
-        self.every = every
-        self._multiples = 0
-
-    def start(self, step: int) -> None:
-        """Begins at ``step`` optimiser steps, as a fit does, or a resumed one."""
-        self._multiples = step // self.every
-
-    def due(self, step: int) -> bool:
-        """Whether to act now, after ``step`` optimiser steps in all; True once per multiple."""
-        before, self._multiples = self._multiples, step // self.every
-        return self._multiples > before
-
 
 class PeriodicCallback(Callback):
-    """A callback that acts every ``every_n_steps`` optimiser steps, which a subclass defines in :meth:`act`.
-
-    Args:
-        every_n_steps: Optimiser steps between two actions.
-
-    Raises:
-        InputError: If it is not an integer >= 1.
-    """
+    """A callback that acts every ``every_n_steps`` optimiser steps, which a subclass defines in :meth:`act`."""
 
     def __init__(self, every_n_steps: int) -> None:
-        self.schedule = Schedule(type(self).__name__, every_n_steps)
+        self.every_n_steps = check_steps(self, every_n_steps)
+        self._last = 0
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """What is done every few steps, by all processes."""
@@ -156,11 +167,12 @@ class PeriodicCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins to count, from the step of the checkpoint if there is one."""
-        self.schedule.start(trainer.global_step)
+        self._last = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Acts if it is time to."""
-        if self.schedule.due(trainer.global_step):
+        """Acts if it is time to, once per step even if gradients of several batches are accumulated."""
+        before, self._last = self._last, trainer.global_step
+        if self._last > before and self._last % self.every_n_steps == 0:
             self.act(trainer, pl_module)
