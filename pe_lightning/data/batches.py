@@ -47,15 +47,8 @@ class SignalInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for checkpoints."""
-        return {
-            "names": list(self.names),
-            "grid": list(self.grid),
-            "channels": self.channels,
-            "scaling": self.scaling.to_dict(),
-            "rate": self.rate,
-            "media": self.media,
-            "metric": self.metric,
-        }
+        plain = {"names": list(self.names), "grid": list(self.grid), "scaling": self.scaling.to_dict()}
+        return {**vars(self), **plain}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:

@@ -33,10 +33,7 @@ __all__ = ["SignalDataModule"]
 
 
 class SignalDataModule(LightningDataModule):
-    """A set of signals of one shape, fitted together.
-
-    Nothing is read before the first of :meth:`prepare_data`, :meth:`setup` and :meth:`prepare` is called. Signals that fit
-    in a quarter of the free memory are then loaded, once per process; larger ones stay in their file.
+    """A set of signals of one shape, fitted together. Nothing is read before it is asked for.
 
     Args:
         source: What reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
@@ -71,8 +68,6 @@ class SignalDataModule(LightningDataModule):
         self._shard: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
 
-    # -- loading ----------------------------------------------------------------------------------------------------
-
     def prepare_data(self) -> None:
         """Loads and checks the data, so that bad input fails before anything else happens."""
         self.prepare()
@@ -92,8 +87,7 @@ class SignalDataModule(LightningDataModule):
         raw = open_signals(self.source, self.storage)
         info = SignalInfo(raw.names, raw.grid, raw.channels, raw.scaling, raw.rate, raw.media, self.source.metric)
         if min(info.grid) < 2:
-            sizes = "x".join(map(str, info.grid))
-            raise InputError(f"the signals have {sizes} samples; at least 2 are needed on each axis")
+            raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         loaded = self.storage.loads(raw)
         split = (self.sampling.split if loaded else self.sampling.stream)(info.grid, info.num_signals)
         split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in info.grid))  # refuses what does not suit
@@ -106,12 +100,12 @@ class SignalDataModule(LightningDataModule):
                 f"the signals stay in their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full batch: "
                 "set --data.batch points or blocks, or --data.in_memory true"
             )
-        everything = split.num_train == math.prod(info.grid)
-        protocol: Protocol = "none" if self.protocol == "rest" and everything else self.protocol
+        everything = self.protocol == "rest" and split.num_train == math.prod(info.grid)
         # Only now, when nothing can fail any more: a failed attempt leaves no half-loaded state behind.
-        self._dataset = SignalDataset(self._load(raw) if loaded else FileValues(raw), split, protocol)
+        values = self._load(raw) if loaded else FileValues(raw)
+        self._dataset = SignalDataset(values, split, "none" if everything else self.protocol)
         self._raw, self._info = raw, info
-        if protocol != self.protocol:
+        if everything:
             rank_zero_info(
                 f"Every sample is trained on, so protocol {self.protocol!r} has nothing to score: it is taken as "
                 f"'none', and there is no test PSNR. Hold samples out (now: {self.sampling!r}), or set protocol: all."
@@ -184,8 +178,6 @@ class SignalDataModule(LightningDataModule):
             "protocol": self.effective_protocol,
             "fingerprint": self.fingerprint,
         }
-
-    # -- batches ----------------------------------------------------------------------------------------------------
 
     def train_batch(self) -> GridBatch | PointBatch:
         """All trained samples, a sub-grid or points with their positions in the grid; always the same object.
