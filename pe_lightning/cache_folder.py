@@ -91,13 +91,20 @@ class CacheFolder:
         """The lock of a key; not taken yet."""
         return FileLock(self.path / f".{key}.lock")
 
-    def entries(self) -> list[Entry]:
+    def entries(self, form: str = r"([0-9a-f]{64})\.h5") -> list[Entry]:
         """The entries, the one that was used longest ago first."""
-        return sorted(self._files(r"([0-9a-f]{64})\.h5"), key=lambda entry: entry.used)
+        found = []
+        with self.errors():
+            for path in self.path.iterdir() if self.path.is_dir() else ():
+                match = re.fullmatch(form, path.name)
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    if match and path.is_file():
+                        found.append(Entry(match[1], path, path.stat().st_size, path.stat().st_mtime))
+        return sorted(found, key=lambda entry: entry.used)
 
     def unfinished(self) -> list[Entry]:
         """The temporary files of writers, living or killed."""
-        return self._files(r"\.([0-9a-f]{64})\.part")
+        return self.entries(r"\.([0-9a-f]{64})\.part")
 
     def remove(self, entry: Entry) -> bool:
         """Removes an entry or a temporary file unless its lock is held; tells whether it did."""
@@ -146,17 +153,6 @@ class CacheFolder:
         except OSError as error:
             problem = f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}"
             raise CacheError(f"{problem}; {ELSEWHERE}") from error
-
-    def _files(self, form: str) -> list[Entry]:
-        found = []
-        with self.errors():
-            paths = list(self.path.iterdir()) if self.path.is_dir() else []
-        for path in paths:
-            match = re.fullmatch(form, path.name)
-            with suppress(FileNotFoundError):  # removed meanwhile
-                if match and path.is_file():
-                    found.append(Entry(match[1], path, path.stat().st_size, path.stat().st_mtime))
-        return found
 
 
 def _default_limit() -> int:

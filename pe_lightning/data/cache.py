@@ -28,7 +28,6 @@ from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import reading
 from pe_lightning.data.values import decoded_blocks
-from pe_lightning.errors import InputError
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
@@ -174,13 +173,14 @@ class StoredSignals:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._inode = path.stat().st_ino
+        path.stat()  # HDF5 does not tell a missing file from a damaged one
         with suppress(OSError):  # a cache that may only be read serves as well
             os.utime(path)
         try:
-            self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)
-            self._values = self._file["values"]
-            self._description = json.loads(self._file["description"][()].tobytes())
+            self._values = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)["values"]
+            plain = json.loads(self._values.file["description"][()].tobytes())
+            parts = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
+            self._description = {**plain, **parts, "scaling": Scaling.from_dict(plain["scaling"])}
         except Exception as error:  # a damaged file makes HDF5 raise anything
             raise self._damaged(error) from error
         self.shape: tuple[int, ...] = self._values.shape
@@ -206,27 +206,17 @@ class StoredSignals:
                 yield from self[signal : signal + together, row : row + step]
 
     def describe(self) -> RawSignals:
-        """The signals, with these values.
-
-        Raises:
-            DamagedEntry: If the entry does not describe its values; it is removed.
-        """
-        try:
-            plain = dict(self._description)
-            shape = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
-            scaling = Scaling.from_dict(plain["scaling"])
-            return RawSignals(**{**plain, **shape, "scaling": scaling}, blocks=self.blocks, array=self._itself)
-        except (KeyError, TypeError, InputError) as error:
-            raise self._damaged(error) from error
+        """The signals, with these values."""
+        # not an attribute: a cycle would keep the file open, and HDF5 shows an open file as it was
+        return RawSignals(**self._description, blocks=self.blocks, array=self._itself)
 
     def _itself(self) -> StoredSignals:
         return self
 
     def _damaged(self, error: Exception) -> DamagedEntry:
-        """Removes the entry, unless another process has replaced it meanwhile."""
+        """Removes the entry."""
         with suppress(OSError):
-            if self.path.stat().st_ino == self._inode:
-                self.path.unlink()
+            self.path.unlink()
         reason = str(error).partition(" (")[0].partition("\n")[0]
         return DamagedEntry(f"the cached signals in {str(self.path)!r} were damaged ({reason}) and have been removed")
 

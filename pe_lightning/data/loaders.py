@@ -42,7 +42,7 @@ class TrainLoader(ABC):
     Args:
         batches: Batches in one pass.
         steps_per_epoch: Batches in one epoch; by default one pass.
-        process: This process.
+        process: This process, which takes its share of every batch.
         seed: Of the order.
     """
 
@@ -81,13 +81,7 @@ class TrainLoader(ABC):
 
 
 class FullLoader(TrainLoader):
-    """All training samples, every step: this process's rows of a sub-grid, or its share of the points.
-
-    Args:
-        batch: The training samples.
-        steps_per_epoch: Batches in one epoch.
-        process: This process.
-    """
+    """All training samples, every step: this process's rows of a sub-grid, or its share of the points."""
 
     def __init__(self, batch: GridBatch | PointBatch, steps_per_epoch: int, process: Process) -> None:
         super().__init__(1, steps_per_epoch, process)
@@ -110,9 +104,7 @@ class PointLoader(TrainLoader):
     Args:
         batch: The training samples, on the device where the batches are wanted.
         size: Points per signal in a batch, of all processes together; the last one of a pass may be smaller.
-        steps_per_epoch: Batches in one epoch; by default one pass.
-        seed: Of the order.
-        process: This process.
+        steps_per_epoch, seed, process: See :class:`TrainLoader`.
     """
 
     def __init__(
@@ -146,9 +138,7 @@ class FilePointLoader(TrainLoader):
         values: The signals.
         split: Their training samples, the same for all signals.
         size: Points per signal in a batch, of all processes together; the last one of a pass may be smaller.
-        steps_per_epoch: Batches in one epoch; by default one pass.
-        seed: Of the order.
-        process: This process.
+        steps_per_epoch, seed, process: See :class:`TrainLoader`.
         buffer_bytes: Memory of the buffer, of all processes together; two are held, one being filled.
     """
 
@@ -245,9 +235,7 @@ class BlockLoader(TrainLoader):
         grid: Training samples per axis, ``(n_1, ..., n_D)``.
         size: Samples of a block per axis; those at the end of an axis may be smaller.
         read: Gives a block, from memory or from a file.
-        steps_per_epoch: Batches in one epoch; by default one pass.
-        seed: Of the order.
-        process: This process: it takes its rows of each block.
+        steps_per_epoch, seed, process: See :class:`TrainLoader`.
         shuffle: Whether the order is random, else row-major.
     """
 

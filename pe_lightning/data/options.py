@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import psutil
 
@@ -12,10 +11,9 @@ from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources.checks import check_choice, check_count, is_count, is_list
 from pe_lightning.errors import InputError
 
-__all__ = ["BatchKind", "Batching", "Storage", "options_of"]
+__all__ = ["Batching", "Storage"]
 
 BatchKind: TypeAlias = Literal["full", "points", "blocks"]
-Options = TypeVar("Options", "Batching", "Storage")
 
 POINTS = 65536
 """Points per signal in a batch of ``points`` whose size is not given."""
@@ -105,17 +103,3 @@ class Storage:
             return self.in_memory
         free: int = psutil.virtual_memory().available
         return raw.nbytes <= MEMORY_SHARE * free
-
-
-def options_of(cls: type[Options], given: Options | Mapping[str, Any]) -> Options:
-    """The options, which may be given as a mapping of their arguments.
-
-    Raises:
-        InputError: If there is no argument of that name, or a value is refused.
-    """
-    if isinstance(given, cls):
-        return given
-    known = cls.__dataclass_fields__
-    if not isinstance(given, Mapping) or not set(given) <= set(known):
-        raise InputError(f"{cls.__name__.lower()} is a mapping of some of {', '.join(known)}; got {given!r}")
-    return cls(**given)

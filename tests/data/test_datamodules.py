@@ -174,7 +174,6 @@ def test_data_is_loaded_once_whatever_is_called_how_often():
         ({"protocol": "rst"}, "unknown protocol 'rst'"),
         ({"center_crop": -4}, "center_crop"),
         ({"batching": {"kind": "point"}}, "batching.kind"),
-        ({"batching": 3}, "batching is a mapping of some of kind"),
         ({"storage": {"cache": "on"}}, "cache must be one of auto, off"),
         ({"storage": {"in_memory": "no"}}, "in_memory must be auto, true or false; got 'no'"),
     ],

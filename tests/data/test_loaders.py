@@ -220,7 +220,6 @@ def test_a_small_buffer_holds_some_blocks_and_mixes_them(monkeypatch, world_size
         ({"kind": "points", "size": 0}, "got 0 for points"),
         ({"kind": "points", "size": [3, 3]}, "batching.size is"),
         ({"kind": "blocks", "size": [3, -1]}, "or one per axis"),
-        ({"kinds": "points"}, "batching is a mapping of some of kind, size"),
         ({"steps_per_epoch": True}, "steps_per_epoch must be an integer >= 1"),
     ],
 )
