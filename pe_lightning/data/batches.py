@@ -15,7 +15,7 @@ __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
 
 @dataclass(frozen=True)
 class SignalInfo:
-    """The shape of a set of signals, all that a module needs to build its parameters, and the way back to their source.
+    """The shape of a set of signals, which a module is built from, and the way back to their source.
 
     Args:
         names: One name per signal.

@@ -45,11 +45,7 @@ class CacheNotice(UserWarning):
 
 
 class DamagedEntry(CacheError):
-    """The values of an entry could not be read; the entry was removed, so that the next attempt decodes them anew.
-
-    Args:
-        problem: Which entry, and why.
-    """
+    """The values of an entry could not be read; the entry was removed, so that the next attempt decodes them anew."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"{problem}; run again to decode them anew")
@@ -79,11 +75,7 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
 
 
 class SignalCache(CacheFolder):
-    """Decoded signals in a folder.
-
-    An entry is written to a temporary file and renamed, so that a killed process leaves nothing that is taken for one. An
-    entry that cannot be opened is removed with a :class:`CacheNotice`, and decoded anew.
-    """
+    """Decoded signals in a folder. An entry that cannot be opened is removed with a :class:`CacheNotice`."""
 
     def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
         """The key of what is decoded from files: 64 hexadecimal digits.

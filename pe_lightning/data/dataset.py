@@ -49,22 +49,14 @@ class SignalDataset:
         self.axes = grid_axes(split.grid)
 
     def of(self, signals: slice) -> SignalDataset:
-        """The same for some of the signals.
-
-        Raises:
-            InputError: If they stay in their file.
-        """
+        """The same for some of the signals in memory."""
         split = self.split
         if isinstance(split, PointSplit) and len(split.index) > 1:
             split = PointSplit(split.grid, split.index[signals])
         return SignalDataset(self.in_memory()[signals], split, self.protocol)
 
     def in_memory(self) -> Tensor:
-        """The values.
-
-        Raises:
-            InputError: If they stay in their file.
-        """
+        """The values; refused if they stay in their file."""
         if isinstance(self.values, FileValues):
             raise InputError("the signals stay in their file and are not loaded; set in_memory: true to load them")
         return self.values
@@ -103,11 +95,7 @@ class SignalDataset:
         return PointBatch(point_coordinates(self.axes, points), torch.cat(parts, 1), self.axes, points)
 
     def choice_batch(self) -> GridBatch:
-        """The trained grid, or its central block where it stays in a file.
-
-        Raises:
-            InputError: If the trained samples are no grid.
-        """
+        """The trained grid, or its central block where it stays in a file."""
         sizes = self._grid_split().sizes
         if not isinstance(self.values, FileValues):
             return self._train_grid
@@ -116,11 +104,7 @@ class SignalDataset:
         return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
 
     def train_blocks(self, process: Process) -> Iterator[GridBatch]:
-        """This process's share of the trained grid, in blocks with their first sample.
-
-        Raises:
-            InputError: If the trained samples are no grid.
-        """
+        """This process's share of the trained grid, in blocks with their first sample."""
         split, values = self._grid_split(), self.values
         if not isinstance(values, FileValues):
             yield self.train_block(process.rows(whole(split.sizes)))
@@ -131,20 +115,16 @@ class SignalDataset:
         yield from map(self.train_block, blocks[process.share(len(blocks))])
 
     def train_block(self, block: Block) -> GridBatch:
-        """A block of the trained grid, of positions in it and not in the whole grid.
-
-        Raises:
-            InputError: If the trained samples are no grid.
-        """
+        """A block of the trained grid, of positions in it and not in the whole grid."""
         split, values = self._grid_split(), self.values
         if not isinstance(values, FileValues):
             return self._train_grid.block(block)
         index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
         axes = tuple(x[i] for x, i in zip(self.axes, index, strict=True))
-        if any(len(i) == 0 for i in index):
-            read = torch.zeros(values.shape[0], *(len(i) for i in index), values.shape[-1])
-        else:
+        if all(len(i) for i in index):
             read = values.read(tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index), split.stride)
+        else:
+            read = torch.zeros(values.shape[0], *(len(i) for i in index), values.shape[-1])
         return GridBatch(axes, read, start=tuple(part.start for part in block))
 
     @property

@@ -62,11 +62,7 @@ class Batching:
         return self.size if isinstance(self.size, int) else POINTS
 
     def block(self, num_axes: int) -> tuple[int, ...]:
-        """Trained samples of a block per axis.
-
-        Raises:
-            InputError: If the size is for another number of axes.
-        """
+        """Trained samples of a block per axis; refused if the size is for another number of axes."""
         size = self.size or BLOCK.get(num_axes, 16)
         sizes = (size,) * num_axes if isinstance(size, int) else tuple(size)
         if len(sizes) != num_axes:

@@ -46,11 +46,7 @@ class OutputGrid(LightningDataModule):
         self.output_format = output_format
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
-        """The number of samples per axis, for signals of this shape.
-
-        Raises:
-            InputError: If the number of sizes is not the signal's number of axes.
-        """
+        """The number of samples per axis, for signals of this shape; refused if that has another number of axes."""
         shape = tuple(self.output_shape or info.grid)
         if len(shape) != info.num_axes:
             raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")

@@ -136,11 +136,7 @@ class RandomSampling(Sampling):
         return PointSplit(tuple(grid), torch.from_numpy(index))
 
     def stream(self, grid: Sequence[int], num_signals: int) -> RandomSplit:
-        """The same points, not listed.
-
-        Raises:
-            InputError: If several signals have points of their own.
-        """
+        """The same points, not listed; all signals share them."""
         if num_signals > 1 and not self.shared:
             raise InputError(
                 f"{num_signals} signals that stay in their file are trained on the same points: set "

@@ -39,11 +39,7 @@ def check_protocol(protocol: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Split(ABC):
-    """The trained samples of a set of signals.
-
-    Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
-    """
+    """The trained samples of a set of signals on a grid of ``(N_1, ..., N_D)`` samples."""
 
     grid: tuple[int, ...]
 
@@ -109,7 +105,6 @@ class GridSplit(Split):
     """A sub-grid, the same for all signals.
 
     Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         index: Trained positions of each axis, ascending: axis a of shape ``(n_a,)``, int64.
         stride: Distance between them, per axis.
     """
@@ -165,7 +160,6 @@ class PointSplit(Split):
     """Scattered samples, each signal's own or shared by all.
 
     Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         index: Row-major positions in the grid, ascending: ``(S or 1, P)``, int64.
     """
 
@@ -203,7 +197,6 @@ class RandomSplit(Split):
     """Random samples that all signals share, of a grid too large to list them: they are found again in every block.
 
     Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         seed: Of the choice.
         count: Number of trained samples.
         limit: The largest key that is chosen (:func:`pe_lightning.data.random_keys.largest_chosen_key`).

@@ -21,11 +21,7 @@ BLOCK_BYTES = 1 << 26
 
 
 class FileValues:
-    """Signals that stay in their file and are read by blocks.
-
-    Args:
-        raw: The signals; they must have an ``array``.
-    """
+    """Signals that stay in their file and are read by blocks; they must have an ``array``."""
 
     def __init__(self, raw: RawSignals) -> None:
         if raw.array is None:
@@ -82,11 +78,7 @@ class FileValues:
 
 
 def load(raw: RawSignals) -> Tensor:
-    """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; those in memory are not copied.
-
-    Raises:
-        InputError: If they cannot be decoded, or are not what was announced.
-    """
+    """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; those in memory are not copied."""
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
         return torch.from_numpy(opened)
@@ -99,11 +91,7 @@ def load(raw: RawSignals) -> Tensor:
 
 
 def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
-    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1].
-
-    Raises:
-        InputError: If they cannot be decoded, or are not what was announced.
-    """
+    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1]."""
     for signal, _, block in decoded_blocks(raw):
         yield np.asarray(block, dtype=np.float32) if raw.unit else raw.scaling.to_unit(block, signal)
 

@@ -116,13 +116,13 @@ def test_processes_share_the_evaluation_of_a_file(sampling, world_size):
     data = dataset(sampling, "file")
     seen, mask, train = torch.zeros(2, *GRID, 3), torch.zeros(1, *GRID, dtype=int), torch.zeros(1, *GRID, dtype=int)
     for rank in range(world_size):
-        evaluation = data.evaluation_loader(Process(rank, world_size))
-        assert len(evaluation) >= 1, "Lightning wants a batch from every process"
-        for batch in evaluation:
-            block = tuple(slice(a, a + len(x)) for a, x in zip(batch.start, batch.axes, strict=True))
-            seen[:, block[0], block[1]] += batch.values
-            mask[:, block[0], block[1]] += batch.mask
-            train[:, block[0], block[1]] += batch.train_mask
+        batches = list(data.evaluation_loader(Process(rank, world_size)))
+        assert batches, "Lightning wants a batch from every process"
+        for batch in batches:
+            rows, columns = (slice(a, a + len(x)) for a, x in zip(batch.start, batch.axes, strict=True))
+            seen[:, rows, columns] += batch.values
+            mask[:, rows, columns] += batch.mask
+            train[:, rows, columns] += batch.train_mask
     assert seen.equal(data.values.read(tuple(slice(0, n) for n in GRID)))
     assert train.equal(data.split.train_mask().long())
     assert mask.equal(data.split.test_mask("rest").long())
@@ -132,12 +132,8 @@ def test_processes_share_the_evaluation_of_a_file(sampling, world_size):
 def test_processes_share_the_trained_grid_for_a_solver(world_size):
     in_memory, in_file = dataset("grid", "memory"), dataset("grid", "file")
     for data in (in_memory, in_file):
-        seen = torch.zeros_like(in_memory.train_batch.values)
-        for rank in range(world_size):
-            for batch in data.train_blocks(Process(rank, world_size)):
-                block = tuple(slice(a, a + len(x)) for a, x in zip(batch.start, batch.axes, strict=True))
-                seen[:, block[0], block[1]] += batch.values
-        assert seen.equal(in_memory.train_batch.values)
+        shared = [batch for rank in range(world_size) for batch in data.train_blocks(Process(rank, world_size))]
+        assert joined(shared) == expected(in_memory)
     assert in_file.choice_batch().values.equal(in_memory.choice_batch().values)
     assert set(samples(in_file.calibration_batch())) <= set(expected(in_file))
     with pytest.raises(InputError, match="solved for on a training grid"):
