@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,16 +31,8 @@ class CacheError(InputError):
     """The cache cannot be used, though the signals may be fine: what is missing, and what to type."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One file of the cache.
-
-    Args:
-        key: The key that it is found by.
-        path: The file.
-        bytes: Its size.
-        used: When it was last used, in seconds since 1970.
-    """
+class Entry(NamedTuple):
+    """One file of the cache: its key, its size in bytes, and when it was last used, in seconds since 1970."""
 
     key: str
     path: Path
@@ -84,7 +75,8 @@ class CacheFolder:
     """
 
     def __init__(self, folder: str | Path | None = None, limit_bytes: int | None = None) -> None:
-        self.path = Path(folder).expanduser().absolute() if folder else _default_folder()
+        default = os.environ.get(FOLDER) or platformdirs.user_cache_path("pe_lightning", appauthor=False)
+        self.path = Path(folder or default).expanduser().absolute()
         self.limit = _default_limit() if limit_bytes is None else limit_bytes
 
     def entry(self, key: str) -> Path:
@@ -99,64 +91,56 @@ class CacheFolder:
         """The lock of a key; not taken yet."""
         return FileLock(self.path / f".{key}.lock")
 
-    def entries(self) -> list[Entry]:
+    def entries(self, form: str = r"([0-9a-f]{64})\.h5") -> list[Entry]:
         """The entries, the one that was used longest ago first."""
-        return sorted(self._files(r"([0-9a-f]{64})\.h5"), key=lambda entry: entry.used)
+        found = []
+        with self.errors():
+            for path in self.path.iterdir() if self.path.is_dir() else ():
+                match = re.fullmatch(form, path.name)
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    if match and path.is_file():
+                        found.append(Entry(match[1], path, path.stat().st_size, path.stat().st_mtime))
+        return sorted(found, key=lambda entry: entry.used)
 
     def unfinished(self) -> list[Entry]:
         """The temporary files of writers, living or killed."""
-        return self._files(r"\.([0-9a-f]{64})\.part")
+        return self.entries(r"\.([0-9a-f]{64})\.part")
 
     def remove(self, entry: Entry) -> bool:
         """Removes an entry or a temporary file unless its lock is held; tells whether it did."""
-        lock = self.lock(entry.key)
         try:
-            lock.acquire(timeout=0)
+            with self.lock(entry.key).acquire(timeout=0):
+                entry.path.unlink(missing_ok=True)
         except OSError:  # held (a Timeout is one), or nobody can write here
             return False
-        try:
-            with self.errors():
-                entry.path.unlink(missing_ok=True)
-        finally:
-            lock.release()
         return True
-
-    def remove_unfinished(self) -> int:
-        """Removes the temporary files of killed writers; returns the bytes."""
-        return sum(part.bytes for part in self.unfinished() if self.remove(part))
 
     def clear(self) -> Cleared:
         """Removes the entries and what killed writers left; not those that are being written, and no other file."""
-        size, entries = self.remove_unfinished(), self.entries()
+        size = sum(part.bytes for part in self.unfinished() if self.remove(part))
+        entries = self.entries()
         removed = [entry for entry in entries if self.remove(entry)]
         return Cleared(len(removed), size + sum(entry.bytes for entry in removed), len(entries) - len(removed))
 
     def make_room(self, needed: int) -> None:
-        """Removes the entries that were used longest ago until ``needed`` more bytes are within the limit.
+        """Removes what killed writers left, and the entries used longest ago until ``needed`` more bytes are allowed.
 
         Raises:
-            CacheError: Before anything is removed, if the limit or the disk is too small.
+            CacheError: Before any entry is removed, if the limit or the disk is too small.
         """
-        if needed > self.limit:
-            raise CacheError(
-                f"the cache needs {show_bytes(needed)} for this, and its limit is {show_bytes(self.limit)}; allow more "
-                f"with {LIMIT}={math.ceil(needed / 1e9 + 0.5)}, or do without: --data.cache off"
-            )
-        self.remove_unfinished()
+        for part in self.unfinished():
+            self.remove(part)
         entries = self.entries()
         excess = needed + sum(entry.bytes for entry in [*entries, *self.unfinished()]) - self.limit
         oldest: list[Entry] = []
-        for entry in entries:
-            if excess > 0:
-                oldest.append(entry)
-                excess -= entry.bytes
-        freed = sum(entry.bytes for entry in oldest)
+        while entries and sum(entry.bytes for entry in oldest) < excess:
+            oldest.append(entries.pop(0))
         with self.errors():
-            free = shutil.disk_usage(self.path).free + freed
-        if needed > free:
+            free = shutil.disk_usage(self.path).free + sum(entry.bytes for entry in oldest)
+        if needed > min(self.limit, free):
             raise CacheError(
-                f"the disk of the cache in {str(self.path)!r} is too full: {show_bytes(needed)} are needed and "
-                f"{show_bytes(free)} are free; {ELSEWHERE}"
+                f"the cache in {str(self.path)!r} needs {show_bytes(needed)} for this; its limit is "
+                f"{show_bytes(self.limit)} ({LIMIT}, in GB) and the disk has {show_bytes(free)}; {ELSEWHERE}"
             )
         for entry in oldest:
             self.remove(entry)
@@ -169,24 +153,6 @@ class CacheFolder:
         except OSError as error:
             problem = f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}"
             raise CacheError(f"{problem}; {ELSEWHERE}") from error
-
-    def _files(self, form: str) -> list[Entry]:
-        found = []
-        with self.errors():
-            names = os.listdir(self.path) if self.path.is_dir() else []
-        for name in names:
-            match, path = re.fullmatch(form, name), self.path / name
-            with suppress(FileNotFoundError):  # removed meanwhile
-                if match and path.is_file() and not path.is_symlink():
-                    status = path.stat()
-                    found.append(Entry(match[1], path, status.st_size, status.st_mtime))
-        return found
-
-
-def _default_folder() -> Path:
-    if folder := os.environ.get(FOLDER):
-        return Path(folder).expanduser().absolute()
-    return platformdirs.user_cache_path("pe_lightning", appauthor=False)
 
 
 def _default_limit() -> int:

@@ -15,7 +15,7 @@ __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
 
 @dataclass(frozen=True)
 class SignalInfo:
-    """The shape of a set of signals, all that a module needs to build its parameters, and the way back to their source.
+    """The shape of a set of signals, which a module is built from, and the way back to their source.
 
     Args:
         names: One name per signal.
@@ -47,15 +47,8 @@ class SignalInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for checkpoints."""
-        return {
-            "names": list(self.names),
-            "grid": list(self.grid),
-            "channels": self.channels,
-            "scaling": self.scaling.to_dict(),
-            "rate": self.rate,
-            "media": self.media,
-            "metric": self.metric,
-        }
+        plain = {"names": list(self.names), "grid": list(self.grid), "scaling": self.scaling.to_dict()}
+        return {**vars(self), **plain}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:

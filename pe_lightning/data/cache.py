@@ -26,8 +26,8 @@ from pe_lightning.cache_folder import CacheError, CacheFolder
 from pe_lightning.data.options import Storage
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.paths import reading
 from pe_lightning.data.values import decoded_blocks
-from pe_lightning.errors import InputError
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
@@ -45,11 +45,7 @@ class CacheNotice(UserWarning):
 
 
 class DamagedEntry(CacheError):
-    """The values of an entry could not be read; the entry was removed, so that the next attempt decodes them anew.
-
-    Args:
-        problem: Which entry, and why.
-    """
+    """The values of an entry could not be read; the entry was removed, so that the next attempt decodes them anew."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"{problem}; run again to decode them anew")
@@ -79,11 +75,7 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
 
 
 class SignalCache(CacheFolder):
-    """Decoded signals in a folder.
-
-    An entry is written to a temporary file and renamed, so that a killed process leaves nothing that is taken for one. An
-    entry that cannot be opened is removed with a :class:`CacheNotice`, and decoded anew.
-    """
+    """Decoded signals in a folder. An entry that cannot be opened is removed with a :class:`CacheNotice`."""
 
     def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
         """The key of what is decoded from files: 64 hexadecimal digits.
@@ -125,42 +117,35 @@ class SignalCache(CacheFolder):
                 notice = f"another process is writing the same signals to the cache in {str(self.path)!r}; waiting for it"
                 warnings.warn(notice, CacheNotice, stacklevel=2)
                 lock.acquire()
-        try:
-            found = self.find(key)
-            if found is None:
-                raw = source.read()
-                if 0 in raw.shape:
-                    raise InputError(f"there is nothing to store: the signals have the shape {raw.shape}")
-                self.make_room(math.prod(raw.shape) * np.dtype(raw.stored).itemsize)
-                self._write(key, raw)
-                with self.errors():
+            try:
+                found = self.find(key)
+                if found is None:
+                    raw = source.read()
+                    self.make_room(math.prod(raw.shape) * np.dtype(raw.stored).itemsize)
+                    self._write(key, raw)
                     found = StoredSignals(self.entry(key)).describe()
-            return found
-        finally:
-            lock.release()
+                return found
+            finally:
+                lock.release()
 
     def _write(self, key: str, raw: RawSignals) -> None:
-        temporary = self.temporary(key)
+        temporary, stored = self.temporary(key), np.dtype(raw.stored)
+        described = {name: getattr(raw, name) for name in ("names", "grid", "channels", "stored", "unit", "rate", "media")}
+        described["scaling"] = raw.scaling.to_dict()
+        text = np.frombuffer(json.dumps(described, default=lambda number: number.item()).encode(), dtype=np.uint8)
         try:
-            with self.errors():
-                file = _PatientFile(temporary, "w+")
-            with file:
+            with _PatientFile(temporary, "w+") as file:
                 # this version of the format has checksums of its metadata
                 with h5py.File(file, "w", libver=("v110", "v110"), rdcc_nbytes=CHUNK_CACHE_BYTES) as entry:
-                    text = np.frombuffer(json.dumps(_description(raw)).encode(), dtype=np.uint8)
                     entry.create_dataset("description", data=text, chunks=text.shape, fletcher32=True)
-                    values = entry.create_dataset(
-                        "values", raw.shape, raw.stored, chunks=_chunks(raw.shape, np.dtype(raw.stored)), fletcher32=True
-                    )
+                    chunks = _chunks(raw.shape, stored)
+                    values = entry.create_dataset("values", raw.shape, stored, chunks=chunks, fletcher32=True)
                     for signal, row, block in decoded_blocks(raw):
                         values[signal, row : row + len(block)] = block
-                        with self.errors():
-                            file.check()
-                with self.errors():
-                    file.check()
-                    os.fsync(file.fileno())
-            with self.errors():
-                os.replace(temporary, self.entry(key))
+                        file.check()
+                file.check()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.entry(key))
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -180,17 +165,17 @@ class StoredSignals:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._inode = path.stat().st_ino
+        path.stat()  # HDF5 does not tell a missing file from a damaged one
         with suppress(OSError):  # a cache that may only be read serves as well
             os.utime(path)
         try:
-            self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)
-            self._values = self._file["values"]
-            self._description = json.loads(self._file["description"][()].tobytes())
+            self._values = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)["values"]
+            plain = json.loads(self._values.file["description"][()].tobytes())
+            parts = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
+            self._description = {**plain, **parts, "scaling": Scaling.from_dict(plain["scaling"])}
         except Exception as error:  # a damaged file makes HDF5 raise anything
             raise self._damaged(error) from error
         self.shape: tuple[int, ...] = self._values.shape
-        self.dtype: np.dtype[Any] = self._values.dtype
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredSignals, (self.path,)
@@ -206,36 +191,24 @@ class StoredSignals:
     def blocks(self) -> Iterator[AnyArray]:
         """The values in order: arrays ``(n, N_2, ..., N_D, C)``, none across two signals."""
         signals, rows = self.shape[:2]
-        step = max(1, READ_BYTES // (math.prod(self.shape[2:]) * self.dtype.itemsize))
+        step = max(1, READ_BYTES // (math.prod(self.shape[2:]) * self._values.dtype.itemsize))
         together = max(1, step // rows)  # small signals are read many at a time
         for signal in range(0, signals, together):
             for row in range(0, rows, step):
                 yield from self[signal : signal + together, row : row + step]
 
     def describe(self) -> RawSignals:
-        """The signals, with these values.
-
-        Raises:
-            DamagedEntry: If the entry does not describe its values; it is removed.
-        """
-        try:
-            plain = dict(self._description)
-            for name in ("names", "grid"):
-                plain[name] = tuple(plain[name])
-            plain["scaling"] = Scaling.from_dict(plain["scaling"])
-            raw = RawSignals(**plain, blocks=self.blocks, array=self._itself)
-        except (KeyError, TypeError, InputError) as error:
-            raise self._damaged(error) from error
-        return raw
+        """The signals, with these values."""
+        # not an attribute: a cycle would keep the file open, and HDF5 shows an open file as it was
+        return RawSignals(**self._description, blocks=self.blocks, array=self._itself)
 
     def _itself(self) -> StoredSignals:
         return self
 
     def _damaged(self, error: Exception) -> DamagedEntry:
-        """Removes the entry, unless another process has replaced it meanwhile."""
+        """Removes the entry."""
         with suppress(OSError):
-            if self.path.stat().st_ino == self._inode:
-                self.path.unlink()
+            self.path.unlink()
         reason = str(error).partition(" (")[0].partition("\n")[0]
         return DamagedEntry(f"the cached signals in {str(self.path)!r} were damaged ({reason}) and have been removed")
 
@@ -271,24 +244,6 @@ class _PatientFile(FileIO):
             raise self.error
 
 
-def _description(raw: RawSignals) -> dict[str, Any]:
-    """All about the signals but their values, as plain numbers."""
-    return {
-        "names": list(raw.names),
-        "grid": [int(size) for size in raw.grid],
-        "channels": int(raw.channels),
-        "stored": raw.stored,
-        "scaling": {
-            "dtype": raw.scaling.dtype,
-            "low": [float(low) for low in raw.scaling.low],
-            "high": [float(high) for high in raw.scaling.high],
-        },
-        "unit": bool(raw.unit),
-        "rate": None if raw.rate is None else float(raw.rate),
-        "media": raw.media,
-    }
-
-
 def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
     """Chunks of at most 1 MiB that are runs of whole rows: what is read in order is read from the disk in order.
 
@@ -306,11 +261,8 @@ def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def _sha256(path: Path) -> str:
-    result, buffer = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
-    try:
-        with path.open("rb", buffering=0) as file:
-            while count := file.readinto(buffer):
-                result.update(buffer[:count])
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    return result.hexdigest()
+    digest = hashlib.sha256()
+    with reading(str(path)), path.open("rb") as file:
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+    return digest.hexdigest()

@@ -1,14 +1,10 @@
-"""Coordinates of samples: sample i of N lies at i/N, so coordinates live in [0, 1) and 1 is never reached.
-
-These are the papers' ``linspace(0, 1, N + 1)[:-1]``. The same rule serves output at any other size.
-"""
+"""Coordinates of samples, as in the papers: sample i of N lies at i/N, so coordinates are in [0, 1)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,22 +37,19 @@ def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
     Returns:
         ``(*batch, D)``.
     """
-    positions = _unravel(index, [len(axis) for axis in axes])
+    grid = [len(axis) for axis in axes]
+    if index.device.type != "cpu":
+        positions = torch.unravel_index(index, tuple(grid))
+    else:  # five times as fast there: NumPy divides by a constant by multiplying
+        rest, found = index.numpy(), []
+        for axis in range(len(grid)):
+            step = math.prod(grid[axis + 1 :])
+            along = rest // step
+            rest = rest - along * step
+            found.append(torch.as_tensor(along))
+        positions = tuple(found)
     columns = [
         axis.index_select(0, along.flatten().to(axis.device)).view(index.shape)
         for axis, along in zip(axes, positions, strict=True)
     ]
     return torch.stack(columns, dim=-1)
-
-
-def _unravel(index: Tensor, grid: Sequence[int]) -> Sequence[Tensor]:
-    """As :func:`torch.unravel_index`, in a fifth of its time on the CPU: NumPy divides by a constant by multiplying."""
-    if index.device.type != "cpu":
-        return torch.unravel_index(index, tuple(grid))
-    rest, positions = index.numpy(), []
-    for axis in range(len(grid)):
-        step = math.prod(grid[axis + 1 :])
-        along = rest // step
-        rest = rest - along * step
-        positions.append(torch.from_numpy(np.asarray(along)))
-    return positions

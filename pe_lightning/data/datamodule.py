@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import warnings
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -20,9 +21,8 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
-from pe_lightning.data.options import Batching, Storage, options_of
+from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import Sampling, samplings
-from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import GridSplit, Protocol, Split, check_protocol
 from pe_lightning.data.values import FileValues, load, unit_blocks
@@ -33,10 +33,7 @@ __all__ = ["SignalDataModule"]
 
 
 class SignalDataModule(LightningDataModule):
-    """A set of signals of one shape, fitted together.
-
-    Nothing is read before the first of :meth:`prepare_data`, :meth:`setup` and :meth:`prepare` is called. Signals that fit
-    in a quarter of the free memory are then loaded, once per process; larger ones stay in their file.
+    """A set of signals of one shape, fitted together. Nothing is read before it is asked for.
 
     Args:
         source: What reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
@@ -45,11 +42,6 @@ class SignalDataModule(LightningDataModule):
             every axis; grid of stride 2 only), ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
         batching: What one training step sees: a :class:`Batching`, or a mapping of its arguments.
         storage: Where values are held: a :class:`Storage`, or a mapping of its arguments.
-
-    Attributes:
-        values: ``(S, N_1, ..., N_D, C)`` float32 in [0, 1], after loading.
-        info: Names, grid and channels, after loading.
-        split: The trained samples, after loading.
     """
 
     def __init__(
@@ -65,13 +57,11 @@ class SignalDataModule(LightningDataModule):
         self.source = sources.resolve(source)
         self.sampling = samplings.resolve(sampling)
         self.protocol = protocol
-        self.batching = options_of(Batching, batching)
-        self.storage = options_of(Storage, storage)
+        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
+        self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
         self._info: SignalInfo | None = None
         self._shard: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
-
-    # -- loading ----------------------------------------------------------------------------------------------------
 
     def prepare_data(self) -> None:
         """Loads and checks the data, so that bad input fails before anything else happens."""
@@ -92,8 +82,7 @@ class SignalDataModule(LightningDataModule):
         raw = open_signals(self.source, self.storage)
         info = SignalInfo(raw.names, raw.grid, raw.channels, raw.scaling, raw.rate, raw.media, self.source.metric)
         if min(info.grid) < 2:
-            sizes = "x".join(map(str, info.grid))
-            raise InputError(f"the signals have {sizes} samples; at least 2 are needed on each axis")
+            raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         loaded = self.storage.loads(raw)
         split = (self.sampling.split if loaded else self.sampling.stream)(info.grid, info.num_signals)
         split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in info.grid))  # refuses what does not suit
@@ -106,24 +95,20 @@ class SignalDataModule(LightningDataModule):
                 f"the signals stay in their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full batch: "
                 "set --data.batch points or blocks, or --data.in_memory true"
             )
-        everything = split.num_train == math.prod(info.grid)
-        protocol: Protocol = "none" if self.protocol == "rest" and everything else self.protocol
+        everything = self.protocol == "rest" and split.num_train == math.prod(info.grid)
+        try:
+            values = load(raw) if loaded else FileValues(raw)
+        except DamagedEntry as error:
+            warnings.warn(error.notice, CacheNotice, stacklevel=2)
+            values = load(open_signals(self.source, self.storage))
         # Only now, when nothing can fail any more: a failed attempt leaves no half-loaded state behind.
-        self._dataset = SignalDataset(self._load(raw) if loaded else FileValues(raw), split, protocol)
+        self._dataset = SignalDataset(values, split, "none" if everything else self.protocol)
         self._raw, self._info = raw, info
-        if protocol != self.protocol:
+        if everything:
             rank_zero_info(
                 f"Every sample is trained on, so protocol {self.protocol!r} has nothing to score: it is taken as "
                 f"'none', and there is no test PSNR. Hold samples out (now: {self.sampling!r}), or set protocol: all."
             )
-
-    def _load(self, raw: RawSignals) -> Tensor:
-        """All values; those of a damaged entry of the cache are decoded anew."""
-        try:
-            return load(raw)
-        except DamagedEntry as error:
-            warnings.warn(error.notice, CacheNotice, stacklevel=2)
-            return load(open_signals(self.source, self.storage))
 
     @property
     def dataset(self) -> SignalDataset:
@@ -138,11 +123,7 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1].
-
-        Raises:
-            InputError: If the signals stay in their file.
-        """
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1]; refused if the signals stay in their file."""
         return self.dataset.in_memory()
 
     @property
@@ -185,14 +166,8 @@ class SignalDataModule(LightningDataModule):
             "fingerprint": self.fingerprint,
         }
 
-    # -- batches ----------------------------------------------------------------------------------------------------
-
     def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, a sub-grid or points with their positions in the grid; always the same object.
-
-        Raises:
-            InputError: If the signals stay in their file.
-        """
+        """All trained samples, always the same object; refused if the signals stay in their file."""
         return self.dataset.train_batch
 
     def calibration_batch(self) -> GridBatch | PointBatch:
@@ -200,11 +175,7 @@ class SignalDataModule(LightningDataModule):
         return self.dataset.calibration_batch()
 
     def evaluation_batch(self) -> GridBatch:
-        """The whole grid, with the masks of scored and of trained samples; always the same object.
-
-        Raises:
-            InputError: If the signals stay in their file.
-        """
+        """The whole grid with its masks, always the same object; refused if the signals stay in their file."""
         return self.dataset.evaluation_batch
 
     @property

@@ -14,8 +14,7 @@ from torch import Tensor
 from pe_lightning.blocks import Block, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
-from pe_lightning.data.file_points import FilePointLoader, spread_points
-from pe_lightning.data.loaders import BlockLoader, FullLoader, GridLoader, PointLoader, TrainLoader
+from pe_lightning.data.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
 from pe_lightning.data.options import POINTS, STEPS_PER_EPOCH, Batching
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, file_blocks
@@ -28,6 +27,10 @@ Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
 CHOICE_WINDOW = {1: 16384, 2: 1024, 3: 160}
 """Trained samples per axis of the central block of a file from which width and ridge are chosen."""
+CALIBRATION_BLOCKS = 16
+"""Blocks of a file that are read for means and scales."""
+CALIBRATION_BYTES = 1 << 22
+"""Size of these blocks, unless the chunks of the file are larger."""
 
 
 class SignalDataset:
@@ -46,31 +49,21 @@ class SignalDataset:
         self.axes = grid_axes(split.grid)
 
     def of(self, signals: slice) -> SignalDataset:
-        """The same for some of the signals.
-
-        Raises:
-            InputError: If they stay in their file.
-        """
+        """The same for some of the signals in memory."""
         split = self.split
         if isinstance(split, PointSplit) and len(split.index) > 1:
             split = PointSplit(split.grid, split.index[signals])
         return SignalDataset(self.in_memory()[signals], split, self.protocol)
 
     def in_memory(self) -> Tensor:
-        """The values.
-
-        Raises:
-            InputError: If they stay in their file.
-        """
+        """The values; refused if they stay in their file."""
         if isinstance(self.values, FileValues):
             raise InputError("the signals stay in their file and are not loaded; set in_memory: true to load them")
         return self.values
 
-    # -- whole batches, of signals in memory ----------------------------------------------------------------------------
-
     @cached_property
     def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples."""
+        """All trained samples, of signals in memory."""
         values, split = self.in_memory(), self.split
         if isinstance(split, GridSplit):
             chosen = tuple(axis[index] for axis, index in zip(self.axes, split.index, strict=True))
@@ -81,23 +74,28 @@ class SignalDataset:
 
     @cached_property
     def evaluation_batch(self) -> GridBatch:
-        """The whole grid, with the masks of scored and of trained samples."""
+        """The whole grid of signals in memory, with the masks of scored and of trained samples."""
         return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.protocol), self.split.train_mask())
 
-    # -- for the solvers and the scales of a module ---------------------------------------------------------------------
-
     def calibration_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, or points spread over the file: enough for means and the scales of features."""
-        if isinstance(self.values, FileValues):
-            return spread_points(self.values, self.split, POINTS)
-        return self.train_batch
+        """All trained samples, or points spread over the file, always the same: enough for means and scales."""
+        values = self.values
+        if not isinstance(values, FileValues):
+            return self.train_batch
+        blocks = values.blocks(CALIBRATION_BYTES)
+        if len(blocks) > CALIBRATION_BLOCKS:
+            blocks = [blocks[place * len(blocks) // CALIBRATION_BLOCKS] for place in range(CALIBRATION_BLOCKS)]
+        indices, parts = [], []
+        for block in blocks:
+            inside, index = self.split.train_positions(block)
+            step = max(1, len(inside) * len(blocks) // POINTS)
+            indices.append(index[::step])
+            parts.append(values.read(block).flatten(1, -2).index_select(1, inside[::step]))
+        points = torch.cat(indices)[None]
+        return PointBatch(point_coordinates(self.axes, points), torch.cat(parts, 1), self.axes, points)
 
     def choice_batch(self) -> GridBatch:
-        """The trained grid, or its central block where it stays in a file.
-
-        Raises:
-            InputError: If the trained samples are no grid.
-        """
+        """The trained grid, or its central block where it stays in a file."""
         sizes = self._grid_split().sizes
         if not isinstance(self.values, FileValues):
             return self._train_grid
@@ -106,11 +104,7 @@ class SignalDataset:
         return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
 
     def train_blocks(self, process: Process) -> Iterator[GridBatch]:
-        """This process's share of the trained grid, in blocks with their first sample.
-
-        Raises:
-            InputError: If the trained samples are no grid.
-        """
+        """This process's share of the trained grid, in blocks with their first sample."""
         split, values = self._grid_split(), self.values
         if not isinstance(values, FileValues):
             yield self.train_block(process.rows(whole(split.sizes)))
@@ -121,20 +115,16 @@ class SignalDataset:
         yield from map(self.train_block, blocks[process.share(len(blocks))])
 
     def train_block(self, block: Block) -> GridBatch:
-        """A block of the trained grid, of positions in it and not in the whole grid.
-
-        Raises:
-            InputError: If the trained samples are no grid.
-        """
+        """A block of the trained grid, of positions in it and not in the whole grid."""
         split, values = self._grid_split(), self.values
         if not isinstance(values, FileValues):
             return self._train_grid.block(block)
         index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
         axes = tuple(x[i] for x, i in zip(self.axes, index, strict=True))
-        if any(len(i) == 0 for i in index):
-            read = torch.zeros(values.shape[0], *(len(i) for i in index), values.shape[-1])
-        else:
+        if all(len(i) for i in index):
             read = values.read(tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index), split.stride)
+        else:
+            read = torch.zeros(values.shape[0], *(len(i) for i in index), values.shape[-1])
         return GridBatch(axes, read, start=tuple(part.start for part in block))
 
     @property
@@ -150,8 +140,6 @@ class SignalDataset:
             )
         return self.split
 
-    # -- loaders --------------------------------------------------------------------------------------------------------
-
     def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
         """The training batches; those of signals in memory are made on ``device``."""
         values, steps = self.values, batching.steps_per_epoch
@@ -164,7 +152,7 @@ class SignalDataset:
         sizes, read = self._grid_split().sizes, self.train_block
         if not isinstance(values, FileValues):
             read = to_device(self._train_grid, device).block
-        return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed if batching.shuffle else None, process)
+        return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
 
     def evaluation_loader(self, process: Process) -> GridLoader[GridBatch]:
         """The whole grid: in memory every process takes all of it, from a file each its own blocks."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias
 
 import psutil
 
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.data.sources.checks import check_choice, check_count, is_count, is_list
+from pe_lightning.errors import InputError
 
-__all__ = ["BatchKind", "Batching", "Storage", "options_of"]
+__all__ = ["Batching", "Storage"]
 
 BatchKind: TypeAlias = Literal["full", "points", "blocks"]
-Options = TypeVar("Options", "Batching", "Storage")
 
 POINTS = 65536
 """Points per signal in a batch of ``points`` whose size is not given."""
@@ -48,18 +47,14 @@ class Batching:
     steps_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(BatchKind):
-            raise InputError(f"batching.kind must be one of {', '.join(get_args(BatchKind))}; got {self.kind!r}")
-        if self.steps_per_epoch is not None and not _is_count(self.steps_per_epoch):
-            raise InputError(f"batching.steps_per_epoch must be an integer >= 1, got {self.steps_per_epoch!r}")
-        if self.size is None:
-            return
-        if self.kind == "full":
-            raise InputError("a full batch has no size; set batching.kind to points or blocks, or leave batching.size out")
-        sizes = self.size if isinstance(self.size, (list, tuple)) else [self.size]
-        if not sizes or not all(_is_count(size) for size in sizes) or (self.kind == "points" and self.size is sizes):
-            allowed = "an integer >= 1" if self.kind == "points" else "an integer >= 1, or one per axis"
-            raise InputError(f"batching.size of {self.kind} must be {allowed}; got {self.size!r}")
+        check_choice("batching.kind", self.kind, BatchKind)
+        check_count("batching.steps_per_epoch", self.steps_per_epoch, 1)
+        per_axis = self.kind == "blocks" and self.size and is_list(self.size, lambda size: is_count(size, 1))
+        if self.size is not None and not per_axis and (self.kind == "full" or not is_count(self.size, 1)):
+            raise InputError(
+                "batching.size is an integer >= 1 for batches of points, such an integer or one per axis for blocks, and is "
+                f"left out for full batches; got {self.size!r} for {self.kind}"
+            )
 
     @property
     def num_points(self) -> int:
@@ -67,17 +62,12 @@ class Batching:
         return self.size if isinstance(self.size, int) else POINTS
 
     def block(self, num_axes: int) -> tuple[int, ...]:
-        """Trained samples of a block per axis.
-
-        Raises:
-            InputError: If the size is for another number of axes.
-        """
+        """Trained samples of a block per axis; refused if the size is for another number of axes."""
         size = self.size or BLOCK.get(num_axes, 16)
-        sizes = [size] * num_axes if isinstance(size, int) else size
+        sizes = (size,) * num_axes if isinstance(size, int) else tuple(size)
         if len(sizes) != num_axes:
-            given = f"batching.size {list(sizes)} is for {len(sizes)} axes"
-            raise InputError(f"{given}, the signals have {num_axes}: give one number or {num_axes}")
-        return tuple(sizes)
+            raise InputError(f"batching.size {size} is for {len(sizes)} axes, the signals have {num_axes}; give one number")
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -101,8 +91,7 @@ class Storage:
     def __post_init__(self) -> None:
         if self.in_memory != "auto" and not isinstance(self.in_memory, bool):
             raise InputError(f"in_memory must be auto, true or false; got {self.in_memory!r}")
-        if self.cache not in ("auto", "off"):
-            raise InputError(f"cache must be auto or off; got {self.cache!r}")
+        check_choice("cache", self.cache, Literal["auto", "off"])
 
     def loads(self, raw: RawSignals) -> bool:
         """Whether these signals are loaded into memory."""
@@ -110,25 +99,3 @@ class Storage:
             return self.in_memory
         free: int = psutil.virtual_memory().available
         return raw.nbytes <= MEMORY_SHARE * free
-
-
-def options_of(cls: type[Options], given: Options | Mapping[str, Any]) -> Options:
-    """The options, which may be given as a mapping of their arguments.
-
-    Raises:
-        InputError: If there is no argument of that name, or a value is refused.
-    """
-    if isinstance(given, cls):
-        return given
-    name = cls.__name__.lower()
-    if not isinstance(given, Mapping):
-        raise InputError(f"{name} is a {cls.__name__}, or a mapping of its arguments; got {given!r}")
-    known = list(cls.__dataclass_fields__)
-    for key in given:
-        if key not in known:
-            raise InputError(f"{name} has no option {key!r}{did_you_mean(key, known) or '.'} It takes: {', '.join(known)}")
-    return cls(**given)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

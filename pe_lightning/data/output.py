@@ -46,17 +46,10 @@ class OutputGrid(LightningDataModule):
         self.output_format = output_format
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
-        """The number of samples per axis, for signals of this shape.
-
-        Raises:
-            InputError: If the number of sizes is not the signal's number of axes.
-        """
+        """The number of samples per axis, for signals of this shape; refused if that has another number of axes."""
         shape = tuple(self.output_shape or info.grid)
         if len(shape) != info.num_axes:
-            raise InputError(
-                f"output_shape {list(shape)} has {len(shape)} size(s), the signals have {info.num_axes} axes: "
-                f"give {info.num_axes}, such as {' '.join(str(2 * n) for n in info.grid)}"
-            )
+            raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
         return shape
 
     def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
@@ -65,9 +58,9 @@ class OutputGrid(LightningDataModule):
         shape, values = tuple(self.output_shape or ()), 1
         if isinstance(info, SignalInfo):
             shape, values = self.grid(info), info.num_signals * info.channels
-        row = 4 * values * math.prod(shape[1:])
-        axes, block = grid_axes(shape), (max(1, BLOCK_BYTES // row), *shape[1:])
+        rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
+        axes = grid_axes(shape)
         return GridLoader(
-            list(tiles(shape, block[: len(shape)])),
+            list(tiles(shape, (rows, *shape[1:])[: len(shape)])),
             lambda part: tuple(x[along] for x, along in zip(axes, part, strict=True)),
         )

@@ -1,8 +1,7 @@
-"""Random samples of a grid: the same on every machine and process, for grids of any size.
+"""Random samples of a grid of any size: the same on every machine and process, found again in any block of the grid.
 
-Each sample has a 64-bit key that depends on its position, the seed and the signal alone. The samples with the smallest keys
-are chosen. NumPy promises a stable output of its bit generators, but not of ``Generator.choice``. A bit generator can be
-advanced too, so that the keys of a block cost only that block.
+Each sample has a 64-bit key that depends on its position, the seed and the signal alone; those with the smallest keys are
+chosen. NumPy promises a stable output of its bit generators, but not of ``Generator.choice``.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import numpy as np
 from pe_lightning.blocks import Block, shape_of
 
 __all__ = ["chosen_in", "chosen_positions", "largest_chosen_key"]
-
-Keys = np.ndarray[Any, np.dtype[np.uint64]]
 
 KEYS_AT_ONCE = 1 << 22
 """Keys that are generated at once: 32 MB."""
@@ -37,14 +34,13 @@ def largest_chosen_key(seed: int, signal: int, size: int, count: int) -> int:
     """
     share = count / size
     spread = 8 * math.sqrt(size * share * (1 - share) + 1) / size
-    low, high = (int(max(0.0, min(share + side * spread, 1.0)) * 2.0**64) for side in (-1, 1))
-    low, high = (0, 2**64 - 1) if size <= KEYS_AT_ONCE else (low, min(high, 2**64 - 1))
+    limits = [0.0, 1.0] if size <= KEYS_AT_ONCE else [max(share - spread, 0.0), min(share + spread, 1.0)]
+    low, high = (np.uint64(min(int(limit * 2.0**64), 2**64 - 1)) for limit in limits)
     below, candidates = 0, []
     for _, keys in _keys(seed, signal, size):
-        below += int(np.count_nonzero(keys < np.uint64(low)))
-        candidates.append(keys[(keys >= np.uint64(low)) & (keys <= np.uint64(high))])
-    inside = np.concatenate(candidates)
-    place = count - 1 - below
+        below += int(np.count_nonzero(keys < low))
+        candidates.append(keys[(keys >= low) & (keys <= high)])
+    inside, place = np.concatenate(candidates), count - 1 - below
     if not 0 <= place < len(inside):  # less likely than 1e-14
         raise RuntimeError(f"the {count}-th of {size} keys is not where it is expected; choose another sampling seed")
     return int(np.partition(inside, place)[place])
@@ -61,25 +57,24 @@ def chosen_in(seed: int, signal: int, limit: int, grid: Sequence[int], block: Bl
         block: A block of the grid.
     """
     sizes = shape_of(block)
-    # trailing axes that the block covers whole make one run with the axis before them
-    run = len(grid) - 1
+    run = len(grid) - 1  # trailing axes that the block covers whole are read together with the axis before them
     while run > 0 and sizes[run] == grid[run]:
         run -= 1
     strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
     length = sizes[run] * strides[run]
     mask = np.empty((math.prod(sizes[:run]), length), dtype=bool)
-    generator, at = np.random.PCG64(np.random.SeedSequence((seed, signal))), 0
+    corner = sum(part.start * stride for part, stride in zip(block, strides, strict=True))
+    generator, position = np.random.PCG64(np.random.SeedSequence((seed, signal))), 0
     for row, lead in enumerate(np.ndindex(*sizes[:run])):
-        first = sum((block[axis].start + step) * strides[axis] for axis, step in enumerate(lead))
-        first += block[run].start * strides[run]
-        generator.advance(first - at)
+        first = corner + sum(step * stride for step, stride in zip(lead, strides, strict=False))
+        generator.advance(first - position)
         mask[row] = generator.random_raw(length) <= np.uint64(limit)
-        at = first + length
+        position = first + length
     return mask.reshape(sizes)
 
 
-def _keys(seed: int, signal: int, size: int) -> Iterator[tuple[int, Keys]]:
-    """All keys in order, in parts: the position of the first key of a part, and ``(n,)`` keys."""
+def _keys(seed: int, signal: int, size: int) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.uint64]]]]:
+    """All keys in order, in parts: the position of the first key of a part, and its keys."""
     generator = np.random.PCG64(np.random.SeedSequence((seed, signal)))
     for first in range(0, size, KEYS_AT_ONCE):
         yield first, generator.random_raw(min(KEYS_AT_ONCE, size - first))

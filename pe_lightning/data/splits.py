@@ -39,11 +39,7 @@ def check_protocol(protocol: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Split(ABC):
-    """The trained samples of a set of signals.
-
-    Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
-    """
+    """The trained samples of a set of signals on a grid of ``(N_1, ..., N_D)`` samples."""
 
     grid: tuple[int, ...]
 
@@ -57,6 +53,11 @@ class Split(ABC):
     def train_indices(self) -> Iterable[Tensor]:
         """The integers that define the split, for fingerprints."""
 
+    @property
+    def allows_odd(self) -> bool:
+        """Whether the protocol ``odd`` scores held-out samples only."""
+        return False
+
     @abstractmethod
     def train_mask_of(self, block: Block) -> Tensor:
         """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
@@ -69,22 +70,21 @@ class Split(ABC):
         """Which samples of a block of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans.
 
         Raises:
-            InputError: If the protocol is unknown or does not suit the split.
+            InputError: If the protocol does not suit the split.
         """
-        check_protocol(protocol)
         if protocol == "rest":
             return ~self.train_mask_of(block)
+        if protocol == "odd" and not self.allows_odd:
+            raise InputError(
+                "protocol 'odd' needs sampling: {name: grid, stride: 2, offset: 0}, between whose samples it scores; set "
+                "that, or protocol: rest"
+            )
         if protocol == "odd":
-            self._check_odd()
             return _outer_and([torch.arange(part.start, part.stop) % 2 == 1 for part in block])
         return torch.full((1, *shape_of(block)), protocol == "all")
 
     def test_mask(self, protocol: Protocol) -> Tensor:
-        """Which samples are scored: ``(S or 1, N_1, ..., N_D)`` booleans.
-
-        Raises:
-            InputError: If the protocol is unknown or does not suit the split.
-        """
+        """Which samples are scored: ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
         return self.test_mask_of(protocol, whole(self.grid))
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
@@ -95,18 +95,9 @@ class Split(ABC):
         """
         mask = self.train_mask_of(block)
         if len(mask) > 1:
-            raise InputError(
-                "signals that stay in their file are trained on the same points; set sampling: {name: random, shared: true}"
-            )
+            raise InputError("signals that stay in their file are trained on the same samples; give one mask for all")
         inside = mask.flatten().nonzero().flatten()
         return inside, _row_major([torch.arange(part.start, part.stop) for part in block], self.grid)[inside]
-
-    def count_in(self, block: Block) -> int:
-        """Number of trained samples in a block of the grid."""
-        return len(self.train_positions(block)[0])
-
-    def _check_odd(self) -> None:
-        raise InputError("protocol 'odd' needs sampling: {name: grid, stride: 2}; set that, or protocol: rest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +105,6 @@ class GridSplit(Split):
     """A sub-grid, the same for all signals.
 
     Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         index: Trained positions of each axis, ascending: axis a of shape ``(n_a,)``, int64.
         stride: Distance between them, per axis.
     """
@@ -137,6 +127,11 @@ class GridSplit(Split):
         """The positions of each axis."""
         return self.index
 
+    @property
+    def allows_odd(self) -> bool:
+        """Whether every even sample is trained on."""
+        return set(self.stride) == {2} and not any(int(index[0]) for index in self.index)
+
     def take(self, values: Tensor) -> Tensor:
         """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous."""
         for axis, index in enumerate(self.index):
@@ -150,8 +145,8 @@ class GridSplit(Split):
 
     def positions_in(self, block: Block) -> tuple[Tensor, ...]:
         """Trained positions within a block of the grid, per axis, counted from its first sample."""
-        inside = [_between(index, part.start, part.stop) for part, index in zip(block, self.index, strict=True)]
-        return tuple(index - part.start for part, index in zip(block, inside, strict=True))
+        parts = zip(self.index, block, strict=True)
+        return tuple(_between(index, part.start, part.stop) - part.start for index, part in parts)
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
         """Row-major positions of the trained samples of a block, within the block and in the grid: ``(P,)`` ascending."""
@@ -159,29 +154,12 @@ class GridSplit(Split):
         in_grid = [along + part.start for along, part in zip(inside, block, strict=True)]
         return _row_major(inside, shape_of(block)), _row_major(in_grid, self.grid)
 
-    def count_in(self, block: Block) -> int:
-        """Number of trained samples in a block of the grid."""
-        return math.prod(len(along) for along in self.positions_in(block))
-
-    def _check_odd(self) -> None:
-        if set(self.stride) != {2}:
-            stride = self.stride[0] if len(set(self.stride)) == 1 else list(self.stride)
-            raise InputError(
-                f"protocol 'odd' scores the samples midway between those of a grid of stride 2, but the stride is "
-                f"{stride}; set sampling: {{name: grid, stride: 2}}, or protocol: rest"
-            )
-        if any(int(index[0]) for index in self.index):
-            raise InputError(
-                "protocol 'odd' scores the odd samples, but the offset trains on them; set offset: 0, or protocol: rest"
-            )
-
 
 @dataclass(frozen=True, eq=False)
 class PointSplit(Split):
     """Scattered samples, each signal's own or shared by all.
 
     Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         index: Row-major positions in the grid, ascending: ``(S or 1, P)``, int64.
     """
 
@@ -205,12 +183,13 @@ class PointSplit(Split):
 
     def train_mask_of(self, block: Block) -> Tensor:
         """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
-        height, row = shape_of(block)[0], math.prod(self.grid[1:])
-        rows = torch.zeros(len(self.index), height * row, dtype=torch.bool)
-        for own, index in zip(rows, self.index, strict=True):
-            own[_between(index, block[0].start * row, block[0].stop * row) - block[0].start * row] = True
+        row = math.prod(self.grid[1:])
+        first, last = block[0].start * row, block[0].stop * row
+        mask = torch.zeros(len(self.index), last - first, dtype=torch.bool)
+        for own, index in zip(mask, self.index, strict=True):
+            own[_between(index, first, last) - first] = True
         inside = (slice(None), slice(None), *block[1:])
-        return rows.view(len(rows), height, *self.grid[1:])[inside].contiguous()
+        return mask.view(len(mask), block[0].stop - block[0].start, *self.grid[1:])[inside].contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +197,6 @@ class RandomSplit(Split):
     """Random samples that all signals share, of a grid too large to list them: they are found again in every block.
 
     Args:
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         seed: Of the choice.
         count: Number of trained samples.
         limit: The largest key that is chosen (:func:`pe_lightning.data.random_keys.largest_chosen_key`).
@@ -254,9 +232,9 @@ def _between(index: Tensor, start: int, stop: int) -> Tensor:
 
 def _outer_and(masks: Sequence[Tensor]) -> Tensor:
     """``(1, n_1, ..., n_D)``: true where the masks of all axes are."""
-    mask = torch.ones(1, *(1 for _ in masks), dtype=torch.bool)
-    for axis, along in enumerate(masks):
-        mask = mask & along.reshape(-1, *(1 for _ in masks[axis + 1 :]))
+    mask = torch.ones(1, dtype=torch.bool)
+    for along in masks:
+        mask = mask[..., None] & along
     return mask
 
 

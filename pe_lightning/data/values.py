@@ -21,11 +21,7 @@ BLOCK_BYTES = 1 << 26
 
 
 class FileValues:
-    """Signals that stay in their file and are read by blocks.
-
-    Args:
-        raw: The signals; they must have an ``array``.
-    """
+    """Signals that stay in their file and are read by blocks; they must have an ``array``."""
 
     def __init__(self, raw: RawSignals) -> None:
         if raw.array is None:
@@ -51,12 +47,11 @@ class FileValues:
         Raises:
             InputError: If a value is NaN or infinite.
         """
-        index = (slice(None), *block, slice(None))
+        index, scaling = (slice(None), *block, slice(None)), self.raw.scaling
         part = self._opened[index]
         if stride is not None:  # after reading: files that are chunked are slow to pick single samples
             every = (slice(None), *(slice(None, None, step) for step in stride))
             part = part[every]
-        scaling = self.raw.scaling
         if self.raw.unit or (part.dtype == np.float32 and (scaling.low, scaling.high) == ((0.0,), (1.0,))):
             values = np.asarray(part, dtype=np.float32)
         elif len(scaling.low) == 1:
@@ -67,9 +62,8 @@ class FileValues:
         if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
             where = [axis.start for axis in block]
             raise InputError(f"there are values that are not finite in the block that starts at sample {where}")
-        if not values.flags.writeable:  # memory-mapped: a tensor may be written to
-            values = values.copy()
-        return torch.from_numpy(np.ascontiguousarray(values))
+        # of a memory-mapped file a copy: a tensor may be written to
+        return torch.from_numpy(np.require(values, requirements=["C", "W"]))
 
     def blocks(self, limit: int = BLOCK_BYTES) -> list[Block]:
         """Blocks of at most ``limit`` bytes that cover the grid and follow the chunks of the file."""
@@ -84,26 +78,20 @@ class FileValues:
 
 
 def load(raw: RawSignals) -> Tensor:
-    """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU.
-
-    Raises:
-        InputError: If they cannot be decoded, or are not what was announced.
-    """
+    """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; those in memory are not copied."""
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
-        return torch.from_numpy(opened)  # in memory already
+        return torch.from_numpy(opened)
     values = np.empty(raw.shape, dtype=np.float32)
-    for signal, row, block in decoded_blocks(raw):
-        values[signal, row : row + len(block)] = block if raw.unit else raw.scaling.to_unit(block, signal)
+    rows, first = values.reshape(-1, *raw.shape[2:]), 0
+    for block in unit_blocks(raw):
+        rows[first : first + len(block)] = block
+        first += len(block)
     return torch.from_numpy(values)
 
 
 def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
-    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1].
-
-    Raises:
-        InputError: If they cannot be decoded, or are not what was announced.
-    """
+    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1]."""
     for signal, _, block in decoded_blocks(raw):
         yield np.asarray(block, dtype=np.float32) if raw.unit else raw.scaling.to_unit(block, signal)
 
@@ -115,29 +103,24 @@ def decoded_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
         InputError: If they cannot be decoded, or are not what was announced: a file was changed or cut short meanwhile.
     """
     signals, rows, *rest = raw.shape
-    signal = row = 0
+    found = 0
     for block in raw.blocks():
-        fits = signal < signals and block.shape[1:] == tuple(rest) and row + len(block) <= rows
-        if not fits or block.dtype != np.dtype(raw.stored):
-            where = f"at sample {row} of {raw.names[signal]!r}" if signal < signals else f"after {raw.names[-1]!r}, the last"
-            raise _changed(raw, f"{_by(block.shape)} of dtype {block.dtype} were read {where}")
+        signal, row = divmod(found, rows)
+        if signal >= signals or block.shape[1:] != tuple(rest) or row + len(block) > rows or block.dtype != raw.stored:
+            raise _changed(raw, found, f"{block.dtype} of shape {block.shape}")
         yield signal, row, block
-        row += len(block)
-        if row == rows:
-            signal, row = signal + 1, 0
-    if signal < signals:
-        raise _changed(raw, f"{raw.names[signal]!r} ended after {row} of {rows} samples along its first axis")
+        found += len(block)
+    if found < signals * rows:
+        raise _changed(raw, found, "nothing more")
 
 
-def _changed(raw: RawSignals, found: str) -> InputError:
+def _changed(raw: RawSignals, found: int, read: str) -> InputError:
+    signal, row = divmod(found, raw.grid[0])
+    where = f"at sample {row} of {raw.names[signal]!r}" if signal < len(raw.names) else f"after {raw.names[-1]!r}"
     return InputError(
-        f"{len(raw.names)} signal(s) of {_by(raw.shape[1:])} of dtype {raw.stored} were announced, but {found}. A file was "
-        "changed or cut short while it was read, or is damaged; check it and run again"
+        f"signals of {raw.stored} of shape {raw.shape} were announced, but {read} was read {where}. A file was changed or "
+        "cut short while it was read, or is damaged; check it and run again"
     )
-
-
-def _by(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))
 
 
 def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = BLOCK_BYTES) -> list[Block]:
@@ -151,7 +134,6 @@ def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: in
     """
     sizes = [min(chunk, n) for chunk, n in zip(chunks, grid, strict=True)]
     for axis in reversed(range(len(grid))):
-        others = math.prod(sizes[:axis]) * math.prod(sizes[axis + 1 :]) * bytes_per_sample
-        fitting = max(limit // (others * sizes[axis]), 1)
+        fitting = max(limit // (math.prod(sizes) * bytes_per_sample), 1)
         sizes[axis] = min(sizes[axis] * fitting, grid[axis])
     return list(tiles(grid, sizes))

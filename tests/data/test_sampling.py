@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pe_lightning.data import GridSampling, ImageDataModule, MaskSampling, RandomSampling, TensorDataModule, samplings
+from pe_lightning.data import GridSampling, MaskSampling, RandomSampling, TensorDataModule, samplings
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.random_keys import KEYS_AT_ONCE, chosen_positions, largest_chosen_key
 from pe_lightning.errors import InputError
@@ -35,22 +35,20 @@ def blocks_of(draw, grid):
 # -- coordinates ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [2, 3, 100, 4099])
+@pytest.mark.parametrize("size", [2, 100, 4099])
 def test_coordinates_are_those_of_the_papers_and_never_reach_one(size):
     (axis,) = grid_axes([size])
     np.testing.assert_array_equal(axis.numpy(), (np.arange(size, dtype=np.float64) / size).astype(np.float32))
     np.testing.assert_allclose(axis.numpy(), np.linspace(0, 1, size + 1)[:-1], atol=1e-7)
     assert axis.max() < 1
-    assert grid_axes((2,), torch.float64)[0].dtype == torch.float64
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0,)])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-def test_point_coordinates_follow_row_major_positions(shape, dtype):
+def test_point_coordinates_follow_row_major_positions(shape):
     grid = (3, 5, 4)
-    index = torch.randint(60, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    index = torch.randint(60, shape, generator=torch.Generator().manual_seed(0))
     positions = torch.unravel_index(index, grid)
-    columns = [axis[along.long()] for axis, along in zip(grid_axes(grid), positions, strict=True)]
+    columns = [axis[along] for axis, along in zip(grid_axes(grid), positions, strict=True)]
     assert point_coordinates(grid_axes(grid), index).equal(torch.stack(columns, -1))
 
 
@@ -76,12 +74,12 @@ def check_split(split, grid, data):
     assert (train ^ rest).all()
     assert (train.flatten(1).sum(1) == split.num_train).all()
     block = data.draw(blocks_of(grid))
-    assert split.train_mask_of(block).equal(train[(slice(None), *block)])
-    assert split.test_mask_of("rest", block).equal(rest[(slice(None), *block)])
+    for mask_of in (split.train_mask_of, *(lambda part, p=p: split.test_mask_of(p, part) for p in ("rest", "all"))):
+        whole = mask_of(tuple(slice(0, n) for n in grid))
+        assert mask_of(block).equal(whole[(slice(None), *block)])
     if len(train) == 1:
         inside, index = split.train_positions(block)
         assert inside.equal(train[0][block].flatten().nonzero()[:, 0])
-        assert split.count_in(block) == len(inside)
         marked = torch.zeros(train[0].numel(), dtype=torch.bool)
         marked[index] = True
         assert marked.view(grid)[block].equal(train[0][block])
@@ -131,19 +129,10 @@ def test_odd_is_within_rest(grid, data):
     assert split.test_mask_of("odd", block).equal(odd[(slice(None), *block)])
 
 
-@pytest.mark.parametrize(
-    ("sampling", "protocol", "match"),
-    [
-        (GridSampling(3), "odd", r"stride is 3; set sampling: \{name: grid, stride: 2\}"),
-        (GridSampling([2, 3]), "odd", r"stride is \[2, 3\]"),
-        (GridSampling(2, 1), "odd", "the offset trains on them"),
-        (RandomSampling(), "odd", r"protocol 'odd' needs sampling: \{name: grid, stride: 2\}"),
-        (GridSampling(), "rst", "unknown protocol 'rst'; did you mean 'rest'.* Protocols: rest, odd, all, none"),
-    ],
-)
-def test_protocols_that_do_not_suit(sampling, protocol, match):
-    with pytest.raises(InputError, match=match):
-        sampling.split((9, 9), 1).test_mask(protocol)
+@pytest.mark.parametrize("sampling", [GridSampling(3), GridSampling([2, 3]), GridSampling(2, 1), RandomSampling()])
+def test_odd_needs_a_grid_of_stride_two(sampling):
+    with pytest.raises(InputError, match=r"'odd' needs sampling: \{name: grid, stride: 2"):
+        sampling.split((9, 9), 1).test_mask("odd")
 
 
 # -- random choices -------------------------------------------------------------------------------------------
@@ -158,7 +147,6 @@ def test_random_choices_are_the_same_for_ever():
 
 
 def test_random_choices_depend_on_seed_and_signal_alone():
-    torch.manual_seed(0)
     before = torch.get_rng_state()
     own = RandomSampling(seed=0).split((16, 16), 3).index
     assert torch.get_rng_state().equal(before)
@@ -177,7 +165,7 @@ def test_random_choices_are_uniform():
     assert counts.max() < 140
 
 
-@pytest.mark.parametrize("count", [1, 2_000_000, KEYS_AT_ONCE + 2, KEYS_AT_ONCE + 3])
+@pytest.mark.parametrize("count", [1, 2_000_000, KEYS_AT_ONCE + 3])
 def test_the_largest_chosen_key_of_many_is_found_near_where_it_is_expected(count):
     size = KEYS_AT_ONCE + 3  # the extremes are the hardest
     keys = np.random.PCG64(np.random.SeedSequence((5, 1))).random_raw(size)
@@ -191,27 +179,21 @@ def test_a_count_instead_of_a_share():
         RandomSampling(count=31).split((5, 6), 1)
 
 
-# -- what is refused ------------------------------------------------------------------------------------------
+# -- what is refused, and descriptions ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "match"),
     [
-        *(("grid", {"stride": s}, "stride must be an integer >= 1") for s in (0, 1.5, True, "2", None, [], [2, 0])),
-        *(
-            ("grid", {"stride": 3, "offset": o}, "offset is the first trained sample")
-            for o in (3, -1, 0.5, True, [0, 3], [])
-        ),
-        *(
-            ("random", {"fraction": f}, r"fraction is the trained share .*\(0, 1\].*0.25")
-            for f in (0, 1.01, float("nan"), "1")
-        ),
-        *(("random", {"seed": s}, "seed must be an integer >= 0") for s in (-1, 1.5, None, True)),
-        *(("random", {"count": c}, "count must be an integer >= 1") for c in (0, 1.5, True)),
-        ("random", {"shared": "yes"}, "shared must be true or false, got 'yes'"),
-        ("mask", {}, "path is the mask file, or a list of one per signal; got ''"),
-        ("mask", {"path": ["a.png", ""]}, r"got \['a.png', ''\]"),
-        ("mask", {"path": "a.png", "invert": 1}, "invert must be true or false, got 1"),
+        *(("grid", {"stride": s}, "stride must be an integer >= 1") for s in (0, 1.5, True, "2", [], [2, 0])),
+        *(("grid", {"stride": 3, "offset": o}, "offset") for o in (3, -1, 0.5, [0, 3])),
+        *(("random", {"fraction": f}, r"trained share .*\(0, 1\]") for f in (0, 1.01, float("nan"), "1")),
+        *(("random", {"seed": s}, "seed must be an integer >= 0") for s in (-1, 1.5, None)),
+        *(("random", {"count": c}, "count must be an integer >= 1") for c in (0, True)),
+        ("random", {"shared": "yes"}, "shared must be true or false"),
+        ("mask", {}, "path is the mask file"),
+        ("mask", {"path": "a.png", "invert": 1}, "invert must be true or false"),
+        ("gird", {}, "unknown sampling 'gird'; did you mean 'grid'"),
     ],
 )
 def test_arguments_that_are_refused(name, arguments, match):
@@ -220,54 +202,19 @@ def test_arguments_that_are_refused(name, arguments, match):
 
 
 @pytest.mark.parametrize(
-    ("sampling", "parts"),
+    ("sampling", "match"),
     [
-        (GridSampling(5), ["stride 5x5", "5x9 samples", "at most [4, 8]"]),
-        (GridSampling([2, 9]), ["stride 2x9", "5x9 samples"]),
-        (GridSampling([2, 2, 2]), ["for 3 axes", "have 2 (5x9 samples)", "one number or 2"]),
-        (GridSampling(3, [0, 1, 2]), ["offset [0, 1, 2] is for 3 axes"]),
-        (GridSampling(4, 3), ["fewer than 2 trained samples"]),
+        (GridSampling(5), r"5x9 samples.* stride of at most 4"),
+        (GridSampling([2, 9]), "does not suit"),
+        (GridSampling([2, 2, 2]), "3 strides .* signals of 2 axes"),
+        (GridSampling(3, [0, 1, 2]), "3 offsets"),
+        (GridSampling([2, 4], [3, 0]), "offset must be less than its stride"),
+        (GridSampling(4, 3), "at least 2 samples"),
     ],
 )
-def test_strides_that_do_not_suit_the_grid(sampling, parts):
-    with pytest.raises(InputError) as error:
+def test_strides_that_do_not_suit_the_grid(sampling, match):
+    with pytest.raises(InputError, match=match):
         sampling.split((5, 9), 1)
-    for part in parts:
-        assert part in str(error.value)
-
-
-# -- by name --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given_as", "expected"),
-    [
-        ("grid", GridSampling(2)),
-        ("RandomSampling", RandomSampling(0.25, 0, False)),
-        ("pe_lightning.data.sampling.RandomSampling", RandomSampling()),
-        ({"name": "grid", "stride": [2, 3]}, GridSampling([2, 3])),
-        ({"class_path": "RandomSampling", "init_args": {"seed": 4}}, RandomSampling(seed=4)),
-        (GridSampling(5), GridSampling(5)),
-    ],
-)
-def test_by_name(given_as, expected):
-    assert samplings.resolve(given_as) == expected
-    assert hash(samplings.resolve(given_as)) == hash(expected)
-
-
-@pytest.mark.parametrize(
-    ("given_as", "match"),
-    [
-        ("gird", "unknown sampling 'gird'; did you mean 'grid'"),
-        ({"name": "grid", "strid": 3}, "no argument 'strid'; did you mean 'stride'"),
-        ({"stride": 3}, "a mapping with a 'name' such as {name: grid}"),
-        (3, "got 3"),
-    ],
-)
-def test_names_that_are_refused(given_as, match):
-    with pytest.raises(InputError) as error:
-        samplings.resolve(given_as)
-    assert match in str(error.value)
 
 
 def test_a_specification_is_plain_and_complete(tmp_path):
@@ -277,7 +224,7 @@ def test_a_specification_is_plain_and_complete(tmp_path):
     for sampling in (GridSampling([2, 3]), RandomSampling(1, 7, True), GridSampling(np.int64(2)), mask):
         spec = json.loads(json.dumps(sampling.spec()))
         assert samplings.resolve(spec) == sampling
-        assert set(spec) == {"name", *samplings.parameters(type(sampling))}
+        assert hash(samplings.resolve(spec)) == hash(sampling)
     assert repr(GridSampling([2, 3])) == "GridSampling(stride=[2, 3], offset=0)"
     assert GridSampling() != "grid"
 
@@ -297,15 +244,13 @@ def trained(path, grid=(5, 7), **arguments):
     return MaskSampling(path, **arguments).split(grid, 1).train_mask()[0].numpy()
 
 
-@pytest.mark.parametrize("grid", [(35,), (5, 7), (3, 4, 5)])
-@pytest.mark.parametrize("dtype", [bool, np.uint8, ">f8"])
+@pytest.mark.parametrize("grid", [(35,), (3, 4, 5)])
+@pytest.mark.parametrize("dtype", [bool, ">f8"])
 def test_mask_arrays_of_any_number_of_axes(tmp_path, grid, dtype):
     mask = np.random.default_rng(0).random(grid) < 0.3
-    path = save(tmp_path / "m ü.npy", (mask * 3).astype(dtype))
+    path = save(tmp_path / "m ü.npy", np.asfortranarray((mask * 3).astype(dtype)))
     np.testing.assert_array_equal(trained(path, grid), mask)
     np.testing.assert_array_equal(trained(path, grid, invert=True), ~mask)
-    save(tmp_path / "m ü.npy", np.asfortranarray(mask))
-    np.testing.assert_array_equal(trained(path, grid), mask)
 
 
 def test_mask_images(tmp_path):
@@ -320,50 +265,36 @@ def test_mask_images(tmp_path):
 
 def test_one_mask_per_signal(tmp_path):
     masks = np.zeros((3, 35), bool)
-    for mask in masks:
-        mask[np.random.default_rng(1).choice(35, 8, replace=False)] = True
+    for seed, mask in enumerate(masks):
+        mask[np.random.default_rng(seed).choice(35, 8, replace=False)] = True
     paths = [save(tmp_path / f"{n}.npy", mask.reshape(5, 7)) for n, mask in enumerate(masks)]
     for given_as in (paths, str(tmp_path)):
         split = MaskSampling(given_as).split((5, 7), 3)
         np.testing.assert_array_equal(split.train_mask().numpy(), masks.reshape(3, 5, 7))
     assert MaskSampling(paths[:1]).split((5, 7), 3).index.shape == (1, 8)
-    with pytest.raises(InputError, match=r"3 masks for 2 signal\(s\); give one for all, or one for each"):
+    with pytest.raises(InputError, match=r"3 masks for 2 signal\(s\)"):
         MaskSampling(paths).split((5, 7), 2)
+    with pytest.raises(InputError, match="the same samples; give one mask for all"):
+        MaskSampling(paths).split((5, 7), 3).train_positions((slice(0, 5), slice(0, 7)))
     save(tmp_path / "1.npy", np.ones((5, 7), bool))
-    with pytest.raises(InputError, match=r"different numbers of samples .*0.npy: 8.*1.npy: 35.*runs of their own"):
+    with pytest.raises(InputError, match=r"different numbers of samples .*0.npy: 8.*1.npy: 35"):
         MaskSampling(paths).split((5, 7), 3)
 
 
 @pytest.mark.parametrize(
-    ("name", "mask", "parts"),
+    ("name", "mask", "match"),
     [
-        ("a.npy", np.zeros((5, 7), bool), ["marks no sample: all of it is zero", "set invert: true"]),
-        ("a.npy", np.ones((7, 5), bool), ["has 7x5 samples, but the signals have 5x7: it is transposed"]),
-        ("a.npy", np.ones((5, 8), bool), ["has 5x8 samples, but the signals have 5x7. A mask has the shape"]),
-        ("a.npy", np.full((5, 7), np.nan), ["holds NaN"]),
-        ("a.npy", np.array([[None]]), ["Python objects"]),
-        ("a.png", np.zeros((5, 7), np.uint8), ["marks no sample"]),
-        ("a.jpg", np.ones((5, 7), np.uint8), ["JPEG", "save it as PNG"]),
+        ("a.npy", np.zeros((5, 7), bool), "nothing would be trained on; set invert: true"),
+        ("a.npy", np.ones((5, 8), bool), "has 5x8 samples, but the signals have 5x7"),
+        ("a.npy", np.full((5, 7), np.nan), "NaN"),
+        ("a.npy", np.array([[None]]), "Python objects"),
+        ("a.jpg", np.ones((5, 7), np.uint8), "stored exactly, such as PNG"),
+        ("a.png", np.ones((7, 5), np.uint8), "has 7x5 samples"),
     ],
 )
-def test_bad_masks(tmp_path, name, mask, parts):
-    with pytest.raises(InputError) as error:
+def test_bad_masks(tmp_path, name, mask, match):
+    with pytest.raises(InputError, match=match):
         trained(save(tmp_path / name, mask))
-    for part in [name, *parts]:
-        assert part in str(error.value)
-
-
-def test_masks_of_other_kinds_of_signals_and_files(tmp_path):
-    picture = save(tmp_path / "a.png", np.ones((5, 7), np.uint8))
-    with pytest.raises(InputError, match=r"taken for an image, but the signals have 3 axes; save it as a \.npy"):
-        trained(picture, (3, 4, 5))
-    with pytest.raises(InputError, match=r"marks every sample, and invert is on.*set invert: false"):
-        trained(picture, invert=True)
-    np.savez(tmp_path / "a.npz", np.ones((5, 7)))
-    with pytest.raises(InputError, match="is an npz file; a mask is an image or a"):
-        trained(str(tmp_path / "a.npz"))
-    with pytest.raises(InputError, match="no such file"):
-        trained(str(tmp_path / "none.png"))
 
 
 def test_masks_hold_samples_out_and_count_in_the_fingerprint(tmp_path):
@@ -375,6 +306,3 @@ def test_masks_hold_samples_out_and_count_in_the_fingerprint(tmp_path):
         torch.testing.assert_close(data.train_batch().values, values[:, row])
         fingerprints.add(data.fingerprint)
     assert len(fingerprints) == 3
-    mask = np.random.default_rng(0).random((512, 512)) < 0.3
-    data = ImageDataModule("samples://astronaut", sampling=MaskSampling(save(tmp_path / "m.png", mask)))
-    np.testing.assert_array_equal(data.evaluation_batch().mask[0].numpy(), ~mask)
