@@ -11,8 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pe_lightning.__main__ import main
 
-pytest.importorskip("pe_lightning.callbacks.context", reason="the recorder takes modules of pe_lightning only")
-
 
 class Numbers(LightningDataModule):
     """Pairs of numbers."""

@@ -94,12 +94,10 @@ def test_what_cannot_be_registered(shapes: Registry[Shape]) -> None:
         @abstractmethod
         def area(self) -> float: ...
 
-    for wrong in (int, Circle(), "circle"):
-        with pytest.raises(InputError, match=rf"not a subclass of {__name__}\.Shape"):
-            shapes.register("wrong")(wrong)  # type: ignore[type-var]
-    for name in ("", "two words", "a.b", "1st", "a-b"):
-        with pytest.raises(InputError, match="letters, digits and underscores"):
-            shapes.register(name)(Circle)
+    with pytest.raises(InputError, match=rf"not a subclass of {__name__}\.Shape"):
+        shapes.register("wrong")(int)
+    with pytest.raises(InputError, match="letters, digits and underscores"):
+        shapes.register("two words")(Circle)
     with pytest.raises(InputError, match="does not define area"):
         shapes.register("half")(Half)
     assert shapes.names() == ["circle", "polygon"]
@@ -117,9 +115,6 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_all(shapes: Registry[S
     with pytest.raises(InputError) as error:
         shapes.get("cirlce")
     assert message(error) == "unknown shape 'cirlce'; did you mean 'circle'? Registered: circle, polygon"
-    with pytest.raises(InputError) as error:
-        shapes.get("zzz")
-    assert message(error) == "unknown shape 'zzz'. Registered: circle, polygon"
 
 
 @pytest.mark.parametrize(
@@ -127,19 +122,12 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_all(shapes: Registry[S
     [
         ("no_such_package.Circle", "No module named 'no_such_package'"),
         (f"{__name__}.Squircle", "has no attribute 'Squircle'"),
-        ("..relative.Circle", "relative"),
-        (".Circle", "module name"),
         ("builtins.int", "is not a shape: it is not a subclass"),
     ],
 )
 def test_a_wrong_class_path_says_why(shapes: Registry[Shape], path: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         shapes.get(path)
-
-
-def test_a_name_is_a_string(shapes: Registry[Shape]) -> None:
-    with pytest.raises(InputError, match="named by a string such as 'circle'"):
-        shapes.get(Circle)  # type: ignore[arg-type]
 
 
 def test_arguments_are_checked_before_the_class_is_called(shapes: Registry[Shape]) -> None:
@@ -152,18 +140,11 @@ def test_arguments_are_checked_before_the_class_is_called(shapes: Registry[Shape
     assert isinstance(circle, Circle)
     assert circle.radius == 2.0
 
-    @shapes.register("dot")
-    class Dot(Shape):
-        pass
-
     @shapes.register("free")
     class Free(Shape):
         def __init__(self, **options: int) -> None:
             self.options = options
 
-    assert isinstance(shapes.create("dot"), Dot)
-    with pytest.raises(InputError, match=r"'dot' has no argument 'size'\. It takes no arguments"):
-        shapes.create("dot", size=1)
     assert shapes.create("free", anything=1).options == {"anything": 1}  # only the class itself can tell
 
 
@@ -232,13 +213,3 @@ def test_a_plugin_that_breaks_the_rules_is_an_error_each_time(
     for _ in range(2):
         with pytest.raises(InputError, match=rf"(?s){reason}.*distribution pe_bad 1\.5"):
             shapes.names()
-
-
-def test_a_taken_name_in_a_plugins_decorator_names_its_distribution(
-    monkeypatch: pytest.MonkeyPatch, shapes: Registry[Shape], install: Install
-) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "SHARED", shapes)
-    source = f"import {__name__} as t\n@t.SHARED.register('circle')\nclass Star(t.Shape):\n    pass\n"
-    install("pe_bad", source, "circle = pe_bad:Star")
-    with pytest.raises(InputError, match=r"'circle' is taken by .*distribution pe_bad 1\.5"):
-        shapes.names()

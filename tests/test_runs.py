@@ -47,21 +47,10 @@ def test_processes_never_share_a_directory(tmp_path: Path) -> None:
     assert sorted(names, key=int) == [str(n) for n in range(1, 161)]
 
 
-def test_a_number_taken_meanwhile_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.claim(tmp_path, "run")
-    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as seen before the other run made its own
-    assert runs.claim(tmp_path, "run").name == "2"
-
-
-@pytest.mark.parametrize("place", ["root", "run"])
-def test_a_file_in_the_way(tmp_path: Path, place: str) -> None:
-    (tmp_path / "root").mkdir()
-    blocked = tmp_path / "root" if place == "root" else tmp_path / "root" / "run"
-    if place == "root":
-        blocked.rmdir()
-    blocked.write_text("")
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
     with pytest.raises(InputError, match=r"cannot create a run directory under .*run.*--trainer\.default_root_dir"):
-        runs.claim(tmp_path / "root", "run")
+        runs.claim(tmp_path, "run")
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -73,35 +62,26 @@ def test_a_file_in_the_way(tmp_path: Path, place: str) -> None:
         ("astronaut-ComplexLinear-gau", "astronaut-ComplexLinear-gau"),
         ("my photo (1).final", "my-photo-1-.final"),
         ("../../etc/passwd", "etc-passwd"),
-        ("a\\b:c*d", "a-b-c-d"),
         ("ünïcödé_文", "ünïcödé_文"),
         ("...", "unnamed"),
-        ("", "unnamed"),
-        (".hidden", "hidden"),
     ],
 )
 def test_slug(text: str, expected: str) -> None:
     assert runs.slug(text) == expected
 
 
-@pytest.mark.parametrize("letter", ["a", "é", "文"])
-def test_long_names_stay_usable(letter: str, tmp_path: Path) -> None:
-    name = runs.slug(letter * 300)
-    assert 178 <= len(name.encode()) <= 180
-    assert set(name) == {letter}
-    assert runs.claim(tmp_path, letter * 300).is_dir()
+def test_long_names_stay_usable(tmp_path: Path) -> None:
+    assert runs.slug("文" * 300) == "文" * 60
+    assert runs.claim(tmp_path, "文" * 300).is_dir()
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
         (["a", "a-2", "a"], ["a", "a-2", "a-3"]),
-        (["a-2", "a", "a"], ["a-2", "a", "a-3"]),
         (["Cat", "cat"], ["Cat", "cat-2"]),  # one file on Windows and macOS
         (["a b", "a/b", "..."], ["a-b", "a-b-2", "unnamed"]),
         (["a", "a_comparison"], ["a", "a_comparison-2"]),  # the sheet of the first has that name
-        (["a_comparison", "a"], ["a_comparison", "a-2"]),
-        ([], []),
     ],
 )
 def test_file_names_differ(names: list[str], expected: list[str]) -> None:
@@ -140,10 +120,9 @@ def test_content_is_written_and_replaced(tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["metrics.json"]
 
 
-@pytest.mark.parametrize("moment", ["replace", "fsync"])
 @pytest.mark.parametrize("interruption", [OSError("disk full"), KeyboardInterrupt()])
 def test_an_interruption_leaves_the_old_content(
-    moment: str, interruption: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interruption: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "metrics.json"
     runs.write_atomically(path, "old")
@@ -151,7 +130,7 @@ def test_an_interruption_leaves_the_old_content(
     def stop(*_: object) -> None:
         raise interruption
 
-    monkeypatch.setattr(runs.os, moment, stop)
+    monkeypatch.setattr(runs.os, "replace", stop)
     with pytest.raises(type(interruption)):
         runs.write_atomically(path, "new")
     assert path.read_text() == "old"
@@ -159,11 +138,10 @@ def test_an_interruption_leaves_the_old_content(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
-@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_permissions_are_those_of_any_new_file(mask: int, mode: int, tmp_path: Path) -> None:
-    before = os.umask(mask)
+def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
+    before = os.umask(0o027)
     try:
         runs.write_atomically(tmp_path / "file", "")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
