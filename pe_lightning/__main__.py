@@ -12,31 +12,26 @@ from collections.abc import Sequence
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, did_you_mean
 
-TRAINER_VERBS = {
+FUNCTIONS = {
+    "encoders": "pe_lightning.commands.list_encoders",
+    "suggest": "pe_lightning.experiments.suggest.command.suggest",
+    "sweep": "pe_lightning.experiments.sweep.command.sweep",
+    "compare": "pe_lightning.experiments.compare.command.compare_runs",
+    "cache": "pe_lightning.commands.cache",
+}
+"""Verbs that are a typed function. The others are the Trainer's."""
+
+VERBS = {
     "fit": "fit signals, score the held-out samples, write reconstructions",
     "validate": "score the held-out samples of a checkpoint",
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
+    "encoders": "list the registered encoders",
+    "suggest": "try all encoders on signals of your own and write the best as a configuration",
+    "sweep": "fit every combination of some settings, each a run of its own",
+    "compare": "tables, plots and pictures of runs side by side",
+    "cache": "list or clear the decoded signals that are kept for the next run",
 }
-FUNCTIONS = {
-    "encoders": ("pe_lightning.listing.list_encoders", "list the registered encoders"),
-    "suggest": (
-        "pe_lightning.experiments.suggest.command.suggest",
-        "try all encoders on signals of your own and write the best as a configuration",
-    ),
-    "sweep": (
-        "pe_lightning.experiments.sweep.command.sweep",
-        "fit every combination of some settings, each a run of its own",
-    ),
-    "compare": (
-        "pe_lightning.experiments.compare.command.compare_runs",
-        "tables, plots and pictures of runs side by side",
-    ),
-    "cache": ("pe_lightning.cache_command.cache", "list or clear the decoded signals that are kept for the next run"),
-}
-"""Verbs that are a typed function: its path, and what it does."""
-
-VERBS = {**TRAINER_VERBS, **{verb: text for verb, (_, text) in FUNCTIONS.items()}}
 
 HELP = f"""\
 usage: pe-lightning VERB [options]
@@ -58,8 +53,7 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: The arguments; ``None`` takes those of the process.
     """
-    arguments = list(sys.argv[1:] if args is None else args)
-    verb = arguments[0] if arguments else "--help"
+    verb, *arguments = (sys.argv[1:] if args is None else args) or ["--help"]
     if verb in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -67,37 +61,31 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"pe-lightning {__version__}")
         return 0
     try:
-        return _run(verb, arguments[1:])
+        return _run(verb, arguments)
     except InputError as error:
         print(f"pe-lightning: error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return _interrupted()
-    except SystemExit as error:  # the parser has printed what --help or --print_config ask for
-        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning makes it the status of a failure
-            return _interrupted()
-        if error.code in (None, 0):
+    except (KeyboardInterrupt, SystemExit) as end:
+        # Lightning makes an interrupt the status of a failure
+        if isinstance(end, KeyboardInterrupt) or isinstance(end.__context__, KeyboardInterrupt):
+            print("pe-lightning: interrupted", file=sys.stderr)
+            return 130
+        if end.code in (None, 0):  # the parser has printed what --help or --print_config ask for
             return 0
         raise
 
 
 def _run(verb: str, arguments: Sequence[str]) -> int:
+    if verb not in VERBS:
+        raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
     if verb in FUNCTIONS:
         from pe_lightning.verbs import call
 
-        module, _, name = FUNCTIONS[verb][0].rpartition(".")
-        function = getattr(importlib.import_module(module), name)
-        return call(verb, function, arguments)
-    if verb not in VERBS:
-        raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
+        module, _, name = FUNCTIONS[verb].rpartition(".")
+        return call(verb, getattr(importlib.import_module(module), name), arguments)
     from pe_lightning.cli import run
 
     return run(verb, arguments)
-
-
-def _interrupted() -> int:
-    print("pe-lightning: interrupted", file=sys.stderr)
-    return 130
 
 
 if __name__ == "__main__":

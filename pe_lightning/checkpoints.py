@@ -14,12 +14,10 @@ import yaml
 from pe_lightning import __version__, runs
 from pe_lightning.errors import InputError
 
-__all__ = ["VERSION_KEY", "complete_arguments", "option_value", "read_checkpoint", "read_model", "refuse_other_version"]
+__all__ = ["VERSION_KEY", "complete_arguments", "read_checkpoint", "read_model", "refuse_other_version"]
 
 VERSION_KEY = "pe_lightning/version"
 """Where a checkpoint says which version of this package wrote it."""
-
-NEEDS_CHECKPOINT = ("validate", "test", "predict")
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -34,9 +32,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": checkpoint["state_dict"]}
     except (RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
-        raise InputError(
-            f"{str(path)!r} is not a checkpoint of pe_lightning ({type(error).__name__}: {str(error).splitlines()[0]})"
-        ) from error
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        raise InputError(f"{str(path)!r} is not a checkpoint of pe_lightning ({reason})") from error
     if "_class_path" in checkpoint["hyper_parameters"]:  # of a model of ours
         refuse_other_version(checkpoint, str(path))
     return checkpoint
@@ -75,16 +72,15 @@ def complete_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     """
     if any(argument in ("-h", "--help") or argument.startswith("--print_config") for argument in arguments):
         return list(arguments)
-    path = option_value(arguments, "--ckpt_path")
+    path = _value_of(arguments, "--ckpt_path")
     if path is None:
-        if verb in NEEDS_CHECKPOINT:
+        if verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
         return list(arguments)
     known: dict[str, Any] = {}
     config = runs.of_checkpoint(path) / runs.CONFIG
-    given = option_value(arguments, "--config") or option_value(arguments, "-c")
     model = read_model(path)
-    if verb != "fit" and given is None and config.is_file():
+    if verb != "fit" and not (_value_of(arguments, "--config") or _value_of(arguments, "-c")) and config.is_file():
         # predict needs no data; a model that the checkpoint does not name is the one of the run
         keys = ("model",) if verb == "predict" else ("model", "data", "seed_everything")
         saved = yaml.safe_load(config.read_text())
@@ -94,12 +90,10 @@ def complete_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     return ["--config", json.dumps(known), *arguments]
 
 
-def option_value(arguments: Sequence[str], option: str) -> str | None:
-    """The value of ``option`` in ``--option value`` or ``--option=value``; the last one counts."""
+def _value_of(arguments: Sequence[str], option: str) -> str | None:
+    """The value in ``--option value`` or ``--option=value``; the last one counts."""
     value = None
-    for place, argument in enumerate(arguments):
-        if argument == option and place + 1 < len(arguments):
-            value = arguments[place + 1]
-        elif argument.startswith(f"{option}="):
-            value = argument.partition("=")[2]
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if argument.partition("=")[0] == option:
+            value = argument.partition("=")[2] or following
     return value

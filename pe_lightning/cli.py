@@ -25,8 +25,7 @@ from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, W
 from pe_lightning.checkpoints import complete_arguments, read_checkpoint
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
-from pe_lightning.errors import InputError
-from pe_lightning.explain import explain, root_message
+from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
 
@@ -46,6 +45,20 @@ OPTIONS = [
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
+
+NOT_FOR_USERS = [
+    # Lightning 2.6 asks torch >= 2.13 about its trees in an outdated way
+    r".*LeafSpec",
+    # the data is one batch in memory: worker processes would only slow it down
+    r"The '\w+' does not have many workers",
+    # evaluating a checkpoint needs no callback that writes checkpoints
+    r"Be aware that when using `ckpt_path`, callbacks used to create",
+    # a resumed fit keeps its directory
+    r"Checkpoint directory .* exists and is not empty",
+    # resuming replays the end of the last epoch, whose validation is not repeated
+    r"`ModelCheckpoint\(monitor='val/\w+'\)` could not find the monitored",
+]
+"""Warnings that no user of this command can act on."""
 
 TRAINER_DEFAULTS = {
     "max_steps": 2000,  # the papers'
@@ -72,37 +85,10 @@ def run(verb: str, arguments: Sequence[str]) -> int:
 def prepare() -> None:
     """Loads plugins and names, and quietens the terminal; to be called before a :class:`CoordinateCLI` is made."""
     naming.install()
-    _quieten()
-
-
-def _quieten() -> None:
-    """Takes out of the terminal what no user of this command can act on."""
     # advertisements that Lightning prints for other products
     logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(lambda record: "Tip:" not in record.getMessage())
-    # Lightning 2.6 asks torch >= 2.13 about its trees in an outdated way
-    warnings.filterwarnings("ignore", message=r".*LeafSpec", category=FutureWarning)
-    # the data is one batch in memory: worker processes would only slow it down
-    warnings.filterwarnings("ignore", message=r"The '\w+' does not have many workers")
-    # evaluating a checkpoint needs no callback that writes checkpoints
-    warnings.filterwarnings("ignore", message=r"Be aware that when using `ckpt_path`, callbacks used to create")
-    # a resumed fit keeps its directory
-    warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
-    # resuming replays the end of the last epoch, whose validation is not repeated
-    warnings.filterwarnings("ignore", message=r"`ModelCheckpoint\(monitor='val/\w+'\)` could not find the monitored")
-
-
-class VerbParser(LightningArgumentParser):
-    """The parser of one verb.
-
-    Args:
-        args: For the base class.
-        verb: ``fit``, ``validate``, ``test`` or ``predict``; empty for the parser that holds all of them.
-        kwargs: For the base class.
-    """
-
-    def __init__(self, *args: Any, verb: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.verb = verb
+    for message in NOT_FOR_USERS:
+        warnings.filterwarnings("ignore", message=message)
 
 
 class CoordinateCLI(LightningCLI):
@@ -122,7 +108,6 @@ class CoordinateCLI(LightningCLI):
         super().__init__(
             LightningModule,
             LightningDataModule,
-            parser_class=VerbParser,
             subclass_mode_model=True,
             subclass_mode_data=True,
             save_config_callback=KeepConfig,
@@ -131,10 +116,7 @@ class CoordinateCLI(LightningCLI):
             # checkpoints hold plain hyper-parameters of our own making
             load_from_checkpoint_support=False,
             trainer_defaults=TRAINER_DEFAULTS,
-            parser_kwargs={
-                **common,
-                **{verb: {**common, "description": listed, "verb": verb} for verb in self.subcommands()},
-            },
+            parser_kwargs=common | {verb: {**common, "description": listed, "prog": verb} for verb in self.subcommands()},
             args=args,
         )
 
@@ -148,13 +130,13 @@ class CoordinateCLI(LightningCLI):
             help="Of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, 10 bits), "
             "'medium' bfloat16. Exact fits and Gram matrices are always in full precision.",
         )
-        if isinstance(parser, VerbParser) and parser.verb == "predict":
+        if parser.prog == "predict":
             parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
             shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
             parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
             written = "What is written: auto suits the source (PNG, MP4, WAV, else NPY), or png, mp4, gif, wav, npy, h5."
             parser.add_argument("--output_format", type=str, default="auto", help=written)
-            parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=_shape_or_none)
+            parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
             parser.link_arguments("output_format", "data.init_args.output_format")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
@@ -186,10 +168,9 @@ class CoordinateCLI(LightningCLI):
         """Adds the callbacks that every run has, unless their switches are off."""
         config = self.config_init[self.subcommand]
         trainer = config.trainer
-        wandb_settings = WandbSettings(**vars(config.wandb))
         recorder = RunRecorder(
             ckpt_path=config.get("ckpt_path"),
-            wandb=wandb_settings,
+            wandb=WandbSettings(**vars(config.wandb)),
             log=trainer.logger is not False,
             **self.recorder_options,
         )
@@ -215,25 +196,14 @@ class CoordinateCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def before_fit(self) -> None:
-        """Loads the data and builds the model for it, so that bad input fails before anything is started or written."""
-        self._load("fit")
+        """Builds the model for the data, so that bad input fails before anything is started or written."""
         if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric is the data's
 
-    def before_validate(self) -> None:
-        """Loads the data."""
-        self._load("validate")
-
     def before_test(self) -> None:
-        """Loads the data; the table at the end is ours, not Lightning's."""
-        self._load("test")
+        """The table at the end is ours, not Lightning's."""
         self.config_init["test"]["verbose"] = False
-
-    def _load(self, stage: str) -> None:
-        if isinstance(self.datamodule, SignalDataModule):
-            self.datamodule.prepare_data()
-            self.datamodule.setup(stage)
 
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""
@@ -241,10 +211,6 @@ class CoordinateCLI(LightningCLI):
         if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
             wandb.finish()  # first: a run that is torn down would stay the current one of this process
             wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
-
-
-def _shape_or_none(output_shape: list[int]) -> list[int] | None:
-    return output_shape or None
 
 
 @contextmanager
@@ -257,13 +223,7 @@ def _input_errors() -> Iterator[None]:
 
 
 class KeepConfig(SaveConfigCallback):
-    """Hands the resolved configuration to the run's recorder, which knows where it goes.
-
-    Args:
-        parser: The parser of the verb.
-        config: What it parsed.
-        recorder: The recorder of the run.
-    """
+    """Writes the resolved configuration of a fit into the directory that the run's recorder has chosen."""
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, recorder: RunRecorder) -> None:
         super().__init__(parser, config, save_to_log_dir=False)

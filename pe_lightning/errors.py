@@ -1,4 +1,4 @@
-"""The one exception that tells a user what to change.
+"""The exception that tells a user what to change, and the parser's errors in the words of a user.
 
 Everything that can be wrong with a configuration, a file or an array is raised as :class:`InputError`; the command line
 prints it as one paragraph and exits with status 2. Any other exception is a bug and keeps its traceback.
@@ -6,10 +6,19 @@ prints it as one paragraph and exits with status 2. Any other exception is a bug
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
+import pydoc
+import re
 from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["InputError", "did_you_mean"]
+__all__ = ["InputError", "did_you_mean", "explain", "root_message", "subclasses"]
+
+LIST_OPTIONS = "--help lists the options"
+CALLBACKS = ("PeakMemory", "Snapshots", "StableRank", "TimeToPSNR")
+"""Our callbacks for ``--trainer.callbacks+``; the others are always there."""
 
 
 class InputError(ValueError):
@@ -25,3 +34,78 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     by_folded = {name.lower(): name for name in allowed}
     near = [by_folded[match] for match in difflib.get_close_matches(word.lower(), by_folded, n=3, cutoff=0.6)]
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def subclasses(base: type[Any]) -> list[type[Any]]:
+    """All subclasses of a class that have been imported."""
+    return [found for cls in base.__subclasses__() for found in (cls, *subclasses(cls))]
+
+
+def root_message(error: BaseException) -> str:
+    """What a constructor said, without what jsonargparse put around it."""
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    while not isinstance(error, InputError):
+        inner = error.__cause__ or error.__context__
+        if not isinstance(inner, (ValueError, MisconfigurationException)):
+            return explain(str(error))
+        if isinstance(inner, MisconfigurationException):  # what a callback of Lightning refuses
+            return str(inner)
+        error = inner
+    return str(error)
+
+
+def explain(message: str, options: Iterable[str] = ()) -> str:
+    """The parser's message as one paragraph, with the nearest names for what it does not know.
+
+    Args:
+        message: Of jsonargparse.
+        options: The options that can be misspelt, ``--name`` each.
+    """
+    # jsonargparse also tries the base class in the place of a callback
+    message = re.sub(r"Problem with given class_path 'lightning\.Callback':\s+Option '\w+' is not accepted", "", message)
+    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
+    lines = [line for line in (line.strip(" -") for line in message.splitlines()) if line and not line.startswith(noise)]
+    return _wrong_name(message, options) or _wrong_value(lines) or " ".join(lines)
+
+
+def _wrong_name(message: str, options: Iterable[str]) -> str | None:
+    """For a class, an argument or an option that does not exist, or is missing."""
+    owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
+    unknown = re.search(r"(?:Option|[Kk]ey) '([\w.+]+)' is not (?:accepted|expected)", message)
+    if owner and unknown:
+        cls: Any = pydoc.locate(owner[-1])
+        allowed = list(inspect.signature(cls).parameters)
+        short = [option[7:] for option in options if option.startswith("--data.") and "batching" in allowed]
+        near = did_you_mean(unknown[1], [*allowed, *short]) or "."
+        return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
+    if missing := re.search(r"the following arguments are required: ([\w., -]+)", message):
+        names = re.sub(r"\w+\.", "", missing[1])
+        return f"{owner[-1].rpartition('.')[2]} needs {names}" if owner else f"missing: {names}; {LIST_OPTIONS}"
+    if callback := re.search(r"trainer\.callbacks.*Expected a dot import path string: (\w+)", message, re.DOTALL):
+        from lightning.pytorch import Callback
+
+        near = did_you_mean(callback[1], [cls.__name__ for cls in subclasses(Callback)]) or "."
+        return f"unknown callback {callback[1]!r}{near} Ours: {', '.join(CALLBACKS)}"
+    if word := re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown:
+        kind = "option" if word[1].startswith("-") or word is unknown else "argument"
+        near = did_you_mean(word[1], options) if word[1].startswith("-") else ""
+        return f"unknown {kind} {word[1]!r}{near or '.'} {LIST_OPTIONS}"
+    return None
+
+
+def _wrong_value(lines: list[str]) -> str | None:
+    """For a value of another type: the option, the type that is expected, what was given."""
+    place = next((place for place, line in enumerate(lines) if line.startswith("Expected a")), None)
+    if place is None:
+        return None
+    keys = [key for line in lines[:place] for key in re.findall(r'Parser key "([\w.]+)"', line)]
+    wanted, _, given = lines[place].replace("Expected", "expected").partition(". Got value: ")
+    later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
+    given = given or next(iter(later), "something else")
+    near = ""
+    if choices := re.search(r"a typing\.Literal(\[.*\])", wanted):
+        near = did_you_mean(given, map(str, ast.literal_eval(choices[1])))
+        wanted = f"expected one of {choices[1].strip('[]')}"
+    wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
+    return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given}{near}"

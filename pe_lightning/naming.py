@@ -1,8 +1,8 @@
 """Registered names and short forms in YAML files and on the command line.
 
-jsonargparse builds the options of a class from its signature and writes a class-typed value as ``class_path`` and
-``init_args``. Here the shorter spellings are turned into that form before it parses: ``encoder: tri``,
-``encoder: {name: gau, sigma: 0.004}``, ``--model.encoder tri``, ``--data.batch points``.
+jsonargparse writes a class-typed value as ``class_path`` and ``init_args``. Here the shorter spellings are turned into
+that form before it parses: ``encoder: tri``, ``encoder: {name: gau, sigma: 0.004}``, ``--model.encoder tri``,
+``--data.batch points``.
 
 Naming a class starts from its own defaults. jsonargparse alone would carry every argument that the old and the new class
 have in common over to the new one, so that gau's sigma of 0.004 became rff's. So a named class is written out with all
@@ -14,8 +14,8 @@ from __future__ import annotations
 import inspect
 import json
 import pydoc
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,37 +27,23 @@ from pe_lightning import encoders
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources
-from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.modules import CoordinateModule
+from pe_lightning.errors import InputError, did_you_mean, subclasses
 from pe_lightning.registry import Registry
+from pe_lightning.verbs import is_option
 
 __all__ = ["MODE", "SHORT_FORMS", "expand", "expand_arguments", "expand_tree", "install"]
 
 MODE = "pe_lightning"
 """Name of the parser mode whose loader knows the registered names."""
 
+NAMED: dict[str, Registry[Any]] = {"encoder": encoders.registry, "sampling": samplings, "source": sources}
+"""Options that hold an instance of a registered class, by their last word."""
 
-@dataclass(frozen=True)
-class Named:
-    """An option that holds an instance of a registered class.
+DEFAULTS = {"sampling": "grid"}
+"""Those of them that have a default in the signatures. jsonargparse cannot change an argument of it, unless it is named."""
 
-    Args:
-        registry: Where the names are.
-        stays: Arguments that stay what they were when another class is named.
-        default: The name in the signatures' default, if they have one.
-    """
-
-    registry: Registry[Any]
-    stays: frozenset[str] = frozenset()
-    default: str | None = None
-
-
-NAMED = {
-    "encoder": Named(encoders.registry, stays=frozenset({"num_features"})),
-    "sampling": Named(samplings, default="grid"),
-    "source": Named(sources),
-}
-"""By the last word of the option."""
+KEPT = "num_features"
+"""The argument that stays what it was when another class is named."""
 
 SHORT_FORMS = {
     "batch": "batching.kind",
@@ -70,17 +56,16 @@ SHORT_FORMS = {
 }
 """Of the options of ``data``; a DataModule that has an argument of the short name itself gets it as it is."""
 
-CLASSES: dict[str, tuple[type, type]] = {
-    "model": (LightningModule, CoordinateModule),
-    "data": (LightningDataModule, SignalDataModule),
-}
-"""Options that name a class: the base of those that are accepted, and of those that are offered for a misspelt name."""
+CLASSES: dict[str, type] = {"model": LightningModule, "data": LightningDataModule}
+"""Options that name a class, and its base."""
+
+_load = jsonargparse.get_loader("yaml")
 
 
 def install() -> None:
     """Loads the plugins, and registers the loader as parser mode :data:`MODE`."""
-    for named in NAMED.values():
-        named.registry.load_plugins()
+    for registry in NAMED.values():
+        registry.load_plugins()
     jsonargparse.set_loader(MODE, lambda text: expand_tree(_load(text)), exceptions=(yaml.YAMLError,))
 
 
@@ -96,22 +81,18 @@ def expand(value: Any, key: str) -> Any:
     """
     if isinstance(value, list):
         return [expand(entry, key) for entry in value]
-    if isinstance(value, str):
-        value = {"name": value}
-    if not isinstance(value, Mapping):
-        return value  # null, a number: the parser says what is wrong with it
-    given = dict(value)
+    given = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     name = given.pop("name", None) or given.pop("class_path", None)
     if name is None:
-        return value  # arguments alone: they change the class named before
+        return value  # arguments of the class named before, or for the parser to refuse
     given.update(given.pop("init_args", None) or {})
-    registry = NAMED[key].registry
+    registry = NAMED[key]
     cls: type[Any] = registry.get(name)
     registry.check_arguments(cls, given)
     defaults = {
         argument: parameter.default
         for argument, parameter in registry.parameters(cls).items()
-        if argument not in NAMED[key].stays and parameter.default is not inspect.Parameter.empty
+        if argument != KEPT and parameter.default is not parameter.empty
     }
     return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": {**defaults, **given}}
 
@@ -123,11 +104,10 @@ def expand_tree(tree: Any) -> Any:
         InputError: If a name or an argument is unknown.
     """
     found = _expand_names(tree)
-    if not isinstance(found, dict):
-        return found
-    classes = {option: _find_class(option, found.get(option)) for option in CLASSES}
-    if isinstance(data := found.get("data"), dict):
-        arguments = data["init_args"] if isinstance(data.get("init_args"), dict) else data
+    if isinstance(found, dict):
+        classes = {option: _find_class(option, found.get(option)) for option in CLASSES}
+        data = found.get("data")
+        arguments = data.get("init_args", data) if isinstance(data, dict) else {}
         for word in [word for word in arguments if _is_short(word, classes["data"])]:
             group, _, key = SHORT_FORMS[word].partition(".")
             arguments[group] = {**(arguments.get(group) or {}), key: arguments.pop(word)}
@@ -147,51 +127,47 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
         InputError: If a name or an argument is unknown.
     """
     expanded: list[str] = []
-    rest = list(arguments)
     data: type[Any] | None = None
-    chosen: set[str] = set()
-    while rest:
-        argument = rest.pop(0)
-        option, equals, text = argument.partition("=")
-        value = text if equals else rest[0] if rest else None
-        parts = [part for part in option.lstrip("-").split(".") if part != "init_args"]
-        if value is None or not option.startswith("-"):
-            expanded.append(argument)
-        elif parts in (["c"], ["config"]):
-            tree = _configured_data(value)
+    named: set[str] = set()
+    for word in _join_values(arguments):
+        option, equals, text = word.partition("=")
+        head, *path = option.lstrip("-").replace(".init_args", "").split(".")
+        if equals and head in ("c", "config"):
+            tree = _read_data(text)
             data = _find_class("data", tree) or data
-            chosen |= {key for key in NAMED if (tree.get("init_args") or tree).get(key) is not None}
-            expanded.append(argument)
-        elif parts[0] not in CLASSES:
-            expanded.append(argument)
-        elif parts[1:] in ([], ["class_path"]):
-            tree = _value(value)
-            cls = _find_class(parts[0], tree)
-            data = cls if parts[0] == "data" else data
+            named |= {key for key in NAMED if (tree.get("init_args") or tree).get(key) is not None}
+        elif not equals or head not in CLASSES:
+            pass
+        elif path in ([], ["class_path"]):
+            tree = _read(text)
+            cls = _find_class(head, tree)
+            data = cls if head == "data" else data
             if isinstance(tree, dict):  # the class with its arguments
-                rest = rest if equals else rest[1:]
-                argument = f"{option}={json.dumps(expand_tree({parts[0]: tree})[parts[0]])}"
-            expanded.append(argument)
-        elif parts[-1] in NAMED:
-            if not equals:
-                rest.pop(0)
-            chosen.add(parts[-1])
-            expanded.append(f"{option}={json.dumps(expand(_value(value), parts[-1]))}")
-        elif parts[0] == "data" and len(parts) == 2 and _is_short(parts[1], data):
-            group, _, key = SHORT_FORMS[parts[1]].partition(".")
-            if value.strip() == "null":  # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
-                rest = rest if equals else rest[1:]
-                expanded.append(f'--data.{group}={{"{key}": null}}')
-            else:
-                expanded.append(f"--data.{group}.{key}{equals}{text}")
-        else:
-            named = NAMED.get(parts[1])
-            if named is not None and named.default is not None and parts[1] not in chosen:
-                # jsonargparse cannot change an argument of a class that only the signature's default names
-                expanded.append(f"--{parts[0]}.{parts[1]}={json.dumps(expand(named.default, parts[1]))}")
-                chosen.add(parts[1])
-            expanded.append(argument)
+                word = f"{option}={json.dumps(expand_tree({head: tree})[head])}"
+        elif path[-1] in NAMED:
+            named.add(path[-1])
+            word = f"{option}={json.dumps(expand(_read(text), path[-1]))}"
+        elif head == "data" and len(path) == 1 and _is_short(path[0], data):
+            group, _, key = SHORT_FORMS[path[0]].partition(".")
+            # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
+            word = f'--data.{group}={{"{key}": null}}' if text.strip() == "null" else f"--data.{group}.{key}={text}"
+        elif path[0] in DEFAULTS.keys() - named:
+            named.add(path[0])
+            expanded.append(f"--{head}.{path[0]}={json.dumps(expand(DEFAULTS[path[0]], path[0]))}")
+        expanded.append(word)
     return expanded
+
+
+def _join_values(arguments: Sequence[str]) -> list[str]:
+    """``--option value`` as ``--option=value``, for the options that name a class or belong to one."""
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if rest and not is_option(rest[0]) and re.fullmatch(r"-c|--(config|model|data)(\.[\w.]+)?\+?", word):
+            word = f"{word}={rest.pop(0)}"
+        words.append(word)
+    return words
 
 
 def _find_class(option: str, value: Any) -> type[Any] | None:
@@ -209,19 +185,11 @@ def _find_class(option: str, value: Any) -> type[Any] | None:
         except pydoc.ErrorDuringImport:
             return None
         return found if isinstance(found, type) else None
-    accepted, ours = CLASSES[option]
-    classes = {cls.__name__: cls for cls in _concrete(accepted)}
+    classes = {cls.__name__: cls for cls in subclasses(CLASSES[option]) if not inspect.isabstract(cls)}
     if name not in classes:
-        known = [cls.__name__ for cls in _concrete(ours)]
+        known = [name for name, cls in classes.items() if not cls.__module__.startswith("lightning.")]
         raise InputError(f"unknown {option} {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
     return classes[name]
-
-
-def _concrete(base: type[Any]) -> list[type[Any]]:
-    found = [] if inspect.isabstract(base) else [base]
-    for cls in base.__subclasses__():
-        found += _concrete(cls)
-    return found
 
 
 def _is_short(word: str, data: type[Any] | None) -> bool:
@@ -230,16 +198,16 @@ def _is_short(word: str, data: type[Any] | None) -> bool:
     return word in SHORT_FORMS and issubclass(cls, SignalDataModule) and word not in inspect.signature(cls).parameters
 
 
-def _configured_data(text: str) -> dict[str, Any]:
+def _read_data(config: str) -> dict[str, Any]:
     """What a configuration file says about the data; a file that cannot be read is the parser's to refuse."""
     try:
-        data = _load(text if text.startswith("{") else Path(text).read_text())["data"]
+        data = _load(config if config.startswith("{") else Path(config).read_text())["data"]
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
         return {}
     return {"class_path": data} if isinstance(data, str) else dict(data or {})
 
 
-def _value(text: str) -> Any:
+def _read(text: str) -> Any:
     """The value of an option: YAML, or the content of a YAML file."""
     try:
         return _load(Path(text).read_text() if text.endswith((".yaml", ".yml", ".json")) else text)
@@ -247,7 +215,3 @@ def _value(text: str) -> Any:
         raise InputError(f"cannot read {text!r}: {error.strerror or error}") from error
     except yaml.YAMLError as error:
         raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
-
-
-def _load(text: str) -> Any:
-    return jsonargparse.get_loader("yaml")(text)

@@ -12,10 +12,9 @@ from typing import Any
 from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 
-from pe_lightning.errors import InputError
-from pe_lightning.explain import explain
+from pe_lightning.errors import InputError, explain
 
-__all__ = ["call"]
+__all__ = ["call", "is_option"]
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -27,7 +26,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
 
     - A positional-only parameter is a positional argument, any other is an option.
     - A list takes any number of words; as an option it can be given several times.
-    - A ``bool`` that is false by default is a flag without a value.
+    - A ``bool`` is a flag without a value.
     - ``*options: str`` receives the options that the signature does not name, each with its value.
 
     Help texts come from the docstring.
@@ -40,7 +39,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     Raises:
         InputError: If the arguments do not fit the signature.
     """
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function)
     text = (inspect.getdoc(function) or "").replace("``", "")
     helps = {entry.arg_name.lstrip("*"): entry.description for entry in parse(text).params}
@@ -54,71 +53,58 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
         allow_abbrev=False,
     )
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    several, flags = set(), {"help"}
+    several, flags = set(), {"h", "help"}
     for parameter in parameters:
-        name, hint, element = parameter.name, hints[parameter.name], _element_type(hints[parameter.name])
-        required = parameter.default is parameter.empty
-        settings: dict[str, Any] = {"type": element or hint, "help": helps.get(name)}
+        name, hint, required = parameter.name, hints[parameter.name], parameter.default is parameter.empty
+        lists = [kind for kind in (hint, *typing.get_args(hint)) if typing.get_origin(kind) is list]
+        settings: dict[str, Any] = {"type": typing.get_args(lists[0])[0] if lists else hint, "help": helps.get(name)}
         if name == further:
             continue
         if not required:
             settings["default"] = parameter.default
         if name in positional:
-            settings["nargs"] = ("+" if required else "*") if element else (None if required else "?")
-        elif element:
-            settings |= {"nargs": "+", "action": "extend", "required": required}
-            several.add(name)
-        elif hint is bool and parameter.default is False:
+            settings["nargs"] = ("+" if required else "*") if lists else None
+        elif hint is bool:
             settings = {"action": "store_true", "help": helps.get(name)}
             flags.add(name)
         else:
             settings["required"] = required
+            if lists:
+                settings |= {"nargs": "+", "action": "extend"}
+                several.add(name)
         parser.add_argument(name if name in positional else f"--{name}", **settings)
-    names = {p.name for p in parameters} | flags
-    words, own, others = _split(arguments, None if further is None else names, several, flags)
+    names = hints.keys() | flags
+    words, own, others = _split(arguments, names if further else None, several, flags)
     try:
         given: dict[str, Any] = parser.parse_args([*words, *own]).as_dict()
     except ArgumentError as error:
-        options = [f"--{name}" for name in names if name not in positional]
-        raise InputError(f"{verb}: {explain(str(error), options)}") from error
+        raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names])}") from error
     return function(*[given.pop(name) for name in positional], *others, **given) or 0
-
-
-def _element_type(hint: Any) -> Any:
-    """The type of the elements of a list, which may be optional; ``None`` for any other type."""
-    lists = [candidate for candidate in (hint, *typing.get_args(hint)) if typing.get_origin(candidate) is list]
-    return typing.get_args(lists[0])[0] if lists else None
 
 
 def _split(
     arguments: Sequence[str], known: set[str] | None, several: set[str], flags: set[str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Positional words, options of the verb and other options, so that they can be given in any order.
-
-    Args:
-        arguments: The command line.
-        known: Names of the verb's own options; ``None``: all are its own.
-        several: Those that take any number of words.
-        flags: Those that take none.
-    """
+    """Positional words, options of the verb (``None``: all) and other options, so that they can be given in any order."""
     words: list[str] = []
     own: list[str] = []
     others: list[str] = []
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
-        name = argument.lstrip("-").partition("=")[0]
-        if not _is_option(argument):
+        if not is_option(argument):
             words.append(argument)
             continue
-        target = own if known is None or name in known or argument == "-h" else others
+        name, equals, _ = argument.lstrip("-").partition("=")
+        target = own if known is None or name in known else others
         target.append(argument)
-        takes_value = "=" not in argument and name not in flags
-        while takes_value and rest and not _is_option(rest[0]):
+        takes_value = not equals and name not in flags
+        while takes_value and rest and not is_option(rest[0]):
             target.append(rest.pop(0))
             takes_value = name in several
     return words, own, others
 
 
-def _is_option(argument: str) -> bool:
+def is_option(argument: str) -> bool:
+    """Whether a word of the command line is an option, not a value such as -1."""
     return argument.startswith("-") and not argument[1:2].isdigit()

@@ -31,9 +31,8 @@ def test_every_row_has_seconds_and_a_score(monkeypatch, capsys):
 
 def test_rows_without_time_are_estimated(monkeypatch, capsys):
     row, *_ = lines(monkeypatch, capsys, "--only", "T2", "--budget", "0.001")
+    assert float(row[2].removeprefix("~")) > 0
     assert row[2].startswith("~")
-    assert float(row[2][1:]) > 0
-    assert row[-2] == "-"
 
 
 @pytest.mark.gpu

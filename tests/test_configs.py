@@ -51,32 +51,30 @@ def test_an_optimiser_and_a_scheduler_from_the_command_line(capsys):
 @pytest.mark.parametrize(
     "spelling", ["tri", "Triangle", "pe_lightning.encoders.Triangle", '{"name": "tri", "half_width": 0.5}', "FILE"]
 )
-def test_an_encoder_by_name_class_path_and_file(spelling, capsys, tmp_path):
-    """Another encoder starts from its own defaults and keeps the number of features."""
+def test_an_encoder_by_name_class_path_and_file(spelling, tmp_path):
+    """Another encoder starts from its own defaults and keeps the number of features, which is thus left out."""
     if spelling == "FILE":
         (tmp_path / "encoder.yaml").write_text("{name: tri, half_width: 0.5}")
         spelling = str(tmp_path / "encoder.yaml")
-    many = ["--model.encoder.num_features", "64"]
-    encoder = encoder_of(printed(capsys, *DEMO, *many, f"--model.encoder={spelling}"))
+    (word,) = expand_arguments(["--model.encoder", spelling])
+    encoder = yaml.safe_load(word.removeprefix("--model.encoder="))
     assert encoder["class_path"].endswith(".Triangle")
     width = 0.5 if "half_width" in spelling or "yaml" in spelling else None
-    assert encoder["init_args"] == {"num_features": 64, "half_width": width, "padding": 0}
+    assert encoder["init_args"] == {"half_width": width, "padding": 0}
 
 
-def test_arguments_after_a_named_encoder_are_its_own(capsys):
-    encoder = encoder_of(printed(capsys, *DEMO, "--model.encoder", "rff", "--model.encoder.sigma", "30"))
-    assert encoder["class_path"].endswith(".RandomFourier")
-    assert encoder["init_args"]["sigma"] == 30
-
-
-def test_a_second_file_names_another_encoder(capsys, tmp_path):
-    """Jsonargparse alone would hand gau's sigma to rff."""
-    file = tmp_path / "other.yaml"
-    file.write_text("model: {class_path: ComplexLinear, init_args: {encoder: rff}}")
-    base = str(ROOT / "configs/image/complex_gau.yaml")
-    encoder = encoder_of(printed(capsys, "--config", base, "--config", str(file)))
+def test_arguments_after_a_name_are_its_own(capsys, tmp_path):
+    """An encoder per axis; jsonargparse alone would hand gau's sigma to rff."""
+    (tmp_path / "other.yaml").write_text("model: {class_path: ComplexLinear, init_args: {encoder: rff}}")
+    options = ["--config", str(ROOT / "configs/image/complex_gau.yaml"), "--config", str(tmp_path / "other.yaml")]
+    encoder = encoder_of(printed(capsys, *options))
     assert encoder["class_path"].endswith(".RandomFourier")
     assert encoder["init_args"] == {"num_features": 256, "sigma": None, "seed": 0, "num_axes": 1}
+    assert encoder_of(printed(capsys, *options, "--model.encoder.sigma", "30"))["init_args"]["sigma"] == 30
+    named = ["--model.encoder", "[gau, {name: tri, num_features: 12}]", "--data.sampling.stride", "4"]
+    config = printed(capsys, *DEMO, *named)
+    assert [axis["init_args"]["num_features"] for axis in encoder_of(config)] == [256, 12]
+    assert config["data"]["init_args"]["sampling"]["init_args"] == {"stride": 4, "offset": 0}, "of the default sampling"
 
 
 class Grouped(SignalDataModule):
@@ -95,18 +93,27 @@ def test_short_forms_stand_for_grouped_options():
     data = {"class_path": f"{__name__}.Grouped", "init_args": {"batch": "points", "batch_size": 9, "cache": "x"}}
     expected = {"batching": {"kind": "points", "size": 9}, "cache": "x"}
     assert expand_tree({"data": data})["data"]["init_args"] == expected
-    named = ["--data", f"{__name__}.Grouped"]
-    words = ["--data.batch", "points", "--data.init_args.shuffle=false", "--data.in_memory", "false", "--data.cache", "x"]
-    assert expand_arguments([*named, *words])[2:] == [
-        "--data.batching.kind", "points", "--data.batching.shuffle=false", "--data.storage.in_memory", "false",
-        "--data.cache", "x",
-    ]  # fmt: skip
+    words = [
+        "--data.batch",
+        "points",
+        "--data.init_args.shuffle=false",
+        "--data.steps_per_epoch",
+        "null",
+        "--data.cache",
+        "x",
+    ]
+    assert expand_arguments(["--data", f"{__name__}.Grouped", *words])[1:] == [
+        "--data.batching.kind=points",
+        "--data.batching.shuffle=false",
+        '--data.batching={"steps_per_epoch": null}',
+        "--data.cache=x",
+    ]
 
 
 def test_a_data_module_that_has_an_option_itself_gets_it_as_it_is():
     data = {"class_path": f"{__name__}.Flat", "init_args": {"batch_size": 9}}
     assert expand_tree({"data": data}) == {"data": data}
-    words = ["--data", f"{__name__}.Flat", "--data.batch_size", "9"]
+    words = [f"--data={__name__}.Flat", "--data.batch_size=9"]
     assert expand_arguments(words) == words
 
 

@@ -10,37 +10,30 @@ from pe_lightning.__main__ import VERBS, main
 
 
 @pytest.mark.parametrize(
-    ("arguments", "heavy"),
+    ("commands", "heavy"),
     [
-        (["--help"], "torch"),
-        (["--version"], "torch"),
-        (["encoders", "--help"], "torch"),
-        (["cache", "--help"], "torch"),
-        (["cache", "list"], "torch"),
-        (["compare", "--help"], "torch"),
+        (["--help", "--version", "encoders --help", "cache --help", "cache list", "compare --help"], "torch"),
         (["encoders"], "lightning"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=["torch", "lightning"],
 )
-def test_heavy_libraries_are_not_imported(arguments, heavy):
+def test_heavy_libraries_are_not_imported(commands, heavy):
     code = f"""
 import sys
 from pe_lightning.__main__ import main
-assert main({arguments!r}) == 0
-assert not {{{heavy!r}, "lightning", "wandb"}} & sys.modules.keys()
+for command in {commands!r}:
+    assert main(command.split()) == 0
+    assert not {{{heavy!r}, "lightning", "wandb"}} & sys.modules.keys(), command
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-def test_help_lists_the_verbs(capsys):
+def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert all(verb in shown for verb in VERBS)
-
-
-def test_version(capsys):
     assert main(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
 
@@ -56,7 +49,7 @@ def test_encoders_lists_all_of_them_with_their_arguments(capsys):
     assert "Eq. 54" in shown
 
 
-def test_fit_help_lists_the_encoders_and_options(capsys):
+def test_help_of_a_verb_lists_the_encoders_and_its_options(capsys):
     assert main(["fit", "--help"]) == 0
     shown = capsys.readouterr().out
     assert ", ".join(encoders.names()[:3]) in " ".join(shown.split())
@@ -65,13 +58,6 @@ def test_fit_help_lists_the_encoders_and_options(capsys):
     assert "--output_shape" not in shown
     assert main(["predict", "--help"]) == 0
     assert "--output_shape" in capsys.readouterr().out
-
-
-def test_as_a_module():
-    done = subprocess.run([sys.executable, "-m", "pe_lightning", "fti"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.strip().startswith("pe-lightning: error: unknown verb 'fti'; did you mean 'fit'?")
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):

@@ -22,10 +22,9 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 from pe_lightning import naming, runs
 from pe_lightning.checkpoints import read_model
 from pe_lightning.cli import CoordinateCLI, prepare
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, root_message
 from pe_lightning.experiments.sweep.cells import differences
 from pe_lightning.experiments.sweep.record import read_config
-from pe_lightning.explain import root_message
 
 __all__ = ["Fits", "Outcome"]
 

@@ -1,0 +1,101 @@
+"""The verbs ``encoders`` and ``cache``."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import datetime
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pe_lightning.cache_folder import CacheFolder, Entry, show_bytes
+from pe_lightning.errors import InputError
+
+__all__ = ["cache", "list_encoders"]
+
+
+def list_encoders() -> int:
+    """Lists the registered encoders, those of installed plugins included: name, feature, arguments, reference.
+
+    Exit status: 0, or 1 if a plugin could not be imported.
+    """
+    from pe_lightning.encoders import registry  # imports torch, which --help does not need
+
+    table = Table(show_lines=True)
+    table.add_column("name", style="bold", no_wrap=True)
+    for title in ("feature", "arguments", "reference"):
+        table.add_column(title, overflow="fold")
+    for name in registry:
+        cls = registry.get(name)
+        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
+        if cls.width is not None:
+            defaults[cls.width.argument] = cls.width.text
+        arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
+        reference = " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].replace("*", "").split())
+        table.add_row(name, cls.formula, "\n".join(arguments), reference)
+    _print(table)
+    broken = registry.broken()
+    for _, message in sorted(broken.items()):
+        print(message)
+    return 1 if broken else 0
+
+
+def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) -> None:
+    """Lists or clears the cache of decoded signals.
+
+    Signals are decoded once and then read from the cache. An entry is found by the content of the files and by every
+    option that changes what is decoded, so it never has to be cleared for being out of date. A fit takes
+    --data.cache_dir DIR, and --data.cache off to do without the cache.
+
+    environment variables:
+      PE_LIGHTNING_CACHE     the folder
+      PE_LIGHTNING_CACHE_GB  the limit in gigabytes, 20 by default: entries that were used longest ago are removed
+
+    Args:
+        action: ``list`` shows the entries, the one that was used longest ago first; ``clear`` removes them.
+        cache_dir: The folder; by default $PE_LIGHTNING_CACHE, else $XDG_CACHE_HOME/pe_lightning or ~/.cache/pe_lightning.
+
+    Raises:
+        InputError: If the folder cannot be read.
+    """
+    folder = CacheFolder(cache_dir)
+    if cache_dir == "" or (folder.path.exists() and not folder.path.is_dir()):
+        raise InputError(f"--cache_dir takes a folder; got {cache_dir or folder.path!r}")
+    if action == "clear":
+        cleared = folder.clear()
+        print(f"removed {_count(cleared.entries)}, {show_bytes(cleared.bytes)}, from {folder.path}")
+        if cleared.busy:
+            print(f"left {_count(cleared.busy)} that another process is writing, or that may not be deleted")
+        return
+    table = Table("signals", "shape", "dtype", "size", "last used", "key")
+    entries = folder.entries()
+    for entry in entries:
+        used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
+        table.add_row(*_content(entry), show_bytes(entry.bytes), used, entry.key[:12])
+    if entries:
+        _print(table)
+    total = show_bytes(sum(entry.bytes for entry in entries))
+    print(f"{_count(len(entries))}, {total} of at most {show_bytes(folder.limit)}, in {folder.path}")
+
+
+def _content(entry: Entry) -> tuple[Text, str, str]:
+    """The first name and the number of the others, shape, dtype."""
+    try:
+        description = entry.describe()
+        first, *others = description["names"]
+        shape = (1 + len(others), *description["grid"], description["channels"])
+        names = f"{first} and {len(others)} more" if others else first
+        return Text(names), "x".join(map(str, shape)), str(description["stored"])
+    except (KeyError, ValueError, TypeError):  # damaged, or of another version: replaced when it is asked for
+        return Text("(not readable)"), "", ""
+
+
+def _print(table: Table) -> None:
+    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
+    console.print(table)
+
+
+def _count(number: int) -> str:
+    return f"{number} {'entry' if number == 1 else 'entries'}"
