@@ -13,7 +13,7 @@ from pe_lightning import encoders
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
-from pe_lightning.solvers.scaling import tunable
+from pe_lightning.solvers.choice import tunable
 
 __all__ = ["Candidate", "encoder_candidates", "interpolations", "width_of"]
 
