@@ -2,8 +2,18 @@
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
 from pe_lightning.linalg.factor import AxisFactor, FactorisationError, eigh, factor_axis
-from pe_lightning.linalg.operators import Banded, Dense, Operator, as_operator, encode_axis
-from pe_lightning.linalg.products import contraction_order, full_precision, mode_product, mode_products, rowwise_products
+from pe_lightning.linalg.operators import (
+    Banded,
+    Dense,
+    Operator,
+    as_operator,
+    contraction_order,
+    encode_axis,
+    full_precision,
+    mode_product,
+    mode_products,
+    rowwise_products,
+)
 
 __all__ = [
     "AxisFactor",

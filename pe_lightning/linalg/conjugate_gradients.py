@@ -73,9 +73,8 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     """Solves a problem by conjugate gradients on the normal equations, which are applied and never formed.
 
     A signal stops when the norm of its gradient, in the preconditioner's norm, has fallen by ``tolerance`` from its value
-    at zero; its weights are then left alone while others go on. The gradient is updated by recursion; when all have
-    stopped it is computed again from the weights, and if rounding has made the recursion too optimistic the iteration
-    starts again from there, as long as that helps.
+    at zero. The gradient is updated by recursion; when all signals have stopped it is computed again from the weights, and
+    if rounding has made the recursion too optimistic the iteration starts again from there, as long as that helps.
 
     Args:
         problem: The problem.
@@ -85,13 +84,13 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     """
     tolerance = max(tolerance, 8 * torch.finfo(problem.target.dtype).eps)
     gradient, error = problem.gradient(None)
-    start = problem.size(gradient)  # per signal; zero where there is nothing to fit
+    start = size = problem.size(gradient)  # per signal; zero where there is nothing to fit
     z = torch.zeros_like(gradient)
     if initial is not None:
         z = initial.clone()
         gradient, error = problem.gradient(z)
-    size, used, spent = problem.size(gradient), torch.zeros_like(start, dtype=torch.int64), 0
-    bound = tolerance**2 * start
+        size = problem.size(gradient)
+    used, spent, bound = torch.zeros_like(start, dtype=torch.int64), 0, tolerance**2 * start
     while True:
         before, active = size, size > bound
         if spent >= iterations or not bool(active.any()):

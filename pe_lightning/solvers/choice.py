@@ -1,22 +1,16 @@
-r"""Choosing width and ridge for data, from the training samples alone: what predicts held-out ones best.
+"""Width and ridge chosen for data, from the training samples alone: what predicts held-out ones best.
 
 On a grid every second sample of each axis is held out, and the features are shrunk with the grid (:func:`shrunk`), so that
 the held-out samples lie where predictions will be asked for: half a spacing away. Of scattered points a tenth is held out.
 
-Ridges within 0.05 dB of the best count as equally good. Which of them is taken follows from how the held-out problem
-differs from the real one. On the coarser grid a signal is rougher and the best ridge larger: the least is taken. On
-scattered points the solves are short, which smooths too, and hides how much a small ridge would overfit: the largest is
-taken. Measured on scikit-image's samples the other way round: up to 0.5 dB worse on the grid (rect; gau 0.4), up to 1.8 dB
-at points (laplace).
-
-Measured on 16 photographs, 256 x 256 of 512 x 512 samples trained on, test PSNR over all the others, papers' sigma: 23.27
-(linf), 22.52 (logf), 23.55 (rff), 25.27 (tri) and 25.44 dB (gau), where the best fixed ridges give 23.31, 22.53, 23.60,
-25.27 and 25.46. Generalised cross-validation and the marginal likelihood, which hold nothing out, smooth too much or not
-at all (gau: 23.5 to 25.4 dB, depending on sigma).
+Ridges within 0.05 dB of the best count as equally good. On the coarser grid a signal is rougher and the best ridge larger:
+the least is taken. On scattered points the solves are short, which smooths too, and hides how much a small ridge would
+overfit: the largest is taken.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +22,13 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products
 from pe_lightning.metrics import psnr
 from pe_lightning.solvers.points import PointProblem, point_problem
-from pe_lightning.solvers.scaling import axis_encoders, each, shrunk, spaced, tunable
 
-__all__ = ["Choice", "ChoiceWarning", "check_ridge", "choose_grid", "choose_points", "tied"]
+__all__ = ["Choice", "ChoiceWarning", "axis_encoders", "check_ridge", "choose_grid", "choose_points", "tunable"]
 
 TIE = 0.05
 """Ridges whose held-out PSNR is less than this below the best, in dB, count as equally good."""
@@ -114,11 +108,7 @@ def tied(curve: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def check_ridge(ridge: object) -> float | None:
-    """``ridge`` as a number, ``None`` for ``auto``.
-
-    Raises:
-        InputError: If it is neither ``auto`` nor a number >= 0.
-    """
+    """``ridge`` as a number, ``None`` for ``auto``; an InputError if it is neither."""
     if ridge == "auto":
         return None
     if isinstance(ridge, (int, float)) and not isinstance(ridge, bool) and 0 <= ridge < math.inf:
@@ -126,13 +116,70 @@ def check_ridge(ridge: object) -> float | None:
     raise InputError(f"ridge must be 'auto' or a number >= 0, relative to the mean joint diagonal; got {ridge!r}")
 
 
-def _given(encoders: Sequence[Encoder], ridge: object, sigma: str) -> Choice | None:
+def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choice | None:
     """What was given, if nothing is to be chosen."""
-    value = check_ridge(ridge)
     if sigma == "auto" and not any(tunable(encoder) for encoder in encoders):
         names = ", ".join(sorted({encoder.name for encoder in encoders}))
         raise InputError(f"sigma: auto: {names} has no width to choose; leave sigma out")
-    return Choice(value, tuple(encoders), "given") if sigma == "given" and value is not None else None
+    return Choice(ridge, tuple(encoders), "given") if sigma == "given" and ridge is not None else None
+
+
+def _choose(
+    encoders: tuple[Encoder, ...],
+    sizes: Sequence[float],
+    ridge: float | None,
+    sigma: Literal["given", "auto"],
+    fallback: float | None,
+    curve: Callable[[tuple[Encoder, ...], bool], dict[float, float]],
+    scattered: bool,
+) -> Choice:
+    """The width by a coarse look at some candidates, then the ridge.
+
+    Args:
+        encoders: One per axis.
+        sizes: Samples per axis, as many as a grid of their density has.
+        ridge: The ridge to keep to; ``None`` to choose one.
+        sigma: ``auto`` to choose a width.
+        fallback: The ridge if nothing can be held out; ``None`` if something can.
+        curve: Held-out PSNR by ridge, of encoders at the ridges that are worth a coarse or a fine look.
+        scattered: At scattered points a look is expensive: widths are climbed, coarse looks are final, and the largest of
+            the tied ridges is taken. On a grid all :data:`FACTORS` are tried, and the least is taken.
+    """
+    widths: dict[float, tuple[Encoder, ...]] = {}
+    curves: dict[float, dict[float, float]] = {}
+    tried: list[dict[str, Any]] = []
+
+    def widened(factor: float) -> tuple[Encoder, ...]:
+        return encoders if sigma == "given" else _each(encoders, sizes, lambda e, n: spaced(e, n, factor))
+
+    def look(factor: float, coarse: bool = True) -> float:
+        if not coarse or factor not in curves:
+            made = widths[factor] = widths.get(factor) or widened(factor)
+            found = curves[factor] = curve(made, coarse)
+            names = {tunable(e): e.resolved()[str(tunable(e))] for e in reversed(made) if tunable(e)}
+            tried.extend({"ridge": r, "psnr": score, "width": names or None} for r, score in found.items())
+        return max(curves[factor].values())
+
+    if fallback is not None:
+        return Choice(fallback if ridge is None else ridge, widened(1.0), "fallback")
+    if sigma == "auto" and scattered:
+        for step in (2**0.5, 2**-0.5):  # wider, then narrower, as long as that helps
+            steps, before = 1, look(1.0)
+            while look(step**steps) > before and steps < 6:
+                before = look(step**steps)
+                steps += 1
+    elif sigma == "auto":
+        for factor in FACTORS:
+            look(factor)
+    factors = {factor: max(found.values()) for factor, found in curves.items()}
+    # of equally good widths the one nearest to the default
+    good = [f for f in factors if factors[f] >= max(factors.values()) - TIE / 5]
+    chosen = min(good, key=lambda f: abs(math.log(f)), default=1.0)
+    if not (scattered and curves):
+        look(chosen, coarse=False)
+    points = tuple(sorted(curves[chosen].items()))
+    strength = tied(points)[1 if scattered else 0] if ridge is None else ridge
+    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), tuple(tried))
 
 
 # -- grids ------------------------------------------------------------------------------------------------------------
@@ -162,89 +209,31 @@ def choose_grid(
     Raises:
         InputError: If ``sigma`` is ``auto`` and no encoder has a width.
     """
-    given = _given(encoders, ridge, sigma)
+    strength = check_ridge(ridge)
+    given = _given(encoders, strength, sigma)
     if given is not None:
         return given
     sizes = [len(x) for x in axes] if full_size is None else list(full_size)
     thinned = [n >= MIN_SAMPLES for n in values.shape[1:-1]]
     windows, coords = _windows(values, axes)
 
-    strength = check_ridge(ridge)
-
     def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
-        held_out = _ThinnedGrid(windows, coords, some, sizes, thinned)
+        score = _thinned_grid(windows, coords, some, sizes, thinned)
         if strength is not None:
-            return {strength: held_out.score(strength)}
-        found = {r: held_out.score(r) for r in (SCAN if coarse else DECADES)}
+            return {strength: score(strength)}
+        found = {r: score(r) for r in (SCAN if coarse else DECADES)}
         if not coarse:  # the half and quarter decades around the best, and the least that is tied with it
             for step in (10**0.5, 10**0.25):
                 best = max(found, key=lambda r: found[r])
-                found.update({r: held_out.score(r) for r in (best / step, best * step)})
+                found.update({r: score(r) for r in (best / step, best * step)})
             edge, _ = tied(sorted(found.items()))
             if edge not in found:
-                found[edge] = held_out.score(edge)
+                found[edge] = score(edge)
         return found
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
-        return _choose(encoders, sizes, strength, sigma, fallback, curve, scattered=False)
-
-
-def _choose(
-    encoders: Sequence[Encoder],
-    sizes: Sequence[float],
-    ridge: float | None,
-    sigma: Literal["given", "auto"],
-    fallback: float | None,
-    curve: Callable[[Sequence[Encoder], bool], dict[float, float]],
-    scattered: bool,
-) -> Choice:
-    """The width by a coarse look at some candidates, then the ridge.
-
-    Args:
-        encoders: One per axis.
-        sizes: Samples per axis, as many as a grid of their density has.
-        ridge: The ridge to keep to; ``None`` to choose one.
-        sigma: ``auto`` to choose a width.
-        fallback: The ridge if nothing can be held out; ``None`` if something can.
-        curve: Held-out PSNR by ridge, of encoders at the ridges that are worth a coarse or a fine look.
-        scattered: At scattered points a look is expensive: widths are climbed, coarse looks are final, and the largest of
-            the tied ridges is taken. On a grid all :data:`FACTORS` are tried, and the least is taken.
-    """
-    widths: dict[float, tuple[Encoder, ...]] = {1.0: tuple(encoders)}
-    curves: dict[float, dict[float, float]] = {}
-    tried: list[dict[str, Any]] = []
-
-    def look(factor: float, coarse: bool) -> float:
-        if sigma == "auto" and factor not in curves:
-            widths[factor] = each(encoders, sizes, lambda e, n: spaced(e, n, factor))
-        if not coarse or factor not in curves:
-            found = curves[factor] = curve(widths[factor], coarse)
-            names = {tunable(e): e.resolved()[str(tunable(e))] for e in reversed(widths[factor]) if tunable(e)}
-            tried.extend({"ridge": r, "psnr": score, "width": names or None} for r, score in found.items())
-        return max(curves[factor].values())
-
-    if fallback is not None:
-        start = tuple(encoders) if sigma == "given" else each(encoders, sizes, lambda e, n: spaced(e, n, 1.0))
-        return Choice(fallback if ridge is None else ridge, start, "fallback")
-    if sigma == "auto" and not scattered:
-        for factor in FACTORS:
-            look(factor, coarse=True)
-    elif sigma == "auto":
-        look(1.0, coarse=True)
-        for step in (2**0.5, 2**-0.5):  # wider, then narrower, as long as that helps
-            steps = 1
-            while look(step**steps, coarse=True) > look(step ** (steps - 1), coarse=True) and steps < 6:
-                steps += 1
-    factors = {factor: max(found.values()) for factor, found in curves.items()}
-    # of equally good widths the one nearest to the default
-    good = [f for f in factors if factors[f] >= max(factors.values()) - TIE / 5]
-    chosen = min(good, key=lambda f: abs(math.log(f)), default=1.0)
-    if not (scattered and curves):
-        look(chosen, coarse=False)
-    points = tuple(sorted(curves[chosen].items()))
-    strength = tied(points)[1 if scattered else 0] if ridge is None else ridge
-    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), tuple(tried))
+        return _choose(tuple(encoders), sizes, strength, sigma, fallback, curve, scattered=False)
 
 
 def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -256,58 +245,46 @@ def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tenso
         n = len(x)
         starts = [0] if n <= side else [n // 4 - side // 4, n // 4 * 3 - side * 3 // 4]
         parts = [part.narrow(2 + a, start, min(n, side)) for part in parts for start in starts]
-        coords.append(x[: min(n, side)].to(torch.float64))
+        coords.append(x[:side].to(torch.float64))
     return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
 
 
-class _ThinnedGrid:
-    """The held-out samples of a thinned grid, predicted for any ridge."""
+def _thinned_grid(
+    windows: Tensor, coords: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], thinned: Sequence[bool]
+) -> Callable[[float], float]:
+    """The score of a ridge: PSNR in dB of predictions of the samples that a thinned grid leaves out, mean over signals."""
+    device, dtype = windows.device, windows.dtype
+    factors, bases, weights, known = [], [], [], []
+    made: dict[tuple[object, ...], Any] = {}
+    for x, encoder, size, thin in zip(coords, encoders, sizes, thinned, strict=True):
+        key, stride = (id(encoder), len(x), size, thin), 2 if thin else 1
+        if key not in made:
+            whole = (x - x[0]) * (size / len(x)) + x[0]  # a window becomes a small grid of its own
+            features = shrunk(encoder, stride * size / len(x))(whole.to(device))
+            factor = factor_axis(features[::stride])
+            made[key] = factor, (features @ factor.right).to(dtype)
+        factors.append(made[key][0])
+        bases.append(made[key][1])
+        # the samples past the last trained one are twice as large a share of the thinned grid as of the real one
+        weights.append(torch.ones(len(x), device=device, dtype=dtype))
+        weights[-1][-1] = 0.5 if thin and len(x) % 2 == 0 else 1.0
+        known.append((torch.arange(len(x), device=device) % stride == 0).to(dtype))
+    weight = (reduce(torch.kron, weights) * (1 - reduce(torch.kron, known))).reshape(windows.shape[3:])
+    joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
+    unit = math.prod(f.mean_diagonal for f in factors)
+    sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, 2 if thin else 1) for thin in thinned)]
+    mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
+    target, projection = windows - mean, mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])
 
-    def __init__(
-        self,
-        windows: Tensor,
-        coords: Sequence[Tensor],
-        encoders: Sequence[Encoder],
-        sizes: Sequence[int],
-        thinned: Sequence[bool],
-    ) -> None:
-        device, dtype = windows.device, windows.dtype
-        factors, self.bases, weights, trained = [], [], [], []
-        made: dict[tuple[object, ...], Any] = {}
-        for x, encoder, size, thin in zip(coords, encoders, sizes, thinned, strict=True):
-            key = id(encoder), len(x), size, thin
-            stride = 2 if thin else 1
-            if key not in made:
-                whole = (x - x[0]) * (size / len(x)) + x[0]  # a window becomes a small grid of its own
-                features = shrunk(encoder, stride * size / len(x))(whole.to(device))
-                factor = factor_axis(features[::stride])
-                made[key] = factor, (features @ factor.right).to(dtype)
-            factors.append(made[key][0])
-            self.bases.append(made[key][1])
-            # the samples past the last trained one are twice as large a share of the thinned grid as of the real one
-            weight = torch.ones(len(x), device=device, dtype=dtype)
-            weight[-1] = 0.5 if thin and len(x) % 2 == 0 else 1.0
-            weights.append(weight)
-            trained.append(torch.arange(len(x), device=device) % stride == 0)
-        grid = windows.shape[3:]
-        known = reduce(torch.kron, [part.to(dtype) for part in trained])
-        self.weight = (reduce(torch.kron, weights) * (1 - known)).reshape(grid)
-        self.joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
-        self.ridge_unit = math.prod(f.mean_diagonal for f in factors)
-        sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, 2 if thin else 1) for thin in thinned)]
-        mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
-        self.target = windows - mean
-        self.projection = mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])
-
-    def score(self, ridge: float) -> float:
-        """PSNR of the held-out samples in dB, mean over signals; a perfect prediction counts as 120 dB."""
+    def score(ridge: float) -> float:
         # the floor only keeps 0/0 out: features that are all zero predict the mean
-        response = self.joint / (self.joint.square() + ridge * self.ridge_unit).clamp_min(1e-300)
-        prediction = mode_products(self.projection * response.to(self.projection.dtype), self.bases)
-        error = prediction.sub_(self.target).square_().mul_(self.weight)
+        response = joint / (joint.square() + ridge * unit).clamp_min(1e-300)
+        error = mode_products(projection * response.to(dtype), bases).sub_(target).square_().mul_(weight)
         total = error.transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
-        count = self.weight.sum(dtype=torch.float64) * (error[:, 0, :].numel() // self.weight.numel())
-        return float(psnr(total, count.expand_as(total)).clamp(-1000, 120).mean())
+        count = weight.sum(dtype=torch.float64) * (error[:, 0, :].numel() // weight.numel())
+        return float(psnr(total, count.expand_as(total)).clamp(-1000, 120).mean())  # a perfect prediction counts as 120 dB
+
+    return score
 
 
 # -- scattered points -------------------------------------------------------------------------------------------------
@@ -330,19 +307,7 @@ def choose_points(
 
     A tenth of the training points of at most four signals is held out. Ridges go down from the largest, each solve
     starting from the last one's weights and taking at most 20 iterations, until they get worse: half a dozen ridges.
-
-    Args:
-        values: As for :func:`~pe_lightning.solvers.solve_points`, like all arguments not listed here.
-        encoder: One encoder, or one per axis.
-        coords: See there.
-        axes: See there.
-        mask: See there.
-        index: See there.
-        ridge: ``auto``, or the relative ridge to use.
-        sigma: ``auto`` to choose the width that the encoders declare, by one common factor for all axes; ``given`` to keep
-            the encoders.
-        center: See there.
-        distributed: See there.
+    The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
 
     Raises:
         InputError: If ``sigma`` is ``auto`` and no encoder has a width, or as there.
@@ -351,8 +316,8 @@ def choose_points(
         ChoiceWarning: If there are too few points to hold any out; the ridge is then 0.1.
     """
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
-    encoders = axis_encoders(encoder, num_axes, values.device)
-    given = _given(encoders, ridge, sigma)
+    encoders, strength = axis_encoders(encoder, num_axes, values.device), check_ridge(ridge)
+    given = _given(encoders, strength, sigma)
     if given is not None:
         return given
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
@@ -371,33 +336,31 @@ def choose_points(
         few = len(values[signals])
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, kept)]))
         fallback = POINT_FALLBACK if int(counts.min()) < MIN_HELD else None
-        if fallback is not None and ridge == "auto":
+        if fallback is not None and strength is None:
             reason = f"fewer than {MIN_HELD} points of a signal could be held out"
             warnings.warn(f"ridge: auto takes the relative ridge {fallback}; {reason}", ChoiceWarning, stacklevel=2)
+        record, near = -math.inf, POINT_RIDGES if strength is None else (strength,)
 
-        strength, record = check_ridge(ridge), -math.inf
-        near: Sequence[float] = POINT_RIDGES
-
-        def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
+        def curve(some: Sequence[Encoder], _: bool) -> dict[float, float]:
             nonlocal near, record
             rest = (problem if some is encoders else build(some)).select(signals, kept)
             found: dict[float, float] = {}
             z: list[Tensor] | None = None
             best, worse = -math.inf, 0
-            for r in near if strength is None else (strength,):
+            for r in near:
                 z = [part.z for part in rest.solve(r, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
                 found[r] = float(psnr(rest.squared_error(z, held), counts[0] * values.shape[-1]).mean())
                 best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
                 if worse == 2:
                     break
-            if best > record:  # the ridges of the next width
+            if best > record and strength is None:  # the ridges of the next width
                 record, top = best, max(found, key=lambda r: found[r])
                 near = (top * 10**0.5, top, top / 10**0.5)
             return found
 
-        share = float(problem.counts.mean()) / math.prod(len(x) for x in axes) if axes is not None else 0.0
         count = float(problem.counts.mean())
-        sizes = [count ** (1 / num_axes)] * num_axes if axes is None else [len(x) * share ** (1 / num_axes) for x in axes]
+        grid = [1] * num_axes if axes is None else [len(x) for x in axes]
+        sizes = [n * (count / math.prod(grid)) ** (1 / num_axes) for n in grid]
         return _choose(encoders, sizes, strength, sigma, fallback, curve, scattered=True)
 
 
@@ -411,3 +374,68 @@ def _fractions(coords: Sequence[Tensor]) -> Tensor:
         state = state * -4658895280553007687
         state = state ^ (state >> 29)
     return (state & 0xFFFFFFFF).double() / 2**32
+
+
+# -- the encoders of the axes -----------------------------------------------------------------------------------------
+
+
+def axis_encoders(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device) -> tuple[Encoder, ...]:
+    """One encoder of one axis per axis on a device, from what a solver takes; the caller's own are not moved."""
+    encoders = per_axis(encoder, num_axes)
+    for axis, entry in enumerate(encoders):
+        if entry.num_axes != 1:
+            raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
+
+    def moved(entry: Encoder, _: float) -> Encoder:
+        elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
+        return copy.deepcopy(entry).to(device) if elsewhere else entry
+
+    return _each(encoders, [0] * num_axes, moved)
+
+
+def tunable(encoder: Encoder) -> str | None:
+    """The argument that ``sigma: auto`` chooses: the width that the encoder declares, if it does."""
+    return None if encoder.width is None else encoder.width.argument
+
+
+def spaced(encoder: Encoder, num_samples: float, factor: float) -> Encoder:
+    """The encoder with its width at ``factor`` times the default, in units of the sample spacing; more is smoother.
+
+    The default follows K. Where there are fewer samples than features, their spacing is what counts: a Gaussian narrower
+    than it leaves holes.
+    """
+    width = encoder.width
+    if width is None:
+        return encoder
+    features = encoder.resolved()["num_features"]
+    value = width.scaled(width.rule(features), max(features / num_samples, 1.0) * factor)
+    return encoder.copy(**{width.argument: value})
+
+
+def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
+    """The features for an axis with ``1 / ratio`` of the samples: the same picture, seen with fewer, larger pixels.
+
+    Features per sample, and widths in units of the sample spacing, stay what they are. An encoder that declares neither
+    width nor support, or that has parameters of its own, sees its coordinates closer together instead, which keeps
+    everything in units of the spacing but for the number of features per sample.
+    """
+    width = encoder.width
+    if (width is None and encoder.support is None) or any(True for _ in encoder.parameters()):
+        return lambda x: encoder(x / ratio)
+    arguments, changes = encoder.resolved(), dict[str, Any]()
+    if width is not None:
+        changes[width.argument] = width.scaled(arguments[width.argument], ratio)
+    if "num_features" in arguments:  # even numbers: the Fourier encoders take no others
+        changes["num_features"] = max(2 * round(arguments["num_features"] / ratio / 2), 2)
+    return encoder.copy(**changes)
+
+
+def _each(
+    encoders: Sequence[Encoder], sizes: Sequence[float], change: Callable[[Encoder, float], Encoder]
+) -> tuple[Encoder, ...]:
+    """Changed encoders; axes of one size that share an encoder go on sharing it, so that it is factorised once."""
+    made: dict[tuple[int, float], Encoder] = {}
+    for encoder, size in zip(encoders, sizes, strict=True):
+        if (id(encoder), size) not in made:
+            made[id(encoder), size] = change(encoder, size)
+    return tuple(made[id(encoder), size] for encoder, size in zip(encoders, sizes, strict=True))

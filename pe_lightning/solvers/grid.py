@@ -1,8 +1,4 @@
-r"""Exact ridge regression of the complex encoding's linear layer on a grid, from sums over blocks of the data.
-
-With :math:`\Psi_a = U_a s_a V_a^T` per axis the data enter through :math:`T = S \times_1 U_1^T \dots \times_D U_D^T` alone,
-a sum over blocks of :math:`S`: a whole image, tiles that never fit in memory together, row blocks on several devices.
-"""
+"""Exact ridge regression of the complex encoding's linear layer on a grid, from sums over blocks of the data."""
 
 from __future__ import annotations
 
@@ -18,7 +14,6 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
-    AxisFactor,
     Banded,
     Operator,
     contraction_order,
@@ -32,8 +27,7 @@ from pe_lightning.solvers.solution import Solution
 __all__ = ["GridSolver", "LowRankWarning"]
 
 LOW_RANK = 0.1
-"""Share of each axis's rank, in the geometric mean over the axes, below which :class:`LowRankWarning` is given. The
-papers' encoders at their settings lie between 0.4 and 1; ``sine`` at K = 256 at 0.008."""
+"""Share of each axis's rank, in the geometric mean over the axes, below which :class:`LowRankWarning` is given."""
 ROTATION_CONDITION = 100.0
 """Joint condition number up to which sums over banded features are rotated in float32: the error is 1e-7 times it."""
 
@@ -44,6 +38,9 @@ class LowRankWarning(UserWarning):
 
 class GridSolver:
     r"""Solves :math:`\min_W \|S - \bar S - W \times_1 \Psi_1 \dots \times_D \Psi_D\|^2 + \rho \|W\|^2`.
+
+    With :math:`\Psi_a = U_a s_a V_a^T` per axis the data enter through :math:`T = S \times_1 U_1^T \dots \times_D U_D^T`
+    alone, a sum over blocks of :math:`S`: a whole image, or tiles that never fit in memory together.
 
     For all signals and channels at once, with :math:`\rho` = ridge times the mean of the diagonal of the joint
     :math:`\Psi \Psi^T`, and :math:`\bar S` the mean of each signal and channel. In the joint eigenbasis, with
@@ -60,17 +57,14 @@ class GridSolver:
         InputError: If the features are not finite matrices.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
-    The mean, the ridge and the rank decision are additions: on the papers' images they turn the 18.05 dB of rff into
-    25.26, and the "-" of logf into 24.19.
+    The mean, the ridge and the rank decision are additions.
     """
 
     def __init__(self, features: Sequence[Tensor | Operator], *, center: bool = True) -> None:
         if not features:
             raise InputError("GridSolver: no axis was given; give the features (N_a, K_a) of each axis")
-        known: dict[int, AxisFactor] = {}
-        for matrix in features:  # axes that share their features share the factor, whatever the cache does
-            if id(matrix) not in known:
-                known[id(matrix)] = factor_axis(matrix)
+        # axes that share their features share the factor
+        known = {key: factor_axis(matrix) for key, matrix in {id(matrix): matrix for matrix in features}.items()}
         self.factors = tuple(known[id(matrix)] for matrix in features)
         self.grid = tuple(factor.shape[0] for factor in self.factors)
         self.center = center
@@ -124,27 +118,27 @@ class GridSolver:
         self._blocks.append(_extent(block, origin))
 
     def _check(self, block: Tensor, origin: list[int]) -> None:
-        axes = len(self.grid)
+        axes, extent = len(self.grid), _extent(block, origin)
         if block.ndim != axes + 2 or len(origin) != axes or not block.is_floating_point():
             raise InputError(
-                f"a block has the shape (S, {', '.join(f'n_{a + 1}' for a in range(axes))}, C), floating-point values, "
-                f"and a start of {axes} numbers; got {tuple(block.shape)}, {block.dtype}, start {origin}"
+                f"a block has {axes + 2} axes (S, n_1, ..., C), floating-point values, and a start of {axes} numbers; got "
+                f"{tuple(block.shape)}, {block.dtype}, start {origin}"
             )
-        extent, sizes = _extent(block, origin), list(block.shape[1:-1])
         if any(first < 0 or end > n for (first, end), n in zip(extent, self.grid, strict=True)):
-            raise InputError(f"the block at {origin} of {sizes} samples lies outside the grid of {list(self.grid)}")
+            raise InputError(f"the block over {extent} lies outside the grid of {list(self.grid)}")
         if self._final:
             raise InputError("GridSolver: the sums are final after reduce() or solve(); make a new solver for more data")
-        if self._blocks:
-            layers = (block.shape[0], block.shape[-1])
-            if layers != self._sums.shape[1:] or torch.promote_types(block.dtype, torch.float32) != self._dtype:
-                raise InputError(
-                    f"blocks have the same numbers of signals and channels and the same dtype: {self._dtype}, "
-                    f"{tuple(self._sums.shape[1:])}; got {block.dtype}, {layers}"
-                )
+        layers = (block.shape[0], block.shape[-1])
+        if self._blocks and (
+            layers != self._sums.shape[1:] or torch.promote_types(block.dtype, torch.float32) != self._dtype
+        ):
+            raise InputError(
+                f"blocks have the same numbers of signals and channels and the same dtype: {self._dtype}, "
+                f"{tuple(self._sums.shape[1:])}; got {block.dtype}, {layers}"
+            )
         for other in self._blocks:  # an empty block meets none
             if all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent, other, strict=True)):
-                raise InputError(f"the block at {origin} of {sizes} samples overlaps the one at {[c for c, _ in other]}")
+                raise InputError(f"the block over {extent} overlaps the one over {other}")
 
     def _project(self, x: Tensor, origin: list[int]) -> tuple[Tensor, list[int]]:
         """The sums of one block, and where they belong: columns that no sample of the block sees are left out."""
@@ -199,7 +193,12 @@ class GridSolver:
                 self._spectrum, self._final = self._rotated(mean), True
             singular = reduce(torch.kron, [factor.singular_values for factor in self.factors])
             absolute = ridge * math.prod(factor.mean_diagonal for factor in self.factors)
-            response, used = self._filter(singular, ridge, absolute)
+            info = torch.finfo(self._dtype)
+            cutoff = info.tiny**0.5  # keeps weights finite when all features are far below anything sensible
+            if ridge == 0 and singular.numel():
+                cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
+            used = singular > cutoff
+            response = torch.where(used, singular / (singular.square() + absolute), 0.0)
             coefficients = torch.empty_like(self._spectrum)
             residual, inside = torch.empty_like(self._sums[0]), torch.empty_like(self._sums[0])
             for s, c in itertools.product(range(len(residual)), range(residual.shape[1])):
@@ -241,36 +240,20 @@ class GridSolver:
         joint = reduce(torch.kron, ones).to(spectrum.dtype).reshape(spectrum.shape[2:])
         for s, c in itertools.product(range(spectrum.shape[0]), range(spectrum.shape[1])):
             spectrum[s, c].sub_(joint, alpha=float(mean[s, c]))
-        rotations = {axis: factor.rotation for axis, factor in enumerate(self.factors)}
-        if (
-            math.prod(self.factors[axis].condition for axis in rotations if rotations[axis] is not None)
-            <= ROTATION_CONDITION
-        ):
+        rotated = [(axis, f.rotation, f.condition) for axis, f in enumerate(self.factors) if f.rotation is not None]
+        if math.prod(condition for _, _, condition in rotated) <= ROTATION_CONDITION:
             spectrum = spectrum.to(self._dtype)
-        for axis, rotation in rotations.items():
-            if rotation is not None:
-                spectrum = mode_product(spectrum, rotation.T.to(spectrum.dtype), 2 + axis)
+        for axis, rotation, _ in rotated:
+            spectrum = mode_product(spectrum, rotation.T.to(spectrum.dtype), 2 + axis)
         return spectrum.to(self._dtype).flatten(2)
-
-    def _filter(self, singular: Tensor, ridge: float, absolute: float) -> tuple[Tensor, Tensor]:
-        """The factor ``s / (s^2 + rho)`` of each joint singular value, zero where it is not used, and which are used."""
-        assert self._dtype is not None
-        info = torch.finfo(self._dtype)
-        # the second bound keeps weights finite when all features are far below anything sensible
-        cutoff = info.tiny**0.5
-        if ridge == 0 and singular.numel():
-            cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
-        used = singular > cutoff
-        return torch.where(used, singular / (singular.square() + absolute), 0.0), used
 
     def _warn(self, effective: float, ridge: float) -> None:
         full = math.prod(min(factor.shape) for factor in self.factors)
         if (effective / full) ** (1 / len(self.factors)) < LOW_RANK:
-            ranks = " x ".join(str(factor.rank) for factor in self.factors)
-            sizes = " x ".join(str(min(factor.shape)) for factor in self.factors)
+            ranks = [factor.rank for factor in self.factors]
             warnings.warn(
-                f"the fit has {effective:.3g} degrees of freedom of {full}: the features have rank {ranks} of {sizes} and "
-                f"the ridge is {ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
+                f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {ranks}, the ridge is "
+                f"{ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
                 LowRankWarning,
                 stacklevel=3,
             )
@@ -278,4 +261,4 @@ class GridSolver:
 
 def _extent(block: Tensor, origin: Sequence[int]) -> list[tuple[int, int]]:
     """The first sample of a block and the one after its last, per axis."""
-    return [(first, first + n) for first, n in zip(origin, block.shape[1:-1], strict=True)]
+    return [(first, first + n) for first, n in zip(origin, block.shape[1:-1], strict=False)]

@@ -30,24 +30,13 @@ class PointProblem:
 
     Args:
         samples: Where the samples are, and which of them are trained on.
-        values: ``(S, C, P)``; what lies off the mask may be anything, NaN included. float64 is computed in float64, all
-            else in float32.
+        values: ``(S, C, P)``; what lies off the mask may be anything, NaN included.
         population: Number of points there could be: those of the grid that the samples belong to, or no end of them.
         center: Whether the mean of each signal and channel over the training points is taken out.
         distributed: Whether the processes of :mod:`torch.distributed` hold different samples of the same signals.
-
-    Raises:
-        InputError: If a signal has no training point, or values or coordinates are not finite.
     """
 
-    def __init__(
-        self,
-        samples: Samples,
-        values: Tensor,
-        population: float = math.inf,
-        center: bool = True,
-        distributed: bool = False,
-    ) -> None:
+    def __init__(self, samples: Samples, values: Tensor, population: float, center: bool, distributed: bool) -> None:
         self.samples = samples
         self.values = values
         self.population = population
@@ -60,14 +49,9 @@ class PointProblem:
         counts = ones if samples.mask is None else samples.mask.sum(1, dtype=torch.float64)
         total = self.summed(torch.cat([sums, *(row.expand(len(values))[:, None] for row in (counts, diagonal))], 1))
         self.counts = total[:, -2]
-        if bool((self.counts == 0).any()):
-            empty = (self.counts == 0).nonzero().flatten().tolist()
-            raise InputError(f"a signal needs at least one training point; signals {empty} have none: see the mask")
-        if not bool(total.isfinite().all()):
-            bad = (~total.isfinite()).any(1).nonzero().flatten().tolist()
-            raise InputError(
-                f"values or coordinates at training points are not finite, in signals {bad}; repair or mask them"
-            )
+        bad = ((self.counts == 0) | ~total.isfinite().all(1)).nonzero().flatten().tolist()
+        if bad:
+            raise InputError(f"signals {bad} have no training point, or values or coordinates there that are not finite")
         self.mean = total[:, :-2] / self.counts[:, None] if center else torch.zeros_like(sums)
         self.unit = total[:, -1] / self.counts
         """Mean of the joint diagonal over the training points, ``(S,)``: what a relative ridge of 1 stands for."""
@@ -89,26 +73,12 @@ class PointProblem:
     def solve(
         self, ridge: float, iterations: int, tolerance: float, precondition: bool, initial: Sequence[Tensor] | None = None
     ) -> list[Minimum]:
-        """Minimises by conjugate gradients, one group of signals after another.
-
-        Args:
-            ridge: Relative ridge.
-            iterations: Most iterations.
-            tolerance: Relative residual at which to stop.
-            precondition: Whether to use the preconditioner.
-            initial: ``z`` to start from, one per group.
-
-        Returns:
-            One minimum per group; :meth:`decode` makes weights of them.
-        """
-        found = []
+        """Minimises from ``initial`` on, one group of signals after another; :meth:`decode` makes weights of the minima."""
+        found, reduce = [], self.summed if self.distributed else None
         for number, signals in enumerate(self._groups()):
             target = self._masked(signals, self._centered(signals)).contiguous()
             scale = self._scale(signals, ridge) if precondition else target.new_ones(1, 1, 1)
-            absolute = ridge * self.unit[signals]
-            problem = LeastSquares(
-                self._operator(signals), target, absolute, scale, self.summed if self.distributed else None
-            )
+            problem = LeastSquares(self._operator(signals), target, ridge * self.unit[signals], scale, reduce)
             found.append(conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None))
         return found
 
@@ -179,9 +149,8 @@ class PointProblem:
         r"""The share of the training points that is not used up by the degrees of freedom of the fit.
 
         Random points see a direction of eigenvalue :math:`\lambda` as :math:`P' \lambda`, :math:`P' = P - \sum_i P'
-        \lambda_i / (P' \lambda_i + \rho)`, the fixed point of random-matrix theory: the directions already fitted are
-        noise to the others. Found by bisection. On a full grid nothing is random and the share is one; on a share ``f`` of
-        a grid it is between the two.
+        \lambda_i / (P' \lambda_i + \rho)`, the fixed point of random-matrix theory, found by bisection. On a full grid
+        nothing is random and the share is one; on a part of a grid it is between the two.
         """
         count, rho = float(self.counts.mean()), ridge * float(self.unit.mean())
         share = count / self.population
@@ -221,10 +190,9 @@ def point_problem(
         mask = (mask[None] if mask.ndim == len(grid) else mask).to(device)
         fits = values.shape[1:-1] == grid == mask.shape[1:] and len(mask) in (1, len(values))
         if not fits or mask.dtype != torch.bool:
-            sizes = ", ".join(map(str, grid))
             raise InputError(
-                f"with axes of {grid} samples, values have the shape (S, {sizes}, C) and the mask is boolean, (S or 1, "
-                f"{sizes}); got {tuple(values.shape)} and {tuple(mask.shape)}, {mask.dtype}"
+                f"with axes of {grid} samples, values have the shape (S, *grid, C), the mask is boolean, (S or 1, *grid); "
+                f"got {tuple(values.shape)} and {tuple(mask.shape)}, {mask.dtype}"
             )
         samples = MaskedGrid(encoders, axes, mask.flatten(1))
         return PointProblem(samples, values.flatten(1, -2).movedim(-1, 1), math.prod(grid), center, distributed)
@@ -257,10 +225,7 @@ def _rows(name: str, rows: Tensor, values: Tensor, ndim: int) -> Tensor:
     rows = (rows[None] if rows.ndim == ndim - 1 else rows).to(values.device)
     signals, _, points = values.shape
     if rows.ndim != ndim or rows.shape[1] != points or len(rows) not in (1, signals):
-        shape = f"({signals} or 1, {points}{', D' if ndim == 3 else ''})"
-        raise InputError(
-            f"values at {points} points of {signals} signals need {name} of shape {shape}; got {tuple(rows.shape)}"
-        )
+        raise InputError(f"{name} hold {points} points of {signals} signals, or of all; got shape {tuple(rows.shape)}")
     return rows
 
 

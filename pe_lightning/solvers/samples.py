@@ -1,8 +1,4 @@
-r"""The joint features at scattered training samples, :math:`\Phi_1 \otimes \dots \otimes \Phi_D`, as operators on weights.
-
-Both kinds are exact and never form the Kronecker product: :class:`MaskedGrid` evaluates the whole grid by mode products,
-:class:`ScatteredPoints` contracts each point's own features.
-"""
+"""The joint features at scattered training samples as operators on weights; exact, and no Kronecker product is formed."""
 
 from __future__ import annotations
 
@@ -37,7 +33,11 @@ class Samples(Operator):
         encoders: One per axis.
         mask: Which samples are trained on, ``(S or 1, P)`` booleans; ``None``: all of them.
         dtype: Of the features. They are encoded in the dtype of the coordinates, then widened to float64.
+        device: Of the coordinates.
     """
+
+    shared = True
+    """Whether all signals have the same samples, whatever their masks."""
 
     bases: Sequence[Tensor] | None = None
     """Per axis ``(K_a, R_a)`` float64, multiplied into the features; ``K_a`` is then ``R_a``."""
@@ -47,11 +47,6 @@ class Samples(Operator):
         self.mask = mask
         self.dtype, self.device = dtype, device
 
-    @property
-    @abstractmethod
-    def shared(self) -> bool:
-        """Whether all signals have the same samples, whatever their masks."""
-
     @abstractmethod
     def coordinates(self) -> Tensor:
         """``(S or 1, P, D)``."""
@@ -60,9 +55,8 @@ class Samples(Operator):
     def moments(self) -> tuple[list[Tensor], Tensor]:
         r"""Sums over the training points, float64.
 
-        Returns:
-            Per axis :math:`\sum_p \psi_p \psi_p^T` of all signals, ``(K_a, K_a)``, and the sum of the joint diagonal
-            :math:`\prod_a |\psi_{a,p}|^2` of each, ``(S or 1,)``.
+        Per axis :math:`\sum_p \psi_p \psi_p^T` of all signals, ``(K_a, K_a)``, and the sum of the joint diagonal
+        :math:`\prod_a |\psi_{a,p}|^2` of each, ``(S or 1,)``.
         """
 
     @abstractmethod
@@ -99,21 +93,14 @@ class Samples(Operator):
     def rows(self, start: int, stop: int) -> ScatteredPoints:
         """Some of the samples, point by point."""
         mask = None if self.mask is None else self.mask[:, start:stop]
-        points = ScatteredPoints(self.encoders, self.coordinates()[:, start:stop], mask, self.dtype)
-        return points if self.bases is None else points.to(self.dtype, self.bases)
+        return ScatteredPoints(self.encoders, self.coordinates()[:, start:stop], mask).to(self.dtype, self.bases)
 
-    def to(self, target: torch.dtype | torch.device, bases: Sequence[Tensor] | None = None) -> Self:
-        """With features of another dtype, and in other bases: for weights ``w = (B_1 x ... x B_D) z`` the operator on ``z``.
-
-        The encoders stay on their device, and so do the samples.
-        """
+    def to(self, dtype: torch.dtype, bases: Sequence[Tensor] | None = None) -> Self:
+        """In another dtype, and in other bases: for weights ``w = (B_1 x ... x B_D) z`` the operator on ``z``."""
         other = copy.copy(self)
         other.__dict__.pop("features", None)  # they are computed again
+        other.dtype = dtype
         other.bases = self.bases if bases is None else bases
-        if isinstance(target, torch.dtype):
-            other.dtype = target
-        elif target != self.device:
-            raise InputError(f"samples cannot be moved to {target}: build them there")
         return other
 
     def with_mask(self, mask: Tensor) -> Self:
@@ -135,13 +122,13 @@ class Samples(Operator):
 
 
 class MaskedGrid(Samples):
-    """Samples of a separable grid in row-major order, some of which are trained on.
+    """Samples of a separable grid in row-major order, evaluated by mode products of the whole grid.
 
     Args:
         encoders: One per axis.
         axes: Coordinates, axis a of shape ``(N_a,)``.
-        mask: ``(S or 1, P)`` booleans; ``None``: all samples.
-        dtype: Of the features.
+        mask: As for :class:`Samples`.
+        dtype: As for :class:`Samples`.
     """
 
     def __init__(
@@ -154,11 +141,6 @@ class MaskedGrid(Samples):
         super().__init__(encoders, mask, dtype, axes[0].device)
         self.axes = axes
         self.grid = tuple(len(x) for x in axes)
-
-    @property
-    def shared(self) -> bool:
-        """Masks differ, the grid does not."""
-        return True
 
     def coordinates(self) -> Tensor:
         """Of the whole grid, ``(1, P, D)``."""
@@ -182,20 +164,20 @@ class MaskedGrid(Samples):
         return moments, diagonal
 
     def _evaluate(self, weight: Tensor) -> Tensor:
-        return mode_products(_split(weight, self.widths), self.features[0]).flatten(2)
+        return mode_products(weight.reshape(*weight.shape[:2], *self.widths), self.features[0]).flatten(2)
 
     def _adjoint(self, values: Tensor) -> Tensor:
-        return mode_products(_split(values, self.grid), self.features[1]).flatten(2)
+        return mode_products(values.reshape(*values.shape[:2], *self.grid), self.features[1]).flatten(2)
 
 
 class ScatteredPoints(Samples):
-    """Samples at any coordinates, evaluated in chunks of points.
+    """Samples at any coordinates, whose own features are contracted in chunks of points.
 
     Args:
         encoders: One per axis.
         coords: ``(S or 1, P, D)``.
-        mask: ``(S or 1, P)`` booleans; ``None``: all samples.
-        dtype: Of the features.
+        mask: As for :class:`Samples`.
+        dtype: As for :class:`Samples`.
     """
 
     def __init__(
@@ -207,11 +189,7 @@ class ScatteredPoints(Samples):
     ) -> None:
         super().__init__(encoders, mask, dtype, coords.device)
         self.coords = coords
-
-    @property
-    def shared(self) -> bool:
-        """Whether the coordinates are shared."""
-        return len(self.coords) == 1
+        self.shared = len(coords) == 1
 
     def coordinates(self) -> Tensor:
         """As given."""
@@ -252,7 +230,7 @@ class ScatteredPoints(Samples):
     def _evaluate(self, weight: Tensor) -> Tensor:
         values = weight.new_empty(*weight.shape[:2], self.coords.shape[1])
         for row, signals in self._rows(len(weight)):
-            part = _split(weight[signals], self.widths)
+            part = weight[signals].reshape(-1, weight.shape[1], *self.widths)
             for where, features in self._chunks(row, part.numel() // self.widths[0]):
                 values[signals, :, where] = rowwise_products(part, features)
         return values
@@ -281,15 +259,8 @@ class ScatteredPoints(Samples):
         size, count, stored = max(1, CHUNK_NUMBERS // max(1, numbers)), self.coords.shape[1], self.features
         for start in range(0, count, size):
             where = slice(start, min(start + size, count))
-            yield (
-                where,
-                self._encode(self.coords[row, where].unbind(-1)) if stored is None else [f[where] for f in stored[row]],
-            )
-
-
-def _split(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """``(s, C, n_1 ... n_D)`` -> ``(s, C, n_1, ..., n_D)``."""
-    return x.reshape(*x.shape[:2], *sizes)
+            coords = self.coords[row, where].unbind(-1)
+            yield where, self._encode(coords) if stored is None else [f[where] for f in stored[row]]
 
 
 def _last(x: Tensor, axis: int) -> Tensor:

@@ -59,13 +59,10 @@ class Solution:
     """Points: whether it is below the tolerance, or as small as rounding allows, ``(S,)``."""
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
-        """Values on a grid from raw features.
+        """Values ``(S, n_1, ..., n_D, C)`` on a grid from raw features, the mean included.
 
         Args:
             features: ``(n_a, K_a)`` per axis.
-
-        Returns:
-            ``(S, n_1, ..., n_D, C)``, the mean included.
         """
         with full_precision(self.weight.device):
             values = mode_products(self.weight, [as_operator(matrix).to(self.weight.dtype) for matrix in features])
@@ -77,14 +74,7 @@ class Solution:
         return self.evaluate(encode(self.encoders, axes, self.weight.device))
 
     def at(self, coords: Tensor) -> Tensor:
-        """Values at any coordinates, exactly.
-
-        Args:
-            coords: ``(P, D)``, or ``(S, P, D)`` for points of each signal's own.
-
-        Returns:
-            ``(S, P, C)``.
-        """
+        """Values ``(S, P, C)`` at any coordinates ``(P, D)``, or ``(S, P, D)`` for points of each signal's own, exactly."""
         self._check_axes(coords.shape[-1])
         coords = (coords[None] if coords.ndim == 2 else coords).to(self.weight.device, torch.float64)
         if coords.ndim != 3 or len(coords) not in (1, len(self.weight)):
@@ -118,13 +108,7 @@ class Solution:
 
 
 def encode(encoders: Sequence[Encoder], axes: Sequence[Tensor], device: torch.device) -> list[Operator]:
-    """Raw features per axis in float64; axes of one encoder and the same coordinates share them.
-
-    Args:
-        encoders: One per axis.
-        axes: Coordinates, axis a of shape ``(N_a,)``.
-        device: Of the features.
-    """
+    """Raw features per axis in float64; axes of one encoder and the same coordinates share them."""
     features: list[Operator] = []
     for a, (encoder, x) in enumerate(zip(encoders, axes, strict=True)):
         same = (b for b in range(a) if encoders[b] is encoder and torch.equal(axes[b], x))

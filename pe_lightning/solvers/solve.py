@@ -14,16 +14,15 @@ from torch import Tensor
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision
-from pe_lightning.solvers.choice import check_ridge, choose_grid, choose_points
+from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver
 from pe_lightning.solvers.points import point_problem
-from pe_lightning.solvers.scaling import axis_encoders
 from pe_lightning.solvers.solution import Solution, encode
 
 __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
 
 WARN_RESIDUAL = 0.05
-"""A solve that ends above this relative residual is more than 0.1 dB from where it was going, on photographs."""
+"""A solve that ends above this relative residual has not come near its limit."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -45,12 +44,9 @@ def solve_grid(
         values: ``(S, N_1, ..., N_D, C)``, in [0, 1]. float64 is solved in float64, all else in float32.
         encoder: The encoder, by name, description or instance: one for all axes or one per axis.
         axes: One coordinate vector ``(N_a,)`` per axis, in [0, 1); default ``i / N_a``.
-        ridge: Relative ridge, or ``auto``: chosen by held-out prediction (:mod:`pe_lightning.solvers.choice`).
+        ridge: Relative ridge, or ``auto``: chosen by held-out prediction (:func:`~pe_lightning.solvers.choose_grid`).
         sigma: ``auto`` to choose the width of the features too, ``given`` to leave the encoder as it is.
         center: Whether the mean of each signal and channel is taken out first.
-
-    Returns:
-        The solution, with ``encoders`` and ``choice``.
 
     Raises:
         InputError: If shapes do not fit, or values are not finite.
@@ -66,17 +62,14 @@ def solve_grid(
     """
     if values.ndim < 3 or not values.is_floating_point():
         raise InputError(
-            f"values have the shape (S, N_1, ..., N_D, C) and are floating-point numbers; got {tuple(values.shape)}, "
-            f"{values.dtype}"
+            f"values have the shape (S, N_1, ..., N_D, C) and are floats; got {tuple(values.shape)}, {values.dtype}"
         )
     sizes = values.shape[1:-1]
     if axes is None:
         axes = [torch.arange(n, dtype=torch.float64) / n for n in sizes]
-    if [tuple(x.shape) for x in axes] != [(n,) for n in sizes]:
-        raise InputError(
-            f"axes are one coordinate vector per axis of the values, of {list(sizes)} entries; "
-            f"got shapes {[tuple(x.shape) for x in axes]}"
-        )
+    shapes = [tuple(x.shape) for x in axes]
+    if shapes != [(n,) for n in sizes]:
+        raise InputError(f"axes are one coordinate vector per axis of the values, of {list(sizes)} entries; got {shapes}")
     began = time.perf_counter()
     values = values.to(torch.promote_types(values.dtype, torch.float32))
     choice = choose_grid(values, axes, axis_encoders(encoder, len(sizes), values.device), ridge, sigma)
@@ -146,39 +139,28 @@ def solve_points(
     r"""Fits the linear layer of a complex encoding to scattered points, exactly, all signals in one call.
 
     Minimises :math:`\sum_p (y_p - w \cdot (\psi_1(x_{p1}) \otimes \dots \otimes \psi_D(x_{pD})))^2 + \rho |w|^2` per
-    signal and channel, by conjugate gradients. The Kronecker product and the normal equations are never formed. Points
-    are given in one of three ways:
-
-    - ``axes`` and ``mask``: samples of a grid under a mask, ``values`` being the whole grid;
-    - ``axes`` and ``index``: the same, ``values`` being the training samples alone;
-    - ``coords``: any coordinates.
-
-    Samples of a grid are evaluated by mode products of the whole grid, unless they are so few that going point by point
-    is cheaper (or a position occurs twice). Both are exact.
+    signal and channel, by conjugate gradients. Points are given in one of three ways: samples of a grid by ``axes`` and
+    ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``. Values off the mask may be anything. float64
             is computed in float64, all else in float32.
         encoder: As for :func:`solve_grid`.
-        coords: ``(P, D)`` or ``(1, P, D)`` for points that all signals share, or ``(S, P, D)``. Not looked at if ``axes``
-            and ``index`` are given.
+        coords: ``(P, D)`` or ``(S or 1, P, D)``. Not looked at if ``axes`` and ``index`` are given.
         axes: Coordinate vectors of the grid, axis a of shape ``(N_a,)``.
         mask: ``(N_1, ..., N_D)`` or ``(S or 1, N_1, ..., N_D)`` booleans.
         index: Row-major positions in the grid, ``(P,)`` or ``(S or 1, P)``.
         ridge: :math:`\rho` relative to the mean over a signal's training points of the joint diagonal
-            :math:`\prod_a |\psi_a|^2`; or ``auto``, chosen by :func:`~pe_lightning.solvers.choose_points`: about six times
-            the final solve for one picture and as long as it for sixteen.
+            :math:`\prod_a |\psi_a|^2`; or ``auto``, chosen by :func:`~pe_lightning.solvers.choose_points`.
         sigma: ``auto`` to choose the width of the features too.
         iterations: Most iterations, each one evaluation and one adjoint.
-        tolerance: Where to stop: relative residual of the normal equations, in the preconditioner's norm. On photographs
-            (25 % of the samples) 1e-4 takes 23 to 32 iterations and is within 0.001 dB of the limit, 1e-3 takes 15 to 20
-            and is within 0.015 dB. Smooth signals, fitted above 40 dB, want 1e-4 or less.
+        tolerance: Where to stop: relative residual of the normal equations, in the preconditioner's norm.
         precondition: Whether to use the preconditioner: the diagonal that the normal equations of a full grid have in the
             eigenbases of the axes, damped for the points that are missing. ``None``: if the ridge is positive. Without, the
             iteration tends to the solution of least norm where there are many.
         center: Whether to take out each signal's mean per channel over its training points first.
         distributed: Every process of :mod:`torch.distributed` holds its own share of the same signals' points (possibly
-            none) and calls this; all get the same weights. One all-reduce of the weights' size per iteration.
+            none) and calls this; all get the same weights.
 
     Raises:
         InputError: If shapes do not fit, values are not finite, or a signal has no training point.
@@ -191,8 +173,8 @@ def solve_points(
     if iterations < 0 or not 0 <= tolerance < 1:
         raise InputError(f"iterations must be >= 0 and tolerance in [0, 1); got {iterations} and {tolerance}")
     began = time.perf_counter()
-    where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
-    options: dict[str, Any] = {**where, "center": center, "distributed": distributed}
+    options: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
+    options.update(center=center, distributed=distributed)
     choice = choose_points(values, encoder, ridge=ridge, sigma=sigma, **options)
     with full_precision(values.device):
         problem = point_problem(values, choice.encoders, **options)

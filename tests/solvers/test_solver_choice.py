@@ -10,8 +10,7 @@ from pe_lightning import encoders
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
-from pe_lightning.solvers.choice import FACTORS, tied
-from pe_lightning.solvers.scaling import shrunk, spaced, tunable
+from pe_lightning.solvers.choice import FACTORS, shrunk, spaced, tied, tunable
 
 
 def coordinates(n):
