@@ -5,8 +5,9 @@
     python benchmarks/training.py --parts together --together_steps 100 --paths FOLDER
 
 ``complex``: 256 x 256 trained samples of 3 channels, rff and gau, K = 256, with everything that ``pe-lightning fit``
-switches on; the loop is autograd through the same mode products with the same fused Adam. ``overhead``: the same with more and more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps each,
-in one process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks.
+switches on; the loop is autograd through the same mode products with the same fused Adam. ``overhead``: the same with more
+and more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps
+each, in one process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks.
 Validation and its checkpoints are left out: the loops have none. ``together``: sixteen pictures in one fit against sixteen
 in turn.
 

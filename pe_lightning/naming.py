@@ -143,7 +143,6 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
             cls = _find_class(head, tree)
             data = cls if head == "data" else data
             if isinstance(tree, dict):  # the class with its arguments
-<<<<<<< HEAD
                 word = f"{option}={json.dumps(expand_tree({head: tree})[head])}"
         elif path[-1] in NAMED:
             named.add(path[-1])
@@ -156,32 +155,6 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
             named.add(path[0])
             expanded.append(f"--{head}.{path[0]}={json.dumps(expand(DEFAULTS[path[0]], path[0]))}")
         expanded.append(word)
-=======
-                rest = rest if equals else rest[1:]
-                argument = f"{option}={json.dumps(expand_tree({parts[0]: tree})[parts[0]])}"
-            expanded.append(argument)
-        elif parts[-1] in NAMED:
-            if not equals:
-                rest.pop(0)
-            chosen.add(parts[-1])
-            expanded.append(f"{option}={json.dumps(expand(_value(value), parts[-1]))}")
-        elif parts[0] == "data" and len(parts) == 2 and _is_short(parts[1], data):
-            group, _, key = SHORT_FORMS[parts[1]].partition(".")
-            if (
-                value.strip() == "null"
-            ):  # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
-                rest = rest if equals else rest[1:]
-                expanded.append(f'--data.{group}={{"{key}": null}}')
-            else:
-                expanded.append(f"--data.{group}.{key}{equals}{text}")
-        else:
-            named = NAMED.get(parts[1])
-            if named is not None and named.default is not None and parts[1] not in chosen:
-                # jsonargparse cannot change an argument of a class that only the signature's default names
-                expanded.append(f"--{parts[0]}.{parts[1]}={json.dumps(expand(named.default, parts[1]))}")
-                chosen.add(parts[1])
-            expanded.append(argument)
->>>>>>> cut-linalg
     return expanded
 
 

@@ -13,10 +13,6 @@ from scipy.io import wavfile
 from pe_lightning.__main__ import main
 from pe_lightning.data.sources import kind_of
 from pe_lightning.data.sources.samples import image_samples
-<<<<<<< HEAD
-=======
-from pe_lightning.errors import InputError
->>>>>>> cut-linalg
 
 FEW = ["--encoders", "gau,bspline,rff"]
 
