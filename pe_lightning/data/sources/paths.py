@@ -221,7 +221,7 @@ def kind_of(path: str) -> Literal["images", "rows", "video"]:
     kinds = {kind for file in files if (kind := _kind_of_file(file))}
     if len(kinds) != 1:
         raise InputError(
-            f"{path!r} is, or holds, {' and '.join(sorted(kinds)) or 'nothing of a kind that is known by its name'}; "
+            f"{path!r} is, or holds, {' and '.join(sorted(kinds)) or 'no signals that are known by their names'}; "
             f"give files of one kind: {', '.join(suffixes_of(set(_SUFFIXES) - ARRAYS))} (an array can hold rows, images or "
             "volumes)"
         )

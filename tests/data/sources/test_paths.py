@@ -101,4 +101,4 @@ def test_kind_of(tmp_path):
         assert kind_of(str(path)) == kind, path
     refused(lambda: kind_of(str(tmp_path / "m")), "images and rows", "give files of one kind")
     refused(lambda: kind_of("a.npy"), "an array can hold rows, images or volumes")
-    refused(lambda: kind_of("a.xyz"), "nothing of a kind that is known by its name")
+    refused(lambda: kind_of("a.xyz"), "no signals that are known")
