@@ -103,7 +103,7 @@ class CoordinateCLI(LightningCLI):
     _given_model: Namespace | None = None
 
     def __init__(self, args: list[str]) -> None:
-        common = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
+        common: dict[str, Any] = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
         listed = f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders)."
         super().__init__(
             LightningModule,

@@ -81,7 +81,7 @@ def expand(value: Any, key: str) -> Any:
     """
     if isinstance(value, list):
         return [expand(entry, key) for entry in value]
-    given = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
+    given: dict[str, Any] = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     name = given.pop("name", None) or given.pop("class_path", None)
     if name is None:
         return value  # arguments of the class named before, or for the parser to refuse
