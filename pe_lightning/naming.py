@@ -179,9 +179,7 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
             expanded.append(f"{option}={json.dumps(expand(_value(value), parts[-1]))}")
         elif parts[0] == "data" and len(parts) == 2 and _is_short(parts[1], data):
             group, _, key = SHORT_FORMS[parts[1]].partition(".")
-            if (
-                value.strip() == "null"
-            ):  # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
+            if value.strip() == "null":  # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
                 rest = rest if equals else rest[1:]
                 expanded.append(f'--data.{group}={{"{key}": null}}')
             else:

@@ -11,9 +11,9 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
-from pe_lightning.data.sources import kind_of
 from pe_lightning.data.sources.samples import image_samples
 from pe_lightning.errors import InputError
+from pe_lightning.data.sources import kind_of
 
 FEW = ["--encoders", "gau,bspline,rff"]
 
