@@ -1,7 +1,7 @@
 """Multilinear algebra on plain tensors: operators on one axis, products along axes, factorisations, conjugate gradients."""
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
-from pe_lightning.linalg.factor import AxisFactor, FactorisationError, eigh, factor_axis
+from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis
 from pe_lightning.linalg.operators import (
     Banded,
     Dense,
@@ -19,7 +19,6 @@ __all__ = [
     "AxisFactor",
     "Banded",
     "Dense",
-    "FactorisationError",
     "LeastSquares",
     "Minimum",
     "Operator",

@@ -76,11 +76,7 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     at zero. The gradient is updated by recursion; when all signals have stopped it is computed again from the weights, and
     if rounding has made the recursion too optimistic the iteration starts again from there, as long as that helps.
 
-    Args:
-        problem: The problem.
-        iterations: Most iterations, each one product and one with the transpose.
-        tolerance: See above. Not less than what the dtype can resolve.
-        initial: ``(s, C, K)`` to start from; zero by default.
+    Each of at most ``iterations`` is one product and one with the transpose. ``initial`` is ``(s, C, K)``, or zero.
     """
     tolerance = max(tolerance, 8 * torch.finfo(problem.target.dtype).eps)
     gradient, error = problem.gradient(None)

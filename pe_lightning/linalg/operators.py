@@ -15,20 +15,6 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 
-__all__ = [
-    "Band",
-    "Banded",
-    "Dense",
-    "Operator",
-    "as_operator",
-    "contraction_order",
-    "encode_axis",
-    "full_precision",
-    "mode_product",
-    "mode_products",
-    "rowwise_products",
-]
-
 TOLERANCE = 2.0**-30
 """Entries below this share of the largest of their band are left out: far below float32's 6e-8."""
 MIN_FEATURES = 512
@@ -245,15 +231,12 @@ def as_operator(matrix: Tensor | Operator) -> Operator:
 
 
 def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = True) -> Operator:
-    """The raw features of one axis in float64, banded where that is the faster form.
+    """The raw features ``(N, K)`` of one axis in float64, banded where that is the faster form.
 
     Args:
         encode: An encoder of one axis, ``(n,)`` -> ``(n, K)``.
         x: Coordinates, ``(N,)``.
         compact: Whether to look for a banded matrix at all; the alternative is always dense.
-
-    Returns:
-        ``(N, K)``, float64.
     """
     with torch.no_grad():
         x = x.to(torch.float64)
@@ -266,16 +249,7 @@ def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = T
 
 
 def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
-    """Multiplies ``matrix`` into one axis of ``x``.
-
-    Args:
-        x: ``(..., K, ...)`` with ``K`` at ``axis``.
-        matrix: ``(N, K)``.
-        axis: The axis of ``x`` to contract; negative values count from the end.
-
-    Returns:
-        ``(..., N, ...)``, the shape of ``x`` with ``N`` at ``axis``.
-    """
+    """Multiplies ``matrix``, ``(N, K)``, into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``."""
     _check(x, matrix, axis)
     if not isinstance(matrix, Tensor):
         return matrix.mv(x, axis)
@@ -297,15 +271,9 @@ def _check(x: Tensor, matrix: Tensor | Operator, axis: int) -> None:
 
 
 def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tuple[int, ...]:
-    """The order of the axes in which the mode products take the fewest multiplications.
+    """The order of the axes in which mode products from ``K_a`` to ``N_a`` entries take the fewest multiplications.
 
-    Args:
-        sizes_in: ``K_a`` per axis.
-        sizes_out: ``N_a`` per axis.
-
-    Returns:
-        A permutation of the axes; of equally cheap ones, the one that ends with the first axes, since products along
-        the last axis are the fastest while it is long.
+    Of equally cheap ones, the one that ends with the first axes: products along the last are fastest while it is long.
     """
     # Of two neighbours in the order, a before b costs V N_a + V (N_a/K_a) N_b and b before a the same with a and b
     # exchanged: a comes first if 1/K_a - 1/N_a < 1/K_b - 1/N_b. V, what came before, is in both, so sorting is optimal.
@@ -363,11 +331,7 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """No gradients, no autocast, no TF32 or bfloat16 inside float32 products; what was set is restored.
-
-    Args:
-        device: Where the products run.
-    """
+    """No gradients, no autocast, no TF32 or bfloat16 inside float32 products on a device; what was set is restored."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -205,9 +205,6 @@ def choose_grid(
         sigma: ``auto`` to choose the width that the encoders declare, by one common factor for all axes; ``given`` to keep
             the encoders.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
-
-    Raises:
-        InputError: If ``sigma`` is ``auto`` and no encoder has a width.
     """
     strength = check_ridge(ridge)
     given = _given(encoders, strength, sigma)
@@ -308,9 +305,6 @@ def choose_points(
     A tenth of the training points of at most four signals is held out. Ridges go down from the largest, each solve
     starting from the last one's weights and taking at most 20 iterations, until they get worse: half a dozen ridges.
     The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
-
-    Raises:
-        InputError: If ``sigma`` is ``auto`` and no encoder has a width, or as there.
 
     Warns:
         ChoiceWarning: If there are too few points to hold any out; the ridge is then 0.1.

@@ -53,9 +53,6 @@ class GridSolver:
         features: The raw features of each axis at the training coordinates, ``(N_a, K_a)``, any ratio of the two.
         center: Whether the mean of each signal and channel is removed first, and returned.
 
-    Raises:
-        InputError: If the features are not finite matrices.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
     The mean, the ridge and the rank decision are additions.
     """
@@ -87,10 +84,6 @@ class GridSolver:
         Args:
             block: ``(S, n_1, ..., n_D, C)``.
             start: The block's first sample per axis, ``(D,)``; default the first of the grid.
-
-        Raises:
-            InputError: If the block has another shape or dtype than the first one, lies outside the grid, covers a
-                sample again, or holds NaN or infinite values.
         """
         origin = [0] * len(self.grid) if start is None else [int(first) for first in start]
         self._check(block, origin)
@@ -169,14 +162,10 @@ class GridSolver:
             ridge: Relative ridge, >= 0. Zero is the pseudo-inverse, truncated where the joint singular values are below
                 ``eps`` of the data's dtype, times the largest axis, of the largest one.
 
-        Raises:
-            InputError: If the ridge is negative or the blocks do not cover the grid exactly once.
-
         Warns:
-            LowRankWarning: If the encoders' features, or the ridge, leave so few degrees of freedom that hardly any
-                signal can be represented.
+            LowRankWarning: If features or ridge leave so few degrees of freedom that hardly any signal can be represented.
         """
-        if not ridge >= 0 or not math.isfinite(ridge):
+        if not 0 <= ridge < math.inf:
             raise InputError(f"ridge must be a number >= 0, got {ridge!r}; 1e-3 is moderate, 0 is plain least squares")
         samples = math.prod(self.grid)
         covered = int(self._sums[2, 0, 0]) if self._blocks and self._sums.numel() else 0
@@ -214,7 +203,14 @@ class GridSolver:
             bases = [factor.right.to(self._dtype) for factor in self.factors]
             weight = mode_products(coefficients.reshape(*coefficients.shape[:2], *ranks), bases)
         effective = float((singular * response).sum())
-        self._warn(effective, ridge)
+        full = math.prod(min(factor.shape) for factor in self.factors)
+        if (effective / full) ** (1 / len(self.factors)) < LOW_RANK:
+            warnings.warn(
+                f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {list(ranks)}, the ridge "
+                f"is {ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
+                LowRankWarning,
+                stacklevel=2,
+            )
         return Solution(
             weight=weight,
             mean=mean,
@@ -246,17 +242,6 @@ class GridSolver:
         for axis, rotation, _ in rotated:
             spectrum = mode_product(spectrum, rotation.T.to(spectrum.dtype), 2 + axis)
         return spectrum.to(self._dtype).flatten(2)
-
-    def _warn(self, effective: float, ridge: float) -> None:
-        full = math.prod(min(factor.shape) for factor in self.factors)
-        if (effective / full) ** (1 / len(self.factors)) < LOW_RANK:
-            ranks = [factor.rank for factor in self.factors]
-            warnings.warn(
-                f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {ranks}, the ridge is "
-                f"{ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
-                LowRankWarning,
-                stacklevel=3,
-            )
 
 
 def _extent(block: Tensor, origin: Sequence[int]) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Operator, as_operator, encode_axis, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
-from pe_lightning.solvers.samples import ScatteredPoints
+from pe_lightning.solvers.points import ScatteredPoints
 
 __all__ = ["Solution", "encode"]
 

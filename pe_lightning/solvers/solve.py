@@ -48,9 +48,6 @@ def solve_grid(
         sigma: ``auto`` to choose the width of the features too, ``given`` to leave the encoder as it is.
         center: Whether the mean of each signal and channel is taken out first.
 
-    Raises:
-        InputError: If shapes do not fit, or values are not finite.
-
     Example:
         >>> import torch
         >>> from pe_lightning.solvers import solve_grid
@@ -103,9 +100,6 @@ def solve_blocks(
         axes: Coordinates of the whole grid, ``(N_a,)`` per axis.
         ridge: Relative ridge; :func:`~pe_lightning.solvers.choose_grid` finds one from a part of the data.
         center: Whether the mean of each signal and channel is taken out.
-
-    Raises:
-        InputError: If the blocks do not cover the grid exactly once, or do not fit each other.
     """
     began = time.perf_counter()
     solver: GridSolver | None = None
@@ -161,9 +155,6 @@ def solve_points(
         center: Whether to take out each signal's mean per channel over its training points first.
         distributed: Every process of :mod:`torch.distributed` holds its own share of the same signals' points (possibly
             none) and calls this; all get the same weights.
-
-    Raises:
-        InputError: If shapes do not fit, values are not finite, or a signal has no training point.
 
     Warns:
         ConvergenceWarning: If iterations run out while the relative residual is above 0.05.

@@ -6,8 +6,7 @@ import torch
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Banded, FactorisationError, eigh, factor_axis
-from pe_lightning.linalg import factor as factor_module
+from pe_lightning.linalg import Banded, eigh, factor_axis
 
 FEATURES = 160
 
@@ -68,9 +67,6 @@ def test_a_wrong_svd_is_noticed(monkeypatch):
     monkeypatch.setattr(torch.linalg, "svd", lambda *a, **k: [part * (1 + 1e-6) for part in right(*a, **k)])
     matrix = torch.eye(6, dtype=torch.float64)
     assert factor_axis(matrix).method == "gesvd"
-    monkeypatch.setattr(factor_module.scipy.linalg, "svd", lambda *a, **k: [np.full(n, np.nan) for n in ((6, 6), 6, (6, 6))])
-    with pytest.raises(FactorisationError, match="no SVD reproduces"):
-        factor_axis(matrix)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

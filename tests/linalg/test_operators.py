@@ -1,13 +1,28 @@
-"""Dense and banded matrices behind one protocol, against plain products in float64."""
+"""Dense and banded matrices, and products along axes against dense Kronecker products, in float64."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+from itertools import permutations
+
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Banded, Dense, as_operator, encode_axis, mode_products
+from pe_lightning.linalg import (
+    Banded,
+    Dense,
+    as_operator,
+    contraction_order,
+    encode_axis,
+    mode_product,
+    mode_products,
+    rowwise_products,
+)
 from pe_lightning.linalg import operators as module
 
 FEATURES = 160
@@ -18,7 +33,7 @@ def coordinates(n):
     return torch.arange(n, dtype=torch.float64) / n
 
 
-def random(*shape):
+def random(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
 
 
@@ -71,3 +86,106 @@ def test_dense_features_stay_dense():
     assert isinstance(encode_axis(wide, coordinates(200)), Dense)
     with pytest.raises(InputError, match=r"shape \(N, K\)"):
         as_operator(torch.ones(3))
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+SIZES = [
+    # K per axis, N per axis
+    ((3,), (5,)),
+    ((3, 4), (5, 2)),
+    ((2, 5, 3), (4, 2, 6)),
+    ((2, 3, 2, 4), (3, 2, 5, 1)),
+]
+every_size = pytest.mark.parametrize(("sizes_in", "sizes_out"), SIZES, ids=lambda sizes: "x".join(map(str, sizes)))
+
+
+def matrices(sizes_in: tuple[int, ...], sizes_out: tuple[int, ...]) -> list[Tensor]:
+    return [random(n, k) for n, k in zip(sizes_out, sizes_in, strict=True)]
+
+
+@every_size
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (0,)])
+def test_mode_products_are_a_kronecker_product(
+    sizes_in: tuple[int, ...], sizes_out: tuple[int, ...], batch: tuple[int, ...]
+) -> None:
+    x, factors = random(*batch, *sizes_in), matrices(sizes_in, sizes_out)
+    dense = reduce(torch.kron, factors)
+    result = mode_products(x, factors)
+    assert result.shape == (*batch, *sizes_out)
+    expected = x.flatten(len(batch)) @ dense.T
+    torch.testing.assert_close(result.flatten(len(batch)), expected, rtol=1e-12, atol=1e-12)
+
+
+@every_size
+def test_mode_product_of_each_axis_is_einsum(sizes_in: tuple[int, ...], sizes_out: tuple[int, ...]) -> None:
+    x, letters = random(2, *sizes_in), "bcde"[: len(sizes_in)]
+    for axis, matrix in enumerate(matrices(sizes_in, sizes_out)):
+        replaced = letters.replace(letters[axis], "n")
+        expected = np.einsum(f"n{letters[axis]},a{letters}->a{replaced}", matrix.numpy(), x.numpy())
+        for counted in (axis + 1, axis - len(sizes_in)):
+            np.testing.assert_allclose(mode_product(x, matrix, counted).numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+@every_size
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3)])
+def test_rowwise_products_are_rows_of_a_kronecker_product(
+    sizes_in: tuple[int, ...], sizes_out: tuple[int, ...], batch: tuple[int, ...]
+) -> None:
+    points = 7
+    x, factors = random(*batch, *sizes_in), [random(points, k) for k in sizes_in]
+    rows = torch.stack([reduce(torch.kron, [factor[p] for factor in factors]) for p in range(points)])
+    result = rowwise_products(x, factors)
+    assert result.shape == (*batch, points)
+    torch.testing.assert_close(result, x.flatten(len(batch)) @ rows.T, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("sizes_in", "sizes_out"), SIZES[:3])
+def test_gradients(sizes_in: tuple[int, ...], sizes_out: tuple[int, ...]) -> None:
+    x = random(2, *sizes_in).requires_grad_()
+    factors = [matrix.requires_grad_() for matrix in matrices(sizes_in, sizes_out)]
+    assert torch.autograd.gradcheck(lambda x, *factors: mode_products(x, factors), (x, *factors))
+    rows = [random(3, k).requires_grad_() for k in sizes_in]
+    assert torch.autograd.gradcheck(lambda x, *rows: rowwise_products(x, rows), (x, *rows))
+    assert torch.autograd.gradgradcheck(lambda x, *rows: rowwise_products(x, rows), (x, *rows))
+
+
+# -- the order of the axes --------------------------------------------------------------------------------------------
+
+
+def cost(order: tuple[int, ...], sizes_in: tuple[int, ...], sizes_out: tuple[int, ...]) -> int:
+    """Multiplications, counted one product after another."""
+    sizes, total = list(sizes_in), 0
+    for axis in order:
+        total += int(np.prod(sizes)) * sizes_out[axis]
+        sizes[axis] = sizes_out[axis]
+    return total
+
+
+@pytest.mark.parametrize("axes", [1, 2, 4, 5])
+def test_the_cheapest_order(axes: int) -> None:
+    generator = np.random.default_rng(axes)
+    for _ in range(40):
+        sizes_in, sizes_out = (tuple(generator.integers(1, 40, axes).tolist()) for _ in range(2))
+        order = contraction_order(sizes_in, sizes_out)
+        cheapest = min(cost(other, sizes_in, sizes_out) for other in permutations(range(axes)))
+        assert cost(order, sizes_in, sizes_out) == cheapest, (sizes_in, sizes_out)
+
+
+def test_of_equal_costs_the_last_axis_comes_first() -> None:
+    assert contraction_order((8, 8, 8), (4, 4, 4)) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mode_product(random(2, 3, 4), random(5, 4), 1), r"the matrix \(5, 4\) for axis 1 of \(2, 3, 4\)"),
+        (lambda: mode_product(random(2, 2, 2), random(2, 2), -4), "axis -4"),
+        (lambda: mode_product(random(3, 4), random(4), 1), r"a matrix \(N, K\)"),
+        (lambda: mode_products(random(3), [random(2, 3)] * 2), r"2 matrices for a tensor of shape \(3,\)"),
+        (lambda: rowwise_products(random(2, 3, 4), [random(7, 3), random(6, 4)]), "all of the same P"),
+    ],
+)
+def test_errors_name_the_shapes(call: Callable[[], Tensor], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()

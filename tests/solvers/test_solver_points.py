@@ -17,7 +17,7 @@ from pe_lightning.data import grid_axes, point_coordinates
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ConvergenceWarning, solve_points
-from pe_lightning.solvers.samples import MaskedGrid, ScatteredPoints
+from pe_lightning.solvers.points import MaskedGrid, ScatteredPoints
 
 ENCODERS: list[dict[str, Any]] = [
     {"name": "gau", "num_features": 6, "sigma": 0.12},
@@ -198,20 +198,10 @@ def test_chunks_of_points_are_solved_alike(monkeypatch: pytest.MonkeyPatch, cach
     values, coords = numbers(2, 50, 2), numbers(2, 50, 2, seed=2)
     given: dict[str, Any] = {"encoder": make(2), "coords": coords, "ridge": 0.01, **TIGHT}
     whole = solve_points(values, **given)
-    monkeypatch.setattr("pe_lightning.solvers.samples.CHUNK_NUMBERS", 100)
+    monkeypatch.setattr("pe_lightning.solvers.points.CHUNK_NUMBERS", 100)
     if not cached:
-        monkeypatch.setattr("pe_lightning.solvers.samples.CACHE_BYTES", 0)
+        monkeypatch.setattr("pe_lightning.solvers.points.CACHE_BYTES", 0)
     torch.testing.assert_close(solve_points(values, **given).weight, whole.weight)
-
-
-def test_a_signal_is_solved_the_same_with_and_without_others() -> None:
-    values, mask = numbers(3, 9, 8, 2), numbers(3, 9, 8, seed=1) < 0.5
-    values[1] *= 1e-6  # stops early and is left alone while the others go on
-    given: dict[str, Any] = {"encoder": make(2), "axes": grid_axes((9, 8)), "ridge": 0.01, **TIGHT}
-    together = solve_points(values, mask=mask, **given)
-    for s in range(3):
-        alone = solve_points(values[s : s + 1], mask=mask[s : s + 1], **given)
-        torch.testing.assert_close(together.weight[s], alone.weight[0], rtol=1e-7, atol=1e-8 * float(values[s].max()))
 
 
 @pytest.mark.parametrize("shared", [True, False])
