@@ -11,7 +11,6 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
-from pe_lightning.data.sources import kind_of
 from pe_lightning.data.sources.samples import image_samples
 
 FEW = ["--encoders", "gau,bspline,rff"]
