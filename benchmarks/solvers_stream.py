@@ -16,7 +16,7 @@ from solvers_quality import coordinates
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.solvers import choose_grid, solve_blocks, tiles
+from pe_lightning.solvers import choose_grid, grid_blocks, solve_blocks
 
 
 def stream(size: int, tile: int = 1024) -> dict[str, float]:
@@ -43,7 +43,7 @@ def write(path: Path, size: int, tile: int) -> None:
     """Writes the picture, a tile at a time."""
     with h5py.File(path, "w") as file:
         data = file.create_dataset("values", (1, size, size, 3), "f4", chunks=(1, min(tile, size), min(tile, size), 3))
-        for box in tiles((size, size), (tile, tile)):
+        for box in grid_blocks((size, size), (tile, tile)):
             data[(0, *box)] = picture(*box)[0].numpy()
 
 
@@ -58,7 +58,7 @@ def run(path: str, features: int, tile: int) -> dict[str, float]:
         out = target.create_dataset("values", data.shape, "f4", chunks=data.chunks)
 
         def blocks() -> Iterator[tuple[tuple[int, ...], Tensor]]:
-            for box in tiles((size, size), (tile, tile)):
+            for box in grid_blocks((size, size), (tile, tile)):
                 yield tuple(part.start for part in box), torch.from_numpy(data[(slice(None), *box)])
 
         began = time.perf_counter()
@@ -68,13 +68,13 @@ def run(path: str, features: int, tile: int) -> dict[str, float]:
         chosen = time.perf_counter()
         solution = solve_blocks(blocks(), encoder, axes, ridge=choice.ridge)
         fitted = time.perf_counter()
-        for box in tiles((size, size), (tile, tile)):
+        for box in grid_blocks((size, size), (tile, tile)):
             out[(slice(None), *box)] = solution.predict([x[part] for x, part in zip(axes, box, strict=True)]).numpy()
         rendered = time.perf_counter()
         peak = peak_megabytes()
         error = sum(
             float((torch.from_numpy(out[(slice(None), *box)] - data[(slice(None), *box)])).double().square().sum())
-            for box in tiles((size, size), (tile, tile))
+            for box in grid_blocks((size, size), (tile, tile))
         )
     logs = -10 * torch.log10(torch.tensor([float(solution.squared_error[0]), error]) / solution.count[0])
     return {

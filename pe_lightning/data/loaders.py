@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from pe_lightning.blocks import Block, shape_of, tiles, whole
+from pe_lightning.blocks import Block, grid_blocks, shape_of, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.splits import Split
@@ -249,7 +249,7 @@ class BlockLoader(TrainLoader):
         process: Process,
         shuffle: bool = True,
     ) -> None:
-        self.blocks = list(tiles(grid, size))
+        self.blocks = list(grid_blocks(grid, size))
         self.read = read
         self.shuffle = shuffle
         super().__init__(len(self.blocks), steps_per_epoch, process, seed)

@@ -8,7 +8,7 @@ from typing import Literal
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
-from pe_lightning.blocks import tiles
+from pe_lightning.blocks import grid_blocks
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.loaders import GridLoader
@@ -61,6 +61,6 @@ class OutputGrid(LightningDataModule):
         rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
         axes = grid_axes(shape)
         return GridLoader(
-            list(tiles(shape, (rows, *shape[1:])[: len(shape)])),
+            list(grid_blocks(shape, (rows, *shape[1:])[: len(shape)])),
             lambda part: tuple(x[along] for x, along in zip(axes, part, strict=True)),
         )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pe_lightning.blocks import Block, tiles
+from pe_lightning.blocks import Block, grid_blocks
 from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
 from pe_lightning.errors import InputError
 
@@ -136,4 +136,4 @@ def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: in
     for axis in reversed(range(len(grid))):
         fitting = max(limit // (math.prod(sizes) * bytes_per_sample), 1)
         sizes[axis] = min(sizes[axis] * fitting, grid[axis])
-    return list(tiles(grid, sizes))
+    return list(grid_blocks(grid, sizes))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from pe_lightning.blocks import tiles
+from pe_lightning.blocks import grid_blocks
 from pe_lightning.linalg import Banded, contraction_order, full_precision, mode_product, mode_products
 
 __all__ = ["GramErrors"]
@@ -164,7 +164,7 @@ def _groups(weight: Tensor) -> list[slice]:
     signals = len(weight)
     each = weight.element_size() * math.prod(weight.shape[1:])
     count = max(1, CACHE // max(each, 1)) if weight.device.type == "cpu" else signals
-    return [some for (some,) in tiles([signals], [count])]
+    return [some for (some,) in grid_blocks([signals], [count])]
 
 
 def _compact(features: Tensor) -> Tensor | Banded:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Banded, full_precision
-from pe_lightning.solvers import GridSolver, LowRankWarning, solve_blocks, solve_grid, tiles
+from pe_lightning.solvers import GridSolver, LowRankWarning, grid_blocks, solve_blocks, solve_grid
 
 
 def coordinates(n):
@@ -256,7 +256,7 @@ def test_solve_grid_returns_everything():
 def test_solve_blocks_from_a_generator():
     values = random(1, 17, 10, 2)
     axes = [coordinates(17), coordinates(10)]
-    boxes = tiles((17, 10), (5, 10))
+    boxes = grid_blocks((17, 10), (5, 10))
     blocks = (([part.start for part in box], values[(slice(None), *box)]) for box in boxes)
     encoder = {"name": "gau", "num_features": 12}
     streamed = solve_blocks(blocks, encoder, axes, ridge=1e-3)

@@ -228,7 +228,7 @@ def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell: its column in CSV and elsewhere, its text, and the number that rows are sorted by, NaN if there is none."""
 
     key: str
@@ -238,7 +238,7 @@ class Cell(NamedTuple):
     in_terminal: bool = True
 
 
-def cells(table: ScoreTable, row: Row, by: str | None) -> list[Cell]:
+def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
     """What stands behind the name of a row: the same columns for all rows of a table; the first one only for groups."""
     metric, difference = table.metric, table.difference(row)
     spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
@@ -250,13 +250,13 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[Cell]:
     change = "baseline" if row is table.baseline else f"{metric.text(difference.mean, '+')}{interval}"
     units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
     found = [
-        Cell("runs", "runs", _number(runs, "d"), runs),
-        Cell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
-        Cell("difference", f"difference ({units})", change, difference.mean),
-        Cell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
-        Cell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
-        Cell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
-        Cell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
+        TableCell("runs", "runs", _number(runs, "d"), runs),
+        TableCell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
+        TableCell("difference", f"difference ({units})", change, difference.mean),
+        TableCell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
+        TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
+        TableCell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
+        TableCell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
     ]
     return found if by is not None else found[1:]
 

@@ -10,7 +10,6 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +23,9 @@ from pe_lightning.checkpoints import read_model
 from pe_lightning.cli import CoordinateCLI, prepare
 from pe_lightning.errors import InputError, root_message
 from pe_lightning.experiments.sweep.cells import differences
-from pe_lightning.experiments.sweep.record import read_config
+from pe_lightning.experiments.sweep.record import Outcome, read_config
 
-__all__ = ["Fits", "Outcome"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a fit.
-
-    Args:
-        seconds: From its start to its end, data included.
-        metrics: The content of ``metrics.json``; empty if it failed.
-        error: Why it failed; ``None`` if it did not.
-        trace: The traceback of an error that is not the user's.
-        resumed: Whether it was resumed from a checkpoint.
-        warnings: The texts of its warnings.
-    """
-
-    seconds: float
-    metrics: dict[str, Any] = field(default_factory=dict)
-    error: str | None = None
-    trace: str | None = None
-    resumed: bool = False
-    warnings: tuple[str, ...] = ()
+__all__ = ["Fits"]
 
 
 class _ParserMade(Exception):

@@ -17,11 +17,11 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.sweep.fits import Fits, Outcome
+from pe_lightning.experiments.sweep.fits import Fits
 
 if TYPE_CHECKING:
     from pe_lightning.experiments.sweep.cells import Cell
-    from pe_lightning.experiments.sweep.record import SweepProgress
+    from pe_lightning.experiments.sweep.record import Outcome, SweepProgress
 
 __all__ = ["cluster", "run_on_ray"]
 

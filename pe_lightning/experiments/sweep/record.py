@@ -6,8 +6,9 @@ import json
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import yaml
 from filelock import FileLock, Timeout
@@ -20,10 +21,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.sweep.cells import Cell, differences
 
-if TYPE_CHECKING:
-    from pe_lightning.experiments.sweep.fits import Outcome
-
-__all__ = ["RECORD", "Status", "SweepProgress", "SweepRecord", "read_config"]
+__all__ = ["RECORD", "Outcome", "Status", "SweepProgress", "SweepRecord", "read_config"]
 
 RECORD = "sweep.json"
 LOCK = ".sweep.lock"
@@ -31,6 +29,27 @@ LOCK = ".sweep.lock"
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
 """``refused``: by the parser or a constructor, before anything was run; ``running``: now, or when the sweep was killed;
 ``stopped``: by a scheduler, before its last step."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a fit.
+
+    Args:
+        seconds: From its start to its end, data included.
+        metrics: The content of ``metrics.json``; empty if it failed.
+        error: Why it failed; ``None`` if it did not.
+        trace: The traceback of an error that is not the user's.
+        resumed: Whether it was resumed from a checkpoint.
+        warnings: The texts of its warnings.
+    """
+
+    seconds: float
+    metrics: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    trace: str | None = None
+    resumed: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class SweepRecord:
