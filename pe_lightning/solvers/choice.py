@@ -331,8 +331,8 @@ def choose_points(
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, kept)]))
         fallback = POINT_FALLBACK if int(counts.min()) < MIN_HELD else None
         if fallback is not None and strength is None:
-            reason = f"fewer than {MIN_HELD} points of a signal could be held out"
-            warnings.warn(f"ridge: auto takes the relative ridge {fallback}; {reason}", ChoiceWarning, stacklevel=2)
+            text = f"ridge: auto takes the relative ridge {fallback}; too few points of a signal could be held out"
+            warnings.warn(text, ChoiceWarning, stacklevel=2)
         record, near = -math.inf, POINT_RIDGES if strength is None else (strength,)
 
         def curve(some: Sequence[Encoder], _: bool) -> dict[float, float]:

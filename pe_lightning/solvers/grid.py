@@ -206,8 +206,8 @@ class GridSolver:
         full = math.prod(min(factor.shape) for factor in self.factors)
         if (effective / full) ** (1 / len(self.factors)) < LOW_RANK:
             warnings.warn(
-                f"the fit has {effective:.3g} degrees of freedom of {full}: the ranks are {list(ranks)}, the ridge "
-                f"is {ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
+                f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {list(ranks)}, "
+                f"the ridge is {ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
                 LowRankWarning,
                 stacklevel=2,
             )

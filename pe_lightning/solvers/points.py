@@ -33,9 +33,8 @@ class Samples(Operator):
     Multiplies the last axis of weights ``(S, C, K)``. Values at samples that are not trained on are zero.
 
     Args:
-        encoders: One per axis.
+        encoders: One per axis. Coordinates are encoded in their own dtype; then features are float64, until :meth:`to`.
         mask: Which samples are trained on, ``(S or 1, P)`` booleans; ``None``: all of them.
-        dtype: Of the features. They are encoded in the dtype of the coordinates, then widened to float64.
         device: Of the coordinates.
     """
 
@@ -45,10 +44,10 @@ class Samples(Operator):
     bases: Sequence[Tensor] | None = None
     """Per axis ``(K_a, R_a)`` float64, multiplied into the features; ``K_a`` is then ``R_a``."""
 
-    def __init__(self, encoders: Sequence[Encoder], mask: Tensor | None, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, encoders: Sequence[Encoder], mask: Tensor | None, device: torch.device) -> None:
         self.encoders = encoders
         self.mask = mask
-        self.dtype, self.device = dtype, device
+        self.dtype, self.device = torch.float64, device
 
     @abstractmethod
     def coordinates(self) -> Tensor:
@@ -130,14 +129,8 @@ class MaskedGrid(Samples):
     ``axes`` are coordinates, axis a of shape ``(N_a,)``; the other arguments are those of :class:`Samples`.
     """
 
-    def __init__(
-        self,
-        encoders: Sequence[Encoder],
-        axes: Sequence[Tensor],
-        mask: Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
-        super().__init__(encoders, mask, dtype, axes[0].device)
+    def __init__(self, encoders: Sequence[Encoder], axes: Sequence[Tensor], mask: Tensor | None = None) -> None:
+        super().__init__(encoders, mask, axes[0].device)
         self.axes = axes
         self.grid = tuple(len(x) for x in axes)
 
@@ -172,14 +165,8 @@ class MaskedGrid(Samples):
 class ScatteredPoints(Samples):
     """Samples at any coordinates ``(S or 1, P, D)``, whose own features are contracted in chunks of points."""
 
-    def __init__(
-        self,
-        encoders: Sequence[Encoder],
-        coords: Tensor,
-        mask: Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
-        super().__init__(encoders, mask, dtype, coords.device)
+    def __init__(self, encoders: Sequence[Encoder], coords: Tensor, mask: Tensor | None = None) -> None:
+        super().__init__(encoders, mask, coords.device)
         self.coords = coords
         self.shared = len(coords) == 1
 
@@ -449,7 +436,10 @@ def point_problem(
             raise InputError(f"index holds row-major positions in a grid of {grid}: whole numbers below {population}")
         mask = torch.zeros(len(index), count, dtype=torch.bool, device=device).scatter_(1, index, True)
         distinct = int(mask.sum()) == index.numel()
-        if distinct and _grid_is_cheaper(grid, [encoder.num_features for encoder in encoders], index.shape[1]):
+        # multiplications for the whole grid, and for the points one by one
+        tails = [math.prod(encoder.num_features for encoder in encoders[a:]) for a in range(len(grid))]
+        every = sum(math.prod(grid[: a + 1]) * tail for a, tail in enumerate(tails))
+        if distinct and every <= index.shape[1] * sum(tails):
             whole = values.new_zeros(*values.shape[:2], count)
             whole.scatter_(2, index[:, None].expand(*values.shape[:2], -1), values)
             return PointProblem(MaskedGrid(encoders, axes, mask), whole, population, center, distributed)
@@ -468,9 +458,3 @@ def _rows(name: str, rows: Tensor, values: Tensor, ndim: int) -> Tensor:
     if rows.ndim != ndim or rows.shape[1] != points or len(rows) not in (1, signals):
         raise InputError(f"{name} hold {points} points of {signals} signals, or of all; got shape {tuple(rows.shape)}")
     return rows
-
-
-def _grid_is_cheaper(grid: Sequence[int], features: Sequence[int], points: int) -> bool:
-    """Whether evaluating the whole grid takes fewer multiplications than evaluating the points one by one."""
-    whole = sum(math.prod(grid[: a + 1]) * math.prod(features[a:]) for a in range(len(grid)))
-    return whole <= points * sum(math.prod(features[a:]) for a in range(len(grid)))

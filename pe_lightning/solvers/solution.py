@@ -80,7 +80,7 @@ class Solution:
         if coords.ndim != 3 or len(coords) not in (1, len(self.weight)):
             raise InputError(f"coords have the shape (P, D) or ({len(self.weight)}, P, D); got {tuple(coords.shape)}")
         with full_precision(self.weight.device):
-            values = ScatteredPoints(self.encoders, coords, dtype=self.weight.dtype).mv(self.weight.flatten(2))
+            values = ScatteredPoints(self.encoders, coords).to(self.weight.dtype).mv(self.weight.flatten(2))
             return values.add_(self.mean[..., None]).movedim(1, -1)
 
     def report(self) -> dict[str, Any]:
