@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import operator
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -217,9 +216,7 @@ class CoordinateModule(LightningModule, ABC):
         if self.calibrated:
             self.build(data.info)
             return
-        began = time.perf_counter()
         self.choose(data, device or torch.device("cpu"))
-        self.choice_seconds = time.perf_counter() - began
         self.build(data.info)
         self.calibrate(data.calibration_batch())
         self.calibrated = True

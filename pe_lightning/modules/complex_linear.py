@@ -151,7 +151,9 @@ class ComplexLinear(CoordinateModule):
             raise InputError("sigma: auto is chosen for all axes together; give it to every axis's encoder, or to none")
         if self.info is not None:
             raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
+        began = time.perf_counter()
         self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
+        self.choice_seconds = time.perf_counter() - began
         same = all(encoder is choice.encoders[0] for encoder in choice.encoders)
         self._configured = [encoder.cpu() for encoder in choice.encoders[: 1 if same else None]]
         self._several_encoders = len(self._configured) > 1

@@ -14,7 +14,7 @@ import yaml
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.media.reconstructions import write_comparison
-from pe_lightning.runs import file_names
+from pe_lightning.runs import file_names, frames_of
 
 MakeSignals = Callable[..., np.ndarray]
 
@@ -77,7 +77,10 @@ def make_run(tmp_path: Path, signals: MakeSignals) -> Callable[..., Path]:
             pairs = zip(signals(len(scores), grid, channels, noise), signals(len(scores), grid, channels), strict=True)
             for stem, (made, truth) in zip(stems, pairs, strict=True):
                 trained = np.arange(len(truth)) % 2 == 0
-                write_comparison(folder / "reconstructions" / f"{stem}_comparison.h5", made, truth, info, trained)
+                frames = frames_of(len(truth), 32) if truth.ndim == 4 else [0]
+                some = frames if truth.ndim == 4 else slice(None)
+                path = folder / "reconstructions" / f"{stem}_comparison.h5"
+                write_comparison(path, made[some], truth[some], info, frames, trained)
         return folder
 
     return make
