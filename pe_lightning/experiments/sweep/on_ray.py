@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -17,11 +17,9 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 
 from pe_lightning.errors import InputError
+from pe_lightning.experiments.sweep.cells import Cell
 from pe_lightning.experiments.sweep.fits import Fits
-
-if TYPE_CHECKING:
-    from pe_lightning.experiments.sweep.cells import Cell
-    from pe_lightning.experiments.sweep.record import Outcome, SweepProgress
+from pe_lightning.experiments.sweep.record import Outcome, SweepProgress
 
 __all__ = ["cluster", "run_on_ray"]
 
