@@ -103,7 +103,7 @@ def report(checkout: Path, folder: Path) -> list[float]:
 def sweep(checkout: Path, folder: Path) -> list[float]:
     """15 exact fits."""
     fit = ["--config", "configs/image/closed_form.yaml", "--data.resize", "256", *QUIET]
-    vary = ["--vary", f"model.encoder={','.join(ENCODERS)}", "data.sampling.stride=2,3,4"]
+    vary = ["--vary", f"model.encoder={','.join(ENCODERS)}", "--vary", "data.sampling.stride=2,3,4"]
     return command(checkout, "sweep", *vary, "--out", str(folder / "sweep"), *fit)
 
 
