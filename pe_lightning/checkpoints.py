@@ -32,8 +32,9 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": checkpoint["state_dict"]}
     except (RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-        raise InputError(f"{str(path)!r} is not a checkpoint of pe_lightning ({reason})") from error
+        raise InputError(
+            f"{str(path)!r} is not a checkpoint of pe_lightning, or is damaged ({type(error).__name__} while it was read)"
+        ) from error
     if "_class_path" in checkpoint["hyper_parameters"]:  # of a model of ours
         refuse_other_version(checkpoint, str(path))
     return checkpoint
