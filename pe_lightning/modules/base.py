@@ -6,7 +6,7 @@ import copy
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -144,16 +144,12 @@ class CoordinateModule(LightningModule, ABC):
     @property
     def features_are_shared(self) -> bool:
         """Whether all signals have the same features of the same coordinates."""
-        return all(name in self.networks.shared for name, _ in self._encoding_parameters())
+        return all(f"encoding.{name}" in self.networks.shared for name, _ in self.encoding.named_parameters())
 
     @property
     def features_are_trained(self) -> bool:
         """Whether anything that features depend on is trained."""
-        return any(p.requires_grad for _, p in self._encoding_parameters())
-
-    def _encoding_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        named = self.networks.network.named_parameters()
-        yield from ((name, parameter) for name, parameter in named if name.startswith("encoding."))
+        return any(parameter.requires_grad for parameter in self.encoding.parameters())
 
     def remember(self, **arguments: Any) -> None:
         """Saves the hyper-parameters as plain names and values, so that a checkpoint loads with ``weights_only``."""
@@ -379,7 +375,7 @@ class CoordinateModule(LightningModule, ABC):
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         groups: Any = trained
         if self.encoder_lr is not None and self.features_are_trained:
-            encoder = [parameter for _, parameter in self._encoding_parameters() if parameter.requires_grad]
+            encoder = [parameter for parameter in self.encoding.parameters() if parameter.requires_grad]
             network = [p for p in trained if all(p is not other for other in encoder)]
             groups = [{"params": network}, {"params": encoder, "lr": self.encoder_lr}]
         optimizer = self.optimizer(groups)

@@ -74,8 +74,8 @@ class Stack(nn.Module):
         Returns:
             What the method returns, with a leading axis of length ``S``.
         """
-        target, mine = _Method(self.network, method), dict(self.per_signal())
-        mine = {f"network.{name}": tensor for name, tensor in mine.items()}
+        target = _Method(self.network, method)
+        mine = {f"network.{name}": tensor for name, tensor in self.per_signal()}
 
         def one(state: dict[str, Tensor], *inputs: Any) -> Any:
             return functional_call(target, state, inputs, tie_weights=False)
