@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from pe_lightning.data.sources.arrays import check_contained
+from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.experiments.compare.reading import Run, printable
 from pe_lightning.experiments.compare.scores import ScoreTable
 from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
@@ -85,6 +87,8 @@ class _Contents:
             return {"reason": f"no {path.name}"}
         try:
             with h5py.File(path) as file:
+                for name in ("truth", "reconstruction"):
+                    check_contained(SourceFile(path, path.name), file[name])
                 tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
                 rate = file.attrs.get("rate")
                 return tile | {"rate": None if rate is None else float(rate)}
