@@ -84,6 +84,13 @@ class BestAndLast(ModelCheckpoint):
         if not getattr(trainer, "fast_dev_run", False):
             trainer.save_checkpoint(Path(str(self.dirpath)) / LAST)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the best score, if its checkpoint is in the run; the run may have been moved."""
+        best = str(Path(str(self.dirpath)) / f"best{self.FILE_EXTENSION}")
+        if os.path.isfile(best) and (score := state_dict["best_model_score"]) is not None:
+            paths = {"best_model_path": best, "kth_best_model_path": best, "last_model_path": ""}
+            super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": {best: score}})
+
 
 def locate(path: str | Path) -> Path:
     """The checkpoint file that is meant, as an absolute path.

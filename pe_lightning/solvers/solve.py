@@ -179,8 +179,8 @@ def solve_points(
     worst = float(residual.max())
     if worst > WARN_RESIDUAL and not bool(converged.all()):
         warnings.warn(
-            f"the solver stopped after {int(used.max())} iterations at a relative residual of {worst:.2g}; raise iterations, "
-            f"or the ridge (now {choice.ridge:.3g}, relative)",
+            f"the solver stopped after {int(used.max())} iterations at a relative residual of {worst:.2g}; raise "
+            f"iterations, or the ridge (now {choice.ridge:.3g}, relative)",
             ConvergenceWarning,
             stacklevel=2,
         )
