@@ -24,6 +24,7 @@ __all__ = [
     "METRICS",
     "RECONSTRUCTIONS",
     "PatientFile",
+    "check_contained",
     "claim",
     "file_names",
     "frames_of",
@@ -37,6 +38,8 @@ CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoints"
 RECONSTRUCTIONS = "reconstructions"
+MOST_CLAIMED, MOST_COMPRESSED = 1 << 30, 2000
+"""Bytes that an HDF5 file of any size may claim, and how many times its own size; deflate reaches 1032."""
 
 
 def slug(text: str) -> str:
@@ -188,3 +191,21 @@ class PatientFile(FileIO):
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
         self.check()
+
+
+def check_contained(dataset: Any, path: Path, given: str) -> None:
+    """Refuses an HDF5 dataset of a file that is stored in other files, or claims far more than its file can hold.
+
+    Args:
+        dataset: Of h5py.
+        path: The file.
+        given: What messages call it.
+    """
+    claimed, stored = dataset.size * dataset.dtype.itemsize, path.stat().st_size
+    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
+        raise InputError(f"{dataset.name!r} of {given!r} is stored in other files, which are not read")
+    if claimed > max(MOST_CLAIMED, MOST_COMPRESSED * stored):
+        raise InputError(
+            f"{dataset.name!r} of {given!r} claims shape {dataset.shape}, {show_bytes(claimed)}, in a file of "
+            f"{show_bytes(stored)}: it is empty, or damaged"
+        )

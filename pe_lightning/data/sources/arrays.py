@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,16 +15,15 @@ from pe_lightning.blocks import Block
 from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.checks import in_common, join_scalings, number_range, one_length, value_scaling
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
-from pe_lightning.errors import InputError, did_you_mean, show_bytes
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.runs import check_contained
 
-__all__ = ["ArrayFile", "Channels", "FileArrays", "check_contained", "find_array", "in_place", "read_arrays"]
+__all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """What the last axis of an array of D + 1 axes is, see :func:`read_arrays`."""
 
 _BYTES = 1 << 25  # what is read at once
-_CLAIM = 1 << 30  # bytes that a file of any size may claim
-_MOST_COMPRESSED = 2000  # by deflate: 1032
 _MOST_CHANNELS = 4  # of an axis that channels: auto takes for channels
 
 
@@ -212,7 +210,7 @@ def find_array(
         name = "" if format == "npy" else _choose(file, key, container)
         array = container[name] if name else container
         if format == "hdf5":
-            check_contained(file, array)
+            check_contained(array, file.path, file.given)
         dtype, chunks = array.dtype, getattr(array, "chunks", None)
         if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
             chunks = (*array.shape[:-1], 1)
@@ -225,18 +223,6 @@ def find_array(
             "as two channels, and objects as plain arrays)"
         )
     return found if num_axes is None else _named(found, num_axes, channels)
-
-
-def check_contained(file: SourceFile, dataset: Any) -> None:
-    """Refuses an HDF5 dataset that is stored in other files, or claims far more than its own file holds."""
-    claimed, stored = dataset.size * dataset.dtype.itemsize, file.path.stat().st_size
-    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != file.path.resolve():
-        raise InputError(f"{dataset.name!r} of {file.given!r} is stored in other files, which are not read")
-    if claimed > max(_CLAIM, _MOST_COMPRESSED * stored):
-        raise InputError(
-            f"{dataset.name!r} of {file.given!r} claims shape {dataset.shape}, {show_bytes(claimed)}, in a file of "
-            f"{show_bytes(stored)}: it is empty, or damaged"
-        )
 
 
 def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:

@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pe_lightning.data.sources.arrays import check_contained
-from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.experiments.compare.reading import Run, printable
 from pe_lightning.experiments.compare.scores import ScoreTable
-from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
+from pe_lightning.runs import RECONSTRUCTIONS, check_contained, file_names, frames_of
 
 __all__ = ["Viewer", "collect"]
 
@@ -88,7 +86,7 @@ class _Contents:
         try:
             with h5py.File(path) as file:
                 for name in ("truth", "reconstruction"):
-                    check_contained(SourceFile(path, path.name), file[name])
+                    check_contained(file[name], path, path.name)
                 tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
                 rate = file.attrs.get("rate")
                 return tile | {"rate": None if rate is None else float(rate)}
