@@ -443,6 +443,12 @@ class CoordinateModule(LightningModule, ABC):
         with torch.autocast(errors.device.type, enabled=False):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Zeroes gradients that move no weight, whose squares in Adam's second moments would be subnormal: slow to compute."""
+        for parameter in self.parameters():
+            if (gradient := parameter.grad) is not None:
+                torch.hardshrink(gradient, 128 * torch.finfo(gradient.dtype).tiny ** 0.5, out=gradient)
+
     def configure_gradient_clipping(
         self,
         optimizer: torch.optim.Optimizer,
