@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -40,12 +41,18 @@ class Shifted(Encoder):
         resolution = check_count(self, "num_features", num_features)
         outside = check_count(self, "padding", padding, minimum=0)
         super().__init__(resolution + 2 * outside)
-        self.resolution = resolution  # the number K of shifts per unit length, without the padding
+        self.resolution: int = resolution  # the number K of shifts per unit length, without the padding
         self.padding = outside
 
     def indices(self, x: Tensor) -> Tensor:
         """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
-        return torch.arange(-self.padding, self.resolution + self.padding, dtype=exact_dtype(x), device=x.device)
+        return torch.arange(-self.padding, self.num_features - self.padding, dtype=exact_dtype(x), device=x.device)
+
+    def leading(self, count: int) -> Shifted:
+        """The first ``count`` features alone."""
+        made = copy.copy(self)
+        made.num_features = count
+        return made
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
