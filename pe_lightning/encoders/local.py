@@ -32,13 +32,14 @@ def is_local(encoder: Encoder) -> bool:
     return not trained and WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
 
 
-def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64) -> Local:
+def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Local:
     """The features of coordinates ``(N,)``, in any order, computed in float64: ``(N, K)`` of a dtype.
 
     Args:
         encoder: One that :func:`is_local` allows.
         x: Coordinates in [0, 1]; float64 where they are closer than float32 tells apart.
         dtype: Of the result.
+        scale: What the features are multiplied by.
     """
     assert encoder.resolution is not None
     x, resolution = x.double(), encoder.resolution
@@ -46,7 +47,7 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
 
     def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
         # the features from the first one on are those from number 0 on of coordinates that are moved back
-        return encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
+        return encoder.leading(width)(x[numbers] - first[:, None].double() / resolution).mul_(scale)
 
     position = (x * resolution + padding).clamp(0, encoder.num_features - 1)
     with torch.no_grad():
