@@ -43,12 +43,11 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
     """
     assert encoder.resolution is not None
     x, resolution = x.double(), encoder.resolution
-    padding = (encoder.num_features - resolution) // 2
 
     def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
         # the features from the first one on are those from number 0 on of coordinates that are moved back
         return encoder.leading(width)(x[numbers] - first[:, None].double() / resolution).mul_(scale)
 
-    position = (x * resolution + padding).clamp(0, encoder.num_features - 1)
+    position = encoder.position(x).clamp(0, encoder.num_features - 1)
     with torch.no_grad():
         return Local.build(rows, position, -(-bandwidth(encoder) // 2) + 1, encoder.num_features, dtype)

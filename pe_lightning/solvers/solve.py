@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
@@ -70,10 +71,12 @@ def solve_grid(
         raise InputError(f"axes are one coordinate vector per axis of the values, of {list(sizes)} entries; got {shapes}")
     began = time.perf_counter()
     values = values.to(torch.promote_types(values.dtype, torch.float32))
-    choice = choose_grid(values, axes, axis_encoders(encoder, len(sizes), values.device), ridge, sigma)
+    samples = [samples_per_unit(x) for x in axes]
+    encoders = axis_encoders(encoder, [1 / n for n in samples], samples, values.shape[-1], values.device)
+    choice = choose_grid(values, axes, encoders, ridge, sigma)
     if is_line(choice.encoders):
-        samples = ScatteredPoints(choice.encoders, axes[0].to(values.device)[None, :, None])
-        solution = solve_line(samples, values.movedim(-1, 1), choice.ridge, center, distributed=False)
+        points = ScatteredPoints(choice.encoders, axes[0].to(values.device)[None, :, None])
+        solution = solve_line(points, values.movedim(-1, 1), choice.ridge, center, distributed=False)
         return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
     mean = values.new_zeros(len(values), values.shape[-1])
@@ -108,10 +111,12 @@ def solve_blocks(
     """
     began = time.perf_counter()
     solver: GridSolver | None = None
-    encoders: tuple[Encoder, ...] = ()
+    encoders: list[Encoder] = []
     line: list[tuple[Tensor, Tensor]] = []
     for start, block in blocks:
-        encoders = encoders or axis_encoders(encoder, len(axes), block.device)
+        if not encoders:
+            density = [samples_per_unit(x) for x in axes]
+            encoders = axis_encoders(encoder, [1 / n for n in density], density, block.shape[-1], block.device)
         if is_line(encoders):  # whose weights take as much memory as the data
             line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
             continue
@@ -127,7 +132,7 @@ def solve_blocks(
         found = solver.solve(ridge)
     else:
         raise InputError("solve_blocks: no block came; a process without data passes one empty block (S, 0, ..., C)")
-    return replace(found, encoders=encoders, seconds=time.perf_counter() - began)
+    return replace(found, encoders=tuple(encoders), seconds=time.perf_counter() - began)
 
 
 def solve_points(
