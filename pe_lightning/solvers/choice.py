@@ -307,8 +307,9 @@ def choose_points(
 ) -> Choice:
     """Chooses one ridge, and one width of the features, for a set of signals at scattered points.
 
-    A tenth of the training points of at most four signals is held out; of a large grid, points in windows of it. Ridges go down from the largest, each solve
-    starting from the last one's weights and taking at most 20 iterations, until they get worse: half a dozen ridges.
+    A tenth of the training points of at most four signals is held out; of a large grid, of the points in windows of it.
+    Ridges go down from the largest, each solve starting from the last one's weights and taking at most 20 iterations, until
+    they get worse: half a dozen ridges.
     The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
 
     Warns:
@@ -384,7 +385,8 @@ def _point_windows(
         places = index.to(values.device).expand(len(values), -1)[some]
         mask = torch.zeros(len(places), math.prod(grid), dtype=torch.bool, device=values.device).scatter_(1, places, True)
         whole = values.new_zeros(*mask.shape, values.shape[-1])
-        values = whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some]).unflatten(1, grid)
+        whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some])
+        values = whole.reshape(len(whole), *grid, -1)
     else:
         mask = mask.to(values.device).expand(len(values), *grid)[some]
         values = values[some]
