@@ -418,7 +418,11 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict
             found[name] = {key: None, f"{key}_reason": reason}
             continue
         scores = create(metric, data.info.num_signals, sync_on_compute=False)  # the other processes are not here
-        scores.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
+        try:
+            scores.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
+        except Exception as error:  # a fit that has succeeded does not end with what it is compared with
+            found[name] = {key: None, f"{key}_reason": f"left out: {error}"}
+            continue
         found[name] = summary(scores.per_signal(), key, "nothing is held out")
     return found
 
@@ -450,6 +454,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
         deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
         table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
     console.print(table)
+    for name, row in report["baselines"].items():
+        if name not in baselines:
+            console.print(f"{name} interpolation: {row[f'{test}_reason']}", highlight=False, markup=False)
     for key in units:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)

@@ -107,6 +107,9 @@ class Encoder(nn.Module, ABC):
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
 
+    resolution: float | None = None
+    """Features per unit length, where each is the one before it, moved by ``1 / resolution``."""
+
     num_features: int
     num_axes: int
     _given: dict[str, Any]
@@ -136,6 +139,14 @@ class Encoder(nn.Module, ABC):
     def support(self) -> float | None:
         """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
         return None
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
+
+    def leading(self, count: int) -> Encoder:
+        """An encoder of the first ``count`` features alone; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def penalty(self) -> Tensor:
         """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""

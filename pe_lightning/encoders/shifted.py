@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -69,11 +70,21 @@ class Shifted(Encoder):
         super().__init__(self.num_shifts + 2 * self.outside)
         self.spacing = 1 / self.num_shifts if spacing is None else check_positive(self, "spacing", spacing, 1.0)
         # not 1 / (1 / K), which is not always K
-        self.resolution = float(self.num_shifts) if spacing is None else 1 / self.spacing
+        self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
 
     def indices(self, x: Tensor) -> Tensor:
         """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=exact_dtype(x), device=x.device)
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates, not necessarily whole."""
+        return self.placed(x) * self.resolution + self.outside
+
+    def leading(self, count: int) -> Shifted:
+        """The first ``count`` features alone."""
+        made = copy.copy(self)
+        made.num_features, made.num_shifts = count, count - 2 * self.outside
+        return made
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
