@@ -355,8 +355,8 @@ def check_positive(owner: object, name: str, value: object, maximum: float = 1e1
 def _plain(value: object) -> object:
     if isinstance(value, (bool, str)) or value is None:
         return value
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return value.item()
+    if isinstance(value, Tensor):  # learned, by each signal for itself if there are several
+        return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value

@@ -188,7 +188,7 @@ class ComplexLinear(CoordinateModule):
         began = time.perf_counter()
         encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
         found = solve_data(
-            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, chosen_by=data.dataset
+            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, data.dataset, self.weight.dtype
         )
         self.solution = {**found.report(), "solve_seconds": self.choice_seconds + time.perf_counter() - began}
         # the network's features are the raw ones times the scales
