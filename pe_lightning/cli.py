@@ -93,8 +93,8 @@ def prepare(verbose: bool = False) -> None:
         verbose: Whether Lightning says what it does: seed, devices, why a fit ends.
     """
     naming.install()
-    for name in ("lightning.fabric.utilities.seed", "lightning.pytorch.utilities.rank_zero"):
-        logger = logging.getLogger(name)
+    for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
+        logger = logging.getLogger(f"lightning.{name}")
         logger.removeFilter(_is_ours)
         if not verbose:
             logger.addFilter(_is_ours)

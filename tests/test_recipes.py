@@ -41,7 +41,7 @@ def _empty_folder(tmp_path, monkeypatch):
 )
 def test_the_recipe_is_that_of_the_kind_of_the_files(words, recipe):
     first, *others = recipes.with_recipe(words.split())
-    files = [word for word in words.split() if "." in word and not word.startswith("-") or "://" in word]
+    files = [word for word in words.split() if ("." in word and word[0] != "-") or "://" in word]
     assert first == (f"--config={recipe}" if recipe else "--config")
     assert json.loads(others[-1].removeprefix("--data.paths=")) == files
     options = [word for word in words.split() if word not in files]
