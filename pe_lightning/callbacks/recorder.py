@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -32,6 +32,7 @@ from pe_lightning.callbacks.loggers import WandbSettings, flat, log_scores, make
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
+from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_choice
@@ -155,9 +156,8 @@ class RunRecorder(TimedCallback):
         elif self.folder is not None:
             folder = Path(self.folder).absolute()
         else:
-            described = describe(module, None)
-            signals = described["signals"]
-            name = [signals[0] if len(signals) == 1 else f"{len(signals)}-signals", described["model"], _encoders(described)]
+            described = module.describe()
+            name = [name_of(described.get("signals", ["data"]), data_of(trainer)), described["model"], _encoders(described)]
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", "-".join(filter(None, name)))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -302,6 +302,14 @@ def _metric_of(module: Describes) -> str:
 def _encoders(described: Mapping[str, Any]) -> str:
     entries = described["encoder"] if isinstance(described["encoder"], list) else [described["encoder"]]
     return "+".join(dict.fromkeys(entry["name"].rpartition(".")[2] for entry in entries if entry))
+
+
+def name_of(signals: Sequence[str], data: SignalDataModule | None) -> str:
+    """What signals are called together: like the file or folder that all are from, else like the only one, or by number."""
+    paths = [] if data is None else data.source.describe().get("paths") or []
+    if len(signals) > 1 and len(paths) == 1:
+        return SourceFile(Path(paths[0]), paths[0]).stem
+    return signals[0] if len(signals) == 1 else f"{len(signals)}-signals"
 
 
 def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
