@@ -25,13 +25,13 @@ import jsonargparse
 import yaml
 from lightning.pytorch import LightningDataModule, LightningModule
 
-from pe_lightning import encoders
+from pe_lightning import encoders, recipes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources
 from pe_lightning.errors import InputError, did_you_mean, subclasses
 from pe_lightning.registry import Registry
-from pe_lightning.verbs import is_option
+from pe_lightning.verbs import is_option, long_form
 
 __all__ = ["MODE", "SHORT_FORMS", "expand", "expand_arguments", "expand_tree", "install"]
 
@@ -162,7 +162,8 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
         option, equals, text = word.partition("=")
         head, *path = option.lstrip("-").replace(".init_args", "").split(".")
         if equals and head in ("c", "config"):
-            tree = _read_config(text)
+            text = recipes.find(text)
+            word, tree = f"{option}={text}", _read_config(text)
             part = _section(tree, "data")
             data = _find_class("data", part) or data
             named |= {key for key in NAMED if (part.get("init_args") or part).get(key) is not None}
@@ -203,7 +204,7 @@ def _join_values(arguments: Sequence[str]) -> list[str]:
     words: list[str] = []
     rest = list(arguments)
     while rest:
-        word = rest.pop(0)
+        word = long_form(rest.pop(0))
         if rest and not is_option(rest[0]) and re.fullmatch(r"-c|--(config|model|data)(\.[\w.]+)?\+?", word):
             word = f"{word}={rest.pop(0)}"
         words.append(word)
