@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: N812
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 
-__all__ = ["AdaptiveGrid", "ordinary_kriging"]
+__all__ = ["RIDGES", "AdaptiveGrid", "ordinary_kriging"]
 
 TAPS = (-1, 0, 1, 2)
 """The samples around a point along an axis, counted from the one on its left: 4 x 4 in 2-D."""
@@ -31,6 +31,8 @@ HALO = 4
 POWER = 5.0
 FLOOR = 3e-6
 """Added to errors: a difference of 1/600 of the range is no reason to prefer a member."""
+RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
+"""Of the local fits: the first without noise, else the one with the least held-out error."""
 OFFSETS = 256
 """A grid of points with more places within a cell is predicted point by point."""
 LIMIT = 1 << 23
@@ -94,8 +96,11 @@ class AdaptiveGrid:
         self.spacing = math.prod(step) ** (1 / len(step))
         self.taps = _cube(TAPS, len(grid), values.device)
         self.slope, self.mean = self._kriging(self.taps)
-        self.mixture = torch.cat([self._mixture(rows) for rows in self._rows(self.sizes, 4 * len(bank.forms))])
+        mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * len(bank.forms))]
+        self.mixture = torch.cat([mixture for mixture, _ in mixed])
         """Weight of each member at each sample, ``(n_1, ..., n_D, M)``; they sum to one."""
+        self.error = sum(float(error) for _, error in mixed) / math.prod(self.sizes)
+        """The mean squared held-out error of the members, weighted as they are mixed."""
 
     def _similarity(self, delta: Tensor) -> Tensor:
         """``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
@@ -153,7 +158,7 @@ class AdaptiveGrid:
             result += squared(self.weights(offset)[:, 0], 2, 2, kind) / len(kinds)
         return result
 
-    def _mixture(self, rows: slice) -> Tensor:
+    def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
         radius = math.ceil(3 * self.window)
         outer = slice(max(0, rows.start - radius), min(self.sizes[0], rows.stop + radius))
         errors = self.errors(outer)
@@ -167,7 +172,8 @@ class AdaptiveGrid:
                              bell.reshape(1, 1, *shape), padding=padding)
             errors = (convolve(errors[:, None], bell.reshape(1, 1, *shape), padding=padding) / total)[:, 0]
         inner = errors[:, rows.start - outer.start : rows.stop - outer.start]
-        return torch.softmax(-POWER * (inner + FLOOR).log(), 0).movedim(0, -1).contiguous()
+        mixture = torch.softmax(-POWER * (inner + FLOOR).log(), 0)
+        return mixture.movedim(0, -1).contiguous(), (mixture * inner).sum()
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
