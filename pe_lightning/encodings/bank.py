@@ -16,6 +16,9 @@ from pe_lightning.errors import InputError
 
 __all__ = ["Bank"]
 
+RULE = 64
+"""Features for which the rule of the width is asked; any number gives the same width in spacings."""
+
 
 class Bank(Encoding):
     r"""The similarity of one encoder in rotated and stretched coordinates: :math:`k_m(\Delta) = D(|T_m \Delta|) / D(0)`.
@@ -29,7 +32,7 @@ class Bank(Encoding):
       it and long in both others, as an edge that stands still or moves is.
 
     Args:
-        encoder: An encoder with a closed form of :math:`D`. Its ``num_features`` is set to one per trained sample.
+        encoder: An encoder with a closed form of :math:`D`. Its ``num_features`` plays no part.
         num_axes: Number of coordinate axes ``D``, 1 to 3.
         angles: Number of directions in 2-D; 0: the first member alone.
         aspects: The aspects of the others, each above 1.
@@ -61,20 +64,23 @@ class Bank(Encoding):
         """Of the squared length :math:`|T \\Delta|^2`, ``(M, D * D)``."""
         self.register_buffer("forms", torch.stack([t.T @ t for t in stretches]).flatten(1), persistent=False)
 
-    def similarity(self, delta: Tensor, unit: float, spacing: float, forms: Tensor | None = None) -> Tensor:
+    def similarity(self, delta: Tensor, spacing: float, domain: float, forms: Tensor | None = None) -> Tensor:
         """The similarities of two points that are ``delta`` apart: ``(*batch, D)`` -> ``(*batch, M)``.
 
         Args:
             delta: In samples of the signal.
-            unit: The [0, 1] domain of the encoder, in samples.
-            spacing: Distance of trained samples, in samples.
+            spacing: Distance of trained samples, in samples: the ``1/K`` that the encoder's rule for its width goes by.
+            domain: What 1 is in the units of a width that was given, in samples.
             forms: Of the members to use, ``(*batch, D * D, M)``; all by default.
         """
+        encoder = self.encoders[0]
+        argument = encoder.width.argument if encoder.width is not None else None
+        if argument is None or encoder.given().get(argument) in (None, "auto"):
+            encoder, domain = encoder.copy(num_features=RULE), RULE * spacing
         products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
         squared = products @ (self.forms.T if forms is None else forms).to(delta)
         # away from zero, where the derivative of the root is infinite
-        length = (squared.clamp_min(0) + 1e-12).sqrt() / unit
-        encoder = self.encoders[0].copy(num_features=max(2, round(unit / spacing)))
+        length = (squared.clamp_min(0) + 1e-12).sqrt() / domain
         return encoder.distance(length) / encoder.distance(length.new_zeros(1)).detach()  # type: ignore[no-any-return]
 
 

@@ -33,6 +33,8 @@ FLOOR = 3e-6
 """Added to errors: a difference of 1/600 of the range is no reason to prefer a member."""
 RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
 """Of the local fits: the first without noise, else the one with the least held-out error."""
+SNAP = 2.0**-12
+"""How far before a sample a point still belongs to it, in trained samples: coordinates are rounded."""
 OFFSETS = 256
 """A grid of points with more places within a cell is predicted point by point."""
 LIMIT = 1 << 23
@@ -105,7 +107,7 @@ class AdaptiveGrid:
     def _similarity(self, delta: Tensor) -> Tensor:
         """``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
         step = self.step.to(delta.dtype)
-        return self.bank.similarity(delta * step, max(self.grid), self.spacing).movedim(-1, 0)
+        return self.bank.similarity(delta * step, self.spacing, max(self.grid)).movedim(-1, 0)
 
     def _kriging(self, taps: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
@@ -197,7 +199,7 @@ class AdaptiveGrid:
 
     def _at(self, points: Tensor) -> Tensor:
         position = torch.stack([self._positions(x, axis) for axis, x in enumerate(points.unbind(1))], 1)
-        cell = position.detach().floor()
+        cell = (position.detach() + SNAP).floor()
         offset = position - cell
 
         def rows(taps: Tensor) -> Tensor:
@@ -264,11 +266,11 @@ def _row_major(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 def _by_place(position: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Positions on an axis, by their place in the cell: the place ``()``, the cells and the numbers of the positions.
 
-    Places closer than 1/4096 are one: coordinates are rounded.
+    Places closer than that are one.
     """
-    cell = (position + 1 / 8192).floor()
+    cell = (position + SNAP).floor()
     place = position - cell
-    key = (place * 4096).round().long()
+    key = (place / SNAP).round().long()
     found = []
     for value in key.unique().tolist():
         where = (key == value).nonzero().flatten()
