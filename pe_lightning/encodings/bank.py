@@ -60,9 +60,8 @@ class Bank(Encoding):
             for d in _directions(num_axes, angles):
                 for aspect in (rho, 1 / rho)[: num_axes - 1]:  # in 2-D, short in d is long across it
                     stretches.append(aspect ** (1 / num_axes) * (eye + (1 / aspect - 1) * torch.outer(d, d)))
-        self.forms: Tensor
-        """Of the squared length :math:`|T \\Delta|^2`, ``(M, D * D)``."""
-        self.register_buffer("forms", torch.stack([t.T @ t for t in stretches]).flatten(1), persistent=False)
+        self.forms = torch.stack([t.T @ t for t in stretches]).flatten(1)
+        """Of the squared length :math:`|T \\Delta|^2`, ``(M, D * D)`` float64; no buffer, so that it stays what it is."""
 
     def similarity(self, delta: Tensor, spacing: float, domain: float, forms: Tensor | None = None) -> Tensor:
         """The similarities of two points that are ``delta`` apart: ``(*batch, D)`` -> ``(*batch, M)``.
