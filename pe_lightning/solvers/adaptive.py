@@ -28,6 +28,8 @@ REACH = 2
 """A sample is predicted from those up to so many away, without itself: 5 x 5 - 1 in 2-D."""
 HALO = 4
 """How far the errors of a sample reach: three from two spacings, and one more on the right."""
+KINDS = 1.0
+"""Weight of the errors at two spacings beside those of leaving one out."""
 POWER = 5.0
 FLOOR = 3e-6
 """Added to errors: a difference of 1/600 of the range is no reason to prefer a member."""
@@ -157,7 +159,7 @@ class AdaptiveGrid:
         kinds = list(itertools.product((0, 1), repeat=axes))[1:]
         for kind in kinds:
             offset = torch.tensor([kind], dtype=torch.float64, device=self.values.device) / 2
-            result += squared(self.weights(offset)[:, 0], 2, 2, kind) / len(kinds)
+            result += KINDS / len(kinds) * squared(self.weights(offset)[:, 0], 2, 2, kind)
         return result
 
     def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
