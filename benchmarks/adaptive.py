@@ -37,6 +37,7 @@ from pe_lightning.encodings.bank import Bank
 from pe_lightning.modules import Adaptive
 from pe_lightning.solvers import adaptive, solve_points
 from pe_lightning.solvers.adaptive import AdaptiveGrid
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 
 SECTIONS = ("grid", "photo", "points", "strides", "noise", "clip", "large", "ablation")
 Method = Callable[[Tensor, tuple[int, ...]], Tensor]
@@ -212,10 +213,8 @@ def points(pictures: Tensor, fraction: float) -> None:
 
 def adapted_points(batch: PointBatch, grid: tuple[int, ...]) -> Tensor:
     """The adaptive fit of scattered samples, as the module makes it."""
-    from pe_lightning.solvers.adaptive_points import AdaptivePoints
-
     bank = Bank("laplace", len(grid), 12, (2, 6))
-    fields = [AdaptivePoints(bank, v, c, grid, 0.8, None) for v, c in zip(batch.values, batch.coords, strict=True)]
+    fields = [AdaptivePoints(bank, v, c, grid, 0.8, RIDGE) for v, c in zip(batch.values, batch.coords, strict=True)]
     return torch.stack([field.predict(grid_axes(grid)) for field in fields])
 
 

@@ -25,6 +25,7 @@ class AdaptiveNetwork(nn.Module):
         ridge: Of the local fits, ``()``.
     """
 
+    encoding: Bank
     coords: Tensor
     first: Tensor
     step: Tensor
