@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from pe_lightning import baselines
-from pe_lightning.data.batches import GridBatch
+from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import adaptive
 from pe_lightning.solvers.adaptive import AdaptiveGrid, ordinary_kriging
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
 
 
 def picture(*grid: int, channels: int = 2, seed: int = 0) -> Tensor:
@@ -29,50 +30,60 @@ def make(values: Tensor, step: tuple[float, ...], first: tuple[float, ...] | Non
     return AdaptiveGrid(bank, values, grid, first or (0,) * axes, step, options.pop("window", 0.8), options.pop("ridge", 1e-3))
 
 
-def independent(values: np.ndarray, step: np.ndarray, point: np.ndarray, angles: int, aspects: tuple[float, ...]) -> np.ndarray:
-    """The value at a point (in trained samples): kriging, held-out errors and mixture, one sample at a time."""
-    length = 1.5 * np.sqrt(step.prod())  # laplace's own rule, 1.5/K, with K samples
-    stretches = [np.eye(2)]
-    for rho, k in itertools.product(aspects, range(angles)):
-        c, s = np.cos(np.pi * k / angles), np.sin(np.pi * k / angles)
-        stretches.append(np.diag([rho**-0.5, rho**0.5]) @ np.array([[c, s], [-s, c]]))
+def kriging(taps: np.ndarray, at: np.ndarray, stretch: np.ndarray, length: float, ridge: float) -> np.ndarray:
+    """Weights of samples at ``taps`` for a value at a point, by the system with a Lagrange multiplier; laplace's D."""
 
-    def matern(delta: np.ndarray, stretch: np.ndarray) -> np.ndarray:
-        u = np.linalg.norm(delta * step @ stretch.T, axis=-1) / length
+    def matern(delta: np.ndarray) -> np.ndarray:
+        u = np.linalg.norm(delta @ stretch.T, axis=-1) / length
         return (1 + u) * np.exp(-u)
 
-    def sample(i: np.ndarray) -> np.ndarray:
-        return values[tuple(np.clip(i, 0, np.array(values.shape[:2]) - 1))]
+    n = len(taps)
+    system = np.ones((n + 1, n + 1))
+    system[:n, :n] = matern(taps[:, None] - taps) + ridge * np.eye(n)
+    system[n, n] = 0
+    return np.linalg.solve(system, np.append(matern(at - taps), 1))[:n]
 
-    def predict(stretch: np.ndarray, taps: np.ndarray, at: np.ndarray, origin: np.ndarray, spread: int = 1) -> np.ndarray:
-        n = len(taps)
-        system = np.ones((n + 1, n + 1))
-        system[:n, :n] = matern(taps[:, None] - taps, stretch) + 1e-3 * np.eye(n)
-        system[n, n] = 0
-        weights = np.linalg.solve(system, np.append(matern(at - taps, stretch), 1))[:n]
-        return sum(w * sample(origin + spread * t) for w, t in zip(weights, taps, strict=True))
 
+def stretches(angles: int, aspects: tuple[float, ...]) -> list[np.ndarray]:
+    """The bank in 2-D: as it is, and longer along each direction than across it."""
+    found = [np.eye(2)]
+    for rho, k in itertools.product(aspects, range(angles)):
+        c, s = np.cos(np.pi * k / angles), np.sin(np.pi * k / angles)
+        found.append(np.diag([rho**-0.5, rho**0.5]) @ np.array([[c, s], [-s, c]]))
+    return found
+
+
+def independent(values: np.ndarray, step: np.ndarray, point: np.ndarray, bank: list[np.ndarray]) -> np.ndarray:
+    """The value at a point (in trained samples): kriging, held-out errors and mixture, one sample at a time."""
+    length = 1.5 * np.sqrt(step.prod())  # laplace's own rule, 1.5/K, with K samples
+    last = np.array(values.shape[:2]) - 1
     cell = np.array(list(itertools.product(range(-1, 3), repeat=2)))
     around = np.array([t for t in itertools.product(range(-2, 3), repeat=2) if t != (0, 0)])
     kinds = [np.array(kind) for kind in ((0, 1), (1, 0), (1, 1))]
-
-    def error(stretch: np.ndarray, i: np.ndarray) -> float:
-        alone = ((predict(stretch, around, np.zeros(2), i) - sample(i)) ** 2).mean()
-        twice = [((predict(stretch, cell, kind / 2, i - kind, 2) - sample(i)) ** 2).mean() for kind in kinds]
-        return alone + np.mean(twice)
-
-    rows, columns = values.shape[:2]
-    places = np.array(list(itertools.product(range(rows), range(columns))))
-    errors = np.array([[error(stretch, i) for i in places] for stretch in stretches])
     left = np.floor(point)
-    mixture = np.zeros(len(stretches))
+
+    def weights(taps: np.ndarray, at: np.ndarray) -> list[np.ndarray]:
+        return [kriging(taps * step, at * step, stretch, length, 1e-3) for stretch in bank]
+
+    def predict(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return weights @ values[tuple(np.clip(places, 0, last).astype(int).T)]
+
+    alone, twice, here = weights(around, np.zeros(2)), [weights(cell, kind / 2) for kind in kinds], weights(cell, point - left)
+
+    def error(member: int, i: np.ndarray) -> float:
+        truth = values[tuple(i)]
+        spread = [predict(w[member], i - kind + 2 * cell) for w, kind in zip(twice, kinds, strict=True)]
+        return ((predict(alone[member], i + around) - truth) ** 2).mean() + np.mean([((p - truth) ** 2).mean() for p in spread])
+
+    places = np.array(list(itertools.product(*map(range, values.shape[:2]))))
+    errors = np.array([[error(member, i) for i in places] for member in range(len(bank))])
+    mixture = np.zeros(len(bank))
     for corner in itertools.product((0, 1), repeat=2):
-        i = np.clip(left + corner, 0, [rows - 1, columns - 1])
-        near = np.abs(places - i).max(1) <= 3
-        bell = np.exp(-0.5 * ((places - i) ** 2).sum(1) / 0.8**2) * near
+        i = np.clip(left + corner, 0, last)
+        bell = np.exp(-0.5 * ((places - i) ** 2).sum(1) / 0.8**2) * (np.abs(places - i).max(1) <= 3)
         member = ((errors * bell).sum(1) / bell.sum() + 3e-6) ** -5.0
         mixture += np.abs(1 - np.array(corner) - (point - left)).prod() * member / member.sum()
-    return sum(m * predict(t, cell, point - left, left.astype(int)) for m, t in zip(mixture, stretches, strict=True))
+    return sum(m * predict(w, left + cell) for m, w in zip(mixture, here, strict=True))
 
 
 @pytest.mark.parametrize("step", [(2.0, 2.0), (4.0, 3.0)])
@@ -80,7 +91,7 @@ def test_the_values_are_those_of_an_independent_version(step):
     values = picture(9, 8)
     field = make(values, step)
     for point in ([4.5, 3.5], [0.25, 6.9], [8.5, 7.5], [3.0, 2.5]):
-        expected = independent(values.numpy(), np.array(step), np.array(point), 3, (2.0, 6.0))
+        expected = independent(values.numpy(), np.array(step), np.array(point), stretches(3, (2.0, 6.0)))
         coords = torch.tensor([point], dtype=torch.float64) / torch.tensor(values.shape[:2])
         assert field.at(coords)[0].numpy() == pytest.approx(expected, abs=1e-9)
 
@@ -160,3 +171,49 @@ def test_encoders_without_a_similarity_and_too_many_axes_are_refused():
         Bank("identity", 2, 12, (2.0,))
     with pytest.raises(InputError, match="1 to 3 axes"):
         Bank("laplace", 4, 12, (2.0,))
+
+
+def test_scattered_samples_by_an_independent_version_of_leave_one_out():
+    rng = np.random.default_rng(0)
+    grid, places, values = (20, 12), rng.random((40, 2)) * [20, 12], rng.random((40, 2))
+    bank, length = stretches(2, (3.0,)), 1.5 * np.sqrt(20 * 12 / 40)
+    coords = torch.tensor(places / np.array(grid))
+    field = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), torch.tensor(values), coords, grid, 0.8, 0.06)
+
+    def nearest(at: np.ndarray, count: int) -> np.ndarray:
+        return np.argsort(((places - at) ** 2).sum(1))[:count]
+
+    def predict(at: np.ndarray, others: np.ndarray, stretch: np.ndarray) -> np.ndarray:
+        return kriging(places[others], at, stretch, length, 0.06) @ values[others]
+
+    errors = np.array(
+        [[((predict(x, nearest(x, 17)[1:], t) - y) ** 2).mean() for t in bank] for x, y in zip(places, values, strict=True)]
+    )
+
+    def bell(at: np.ndarray, near: np.ndarray, width: float) -> np.ndarray:
+        found = np.exp(-0.5 * ((places[near] - at) ** 2).sum(1) / (width * length / 1.5) ** 2)
+        return found / found.sum()
+
+    local = np.array([bell(x, nearest(x, 17), 0.8) @ errors[nearest(x, 17)] for x in places])
+    mixtures = (local + 3e-6) ** -5.0
+    mixtures /= mixtures.sum(1, keepdims=True)
+    at = np.array([7.3, 4.1])
+    near = nearest(at, 16)
+    mixture = bell(at, near, 0.5) @ mixtures[near]
+    expected = sum(m * predict(at, near, t) for m, t in zip(mixture, bank, strict=True))
+    point = torch.tensor(at / np.array(grid))[None].requires_grad_()
+    assert field.at(point)[0].detach().numpy() == pytest.approx(expected, abs=1e-9)
+    assert torch.autograd.gradcheck(field.at, point)
+
+
+def test_an_oblique_pattern_from_scattered_samples_is_followed_better_than_by_triangles():
+    y, x = torch.meshgrid(torch.arange(48.0), torch.arange(48.0), indexing="ij")
+    truth = (torch.sin(0.5 * x + 0.25 * y) / 2 + 0.5)[..., None]
+    index = torch.randperm(48 * 48, generator=torch.Generator().manual_seed(0))[:500]
+    coords, values = torch.stack([index // 48, index % 48], 1) / 48, truth.reshape(-1, 1)[index]
+    axes = [torch.arange(48) / 48] * 2
+    adapted = AdaptivePoints(Bank("laplace", 2, 6, (2.0, 6.0)), values, coords, (48, 48), 0.8, 0.06).predict(axes)
+    batch = PointBatch(coords[None], values[None], tuple(axes), index[None])
+    triangles = baselines.interpolate("delaunay", batch, axes)[0]
+    inner = (slice(4, -4), slice(4, -4))
+    assert (adapted - truth)[inner].square().mean() < 0.5 * (triangles - truth)[inner].square().mean()
