@@ -79,12 +79,19 @@ class AdaptivePoints:
         Ordinary kriging, solved for one place. ``members`` ``(B, J)`` are those to use; all by default.
         """
         forms = None if members is None else self.bank.forms.to(places.device)[members].mT
-        domain = max(self.grid)
+
+        def similarity(delta: Tensor) -> Tensor:  # (B, pairs, D) -> (B, M, pairs)
+            delta = delta.to(self.values.dtype)
+            found = self.bank.similarity(delta, self.spacing, max(self.grid), forms)
+            return found.mT.double()
+
+        i, j = torch.triu_indices(self.count, self.count, 1, device=places.device)
         with torch.no_grad():
-            among = samples[:, :, None] - samples[:, None]
-            matrix = self.bank.similarity(among, self.spacing, domain, None if forms is None else forms[:, None]).movedim(-1, 1)
-            matrix.diagonal(dim1=-2, dim2=-1).add_(self.ridge)
-        to_place = self.bank.similarity(places[:, None] - samples, self.spacing, domain, forms).movedim(-1, 1)
+            among = similarity(samples[:, i] - samples[:, j])
+            matrix = among.new_empty(*among.shape[:2], self.count, self.count)
+            matrix[..., i, j] = matrix[..., j, i] = among
+            matrix.diagonal(dim1=-2, dim2=-1).fill_(1 + self.ridge)
+        to_place = similarity(places[:, None] - samples)
         solved = torch.linalg.solve(matrix, torch.stack([to_place, torch.ones_like(to_place)], -1))
         inner, ones = solved.unbind(-1)
         return inner + ones * (1 - inner.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
