@@ -133,7 +133,11 @@ class Adaptive(CoordinateModule):
         network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
 
     def on_fit_start(self) -> None:
-        """Chooses the ridge of each signal and fits."""
+        """Fits."""
+        self.solve()
+
+    def solve(self) -> None:
+        """Chooses the ridge of each signal and fits the samples that the module holds."""
         began = time.perf_counter()
         tried = RIDGES if self.noise == "auto" else (RIDGE,) if self.network.coords.numel() else RIDGES[:1]
         self._fields = []
