@@ -420,6 +420,12 @@ class BSpline(CubicKernel):
         v = 1 - u
         return v**3 / 6, 2 / 3 - u * u + u**3 / 2, 2 / 3 - v * v + v**3 / 2, u**3 / 6
 
+    def distance(self, delta: Tensor) -> Tensor:
+        r"""The B-spline of degree 7, of a feature with itself, at :math:`K \Delta`, divided by ``K``."""
+        u = 4 - (delta * self.resolution).abs()  # its end is at 4; from there inwards only powers of what is positive add
+        powers = [(-1) ** k * math.comb(8, k) * (u - k).clamp_min(0) ** 7 for k in range(5)]
+        return torch.stack(powers).sum(0) / (math.factorial(7) * self.resolution)
+
 
 def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
     """``factor * x``, overwriting ``x`` where the factor is a number; a learned one may differ between signals."""
