@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -226,9 +226,7 @@ class ComplexLinear(CoordinateModule):
     def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
         """Scaled, ``(N_a, K_a)``, as tensors or operators; in the precision of the weights, autocast or not."""
         with torch.autocast(self.weight.device.type, enabled=False):
-            features: list[Any] = self.cached(
-                "features", axes, lambda: self.encoding.operators(axes, self.weight.dtype)
-            )
+            features: list[Any] = self.cached("features", axes, lambda: self.encoding.operators(axes, self.weight.dtype))
         return features
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:

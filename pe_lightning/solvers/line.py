@@ -100,7 +100,7 @@ def _solve(
     band = summed(band)
     absolute = float(band[-1, 0] / sums[-1]) * ridge
     lower = band[:-1].cpu().numpy()
-    lower[0] += max(absolute, LEAST * max(float(lower[0].max()), np.finfo(np.float64).tiny**0.5))
+    lower[0] += max(absolute, LEAST * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))
     factor = scipy.linalg.cholesky_banded(lower, overwrite_ab=True, lower=True)
     weight = target.new_zeros(len(target), encoder.num_features)
     for number in range(PASSES + 1):
