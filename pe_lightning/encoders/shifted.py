@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, exact_dtype, registry
+from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, exact_dtype, plain, registry
+from pe_lightning.encoders.trainable import Trained, set_trainable
 
 __all__ = ["BSpline", "CubicKernel", "Gaussian", "Impulse", "Keys", "Laplace", "Rectangle", "Shifted", "Triangle"]
 
@@ -64,15 +65,31 @@ class Shifted(Encoder):
         """Distance from its shift beyond which a feature is negligible."""
         if self.reach is None:
             return None
-        return self.reach * (1 / self.resolution if self.width is None else self.resolved()[self.width.argument])
+        if self.width is None:
+            return self.reach / self.resolution
+        return self.reach * float(torch.as_tensor(getattr(self, self.width.argument)).max())
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding."""
-        return {**super().resolved(), "num_features": self.resolution}
+        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding.
 
-    def _bounded_rank(self, rank: float, num_samples: int) -> float:
+        Of widths per feature it is the geometric mean.
+        """
+        found = {**super().resolved(), "num_features": self.resolution}
+        if self.per_feature and self.width is not None:
+            logarithms: Tensor = getattr(self, f"log_{self.width.argument}")
+            found[self.width.argument] = plain(logarithms.mean(-1).exp())
+        return found
+
+    def common_width(self) -> float | Tensor:
+        """The width, where all features have the same; else nothing that follows from it has a closed form."""
+        if self.width is None or self.per_feature:
+            raise NotImplementedError(f"{type(self).__name__} has no closed form with a width per feature")
+        width: float | Tensor = getattr(self, self.width.argument)
+        return width
+
+    def _bounded_rank(self, rank: float | Tensor, num_samples: int) -> float:
         """A stable rank is at least one, and at most the number of rows and of columns that are not zero."""
-        return max(1.0, min(rank, num_samples, self.resolution))
+        return max(1.0, min(float(rank), num_samples, self.resolution))
 
 
 @registry.register("gau")
@@ -86,6 +103,8 @@ class Gaussian(Shifted):
         num_features: Number of shifts ``K``.
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
         padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
     *Rethinking Positional Encoding*, Prop. 2.
@@ -96,8 +115,18 @@ class Gaussian(Shifted):
     reach = math.sqrt(-2 * math.log(NEGLIGIBLE))
     fallback_ridge = 0.05
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None, padding: int = 0) -> None:
+    sigma = Trained(each=True)
+
+    def __init__(
+        self,
+        num_features: int = 256,
+        sigma: WidthLike = None,
+        padding: int = 0,
+        trainable: bool = False,
+        per_feature: bool = False,
+    ) -> None:
         super().__init__(num_features, padding)
+        set_trainable(self, trainable, per_feature)
         self.sigma = self.width_value(sigma, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -106,11 +135,11 @@ class Gaussian(Shifted):
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`."""
-        return math.sqrt(math.pi) * self.sigma * torch.exp(-((delta / (2 * self.sigma)) ** 2))
+        return math.sqrt(math.pi) * self.common_width() * torch.exp(-((delta / (2 * self.common_width())) ** 2))
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 2\sqrt\pi \sigma)`, to 3 % with enough features and samples."""
-        return self._bounded_rank(1 / (2 * math.sqrt(math.pi) * self.sigma), num_samples)
+        return self._bounded_rank(1 / (2 * math.sqrt(math.pi) * self.common_width()), num_samples)
 
 
 @registry.register("tri")
@@ -124,6 +153,8 @@ class Triangle(Shifted):
         half_width: Half of the support, ``d``, in units of the [0, 1] domain. Default ``1/K``. (The paper's Prop. 5
             writes the full width ``2 d``.)
         padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        trainable: Whether ``half_width`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
     """
@@ -133,8 +164,18 @@ class Triangle(Shifted):
     reach = 1.0
     fallback_ridge = 1e-4
 
-    def __init__(self, num_features: int = 256, half_width: WidthLike = None, padding: int = 0) -> None:
+    half_width = Trained(each=True)
+
+    def __init__(
+        self,
+        num_features: int = 256,
+        half_width: WidthLike = None,
+        padding: int = 0,
+        trainable: bool = False,
+        per_feature: bool = False,
+    ) -> None:
         super().__init__(num_features, padding)
+        set_trainable(self, trainable, per_feature)
         self.half_width = self.width_value(half_width, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -146,12 +187,12 @@ class Triangle(Shifted):
 
         (The paper prints :math:`d^2 \max(1 - u/2, 0)^2`, 17 % off in shape.)
         """
-        u = delta.abs() / self.half_width
-        return self.half_width * torch.where(u <= 1, 2 / 3 - u**2 + u**3 / 2, (2 - u).clamp_min(0) ** 3 / 6)
+        u = delta.abs() / self.common_width()
+        return self.common_width() * torch.where(u <= 1, 2 / 3 - u**2 + u**3 / 2, (2 - u).clamp_min(0) ** 3 / 6)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 4 / (3 \cdot 2d))`, to 3 % with enough features and samples."""
-        return self._bounded_rank(2 / (3 * self.half_width), num_samples)
+        return self._bounded_rank(2 / (3 * self.common_width()), num_samples)
 
 
 @registry.register("laplace")
@@ -167,6 +208,8 @@ class Laplace(Shifted):
         scale: Length ``ℓ`` over which a feature falls by the factor e, in units of the [0, 1] domain. Default
             ``1.5/K``.
         padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        trainable: Whether ``scale`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
@@ -175,8 +218,18 @@ class Laplace(Shifted):
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     reach = -math.log(NEGLIGIBLE)
 
-    def __init__(self, num_features: int = 256, scale: WidthLike = None, padding: int = 0) -> None:
+    scale = Trained(each=True)
+
+    def __init__(
+        self,
+        num_features: int = 256,
+        scale: WidthLike = None,
+        padding: int = 0,
+        trainable: bool = False,
+        per_feature: bool = False,
+    ) -> None:
         super().__init__(num_features, padding)
+        set_trainable(self, trainable, per_feature)
         self.scale = self.width_value(scale, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -185,12 +238,12 @@ class Laplace(Shifted):
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \ell (1 + |\Delta|/\ell) \exp(-|\Delta|/\ell)`."""
-        u = delta.abs() / self.scale
-        return self.scale * (1 + u) * torch.exp(-u)
+        u = delta.abs() / self.common_width()
+        return self.common_width() * (1 + u) * torch.exp(-u)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 4\ell)`, with enough features and samples."""
-        return self._bounded_rank(1 / (4 * self.scale), num_samples)
+        return self._bounded_rank(1 / (4 * self.common_width()), num_samples)
 
 
 @registry.register("rect")

@@ -189,6 +189,8 @@ BAD = {
     "padding": [-1, 0.5, True, None],
     "num_axes": [0, True, 1.5],
     "num_positions": [0, True, 1.5],
+    "trainable": [0, "yes", None],
+    "per_feature": [1, "no", None],
 }
 
 
