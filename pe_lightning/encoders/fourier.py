@@ -197,7 +197,7 @@ class RandomFourier(Fourier):
         r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it. One axis only."""
         if self.num_axes > 1 or self.per_feature:
             return super().stable_rank(num_samples)
-        return max(1.0, min(num_samples, self.num_features, math.sqrt(2 * math.pi) * float(self.sigma)))
+        return max(1.0, min(num_samples, self.num_features, math.sqrt(2 * math.pi) * torch.as_tensor(self.sigma).item()))
 
 
 @registry.register("basic")

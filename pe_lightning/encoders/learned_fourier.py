@@ -233,17 +233,16 @@ class _Sines(Grouped):
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         self.check_waves()
         self.add_modulator(hidden, layer_norm, dropout, generator)
-        angular = self.angular(self.num_inputs // 2, self.num_axes // self.groups)
-        self.frequencies: Tensor
-        self.register_buffer("frequencies", (angular * self.num_positions).float(), persistent=False)
+        self.angular(self.num_axes // self.groups)  # for its checks
 
     @abstractmethod
-    def angular(self, count: int, num_axes: int) -> Tensor:
-        """The frequencies in radians per position, ``(count, num_axes)``."""
+    def angular(self, num_axes: int) -> Tensor:
+        """The frequencies in radians per position, ``(num_inputs / 2, num_axes)``, float64."""
 
     def group_features(self, coords: Tensor) -> Tensor:
         """Cosines, then sines."""
-        return waves(coords, self.frequencies)
+        frequencies = self.angular(coords.shape[-1]) * self.num_positions
+        return waves(coords, frequencies.to(device=coords.device, dtype=coords.dtype))
 
 
 @registry.register("sine1d")
@@ -271,15 +270,15 @@ class FlatSines(_Sines):
 
     formula = "cos, sin(p / 10000^(2d/D)), p the number of the position, row by row"
 
-    def angular(self, count: int, num_axes: int) -> Tensor:
+    def angular(self, num_axes: int) -> Tensor:
         """Numbers a position: all axes of a group, row by row."""
         if self.num_positions**num_axes > 2**20:
             raise InputError(
                 f"{type(self).__name__}: num_positions must be at most {int(2 ** (20 / num_axes))} for {num_axes} axes, as "
                 f"float32 holds no phases of more than 2^20 radians; got {self.num_positions!r}"
             )
-        strides = float(self.num_positions) ** torch.arange(num_axes - 1, -1, -1, dtype=torch.float64)
-        return decay(count)[:, None] * strides
+        exponents = torch.arange(num_axes - 1, -1, -1, dtype=torch.float64, device="cpu")
+        return decay(self.num_inputs // 2)[:, None] * self.num_positions**exponents
 
 
 @registry.register("sine_nd")
@@ -307,9 +306,9 @@ class AxisSines(_Sines):
 
     formula = "cos, sin(p / 10000^(2d/D)) of each axis, p = P x"
 
-    def angular(self, count: int, num_axes: int) -> Tensor:
+    def angular(self, num_axes: int) -> Tensor:
         """One axis has no frequencies of another; the first axes have one more where they do not divide."""
-        self.check_waves(least=num_axes)
+        count = self.check_waves(least=num_axes)
         counts = [count // num_axes + (axis < count % num_axes) for axis in range(num_axes)]
         blocks: Tensor = torch.block_diag(*(decay(each)[:, None] for each in counts))  # type: ignore[no-untyped-call]
         return blocks
@@ -339,8 +338,9 @@ class JointSines(_Sines):
 
     formula = "cos, sin(p_1 / 10000^(2d/D) + p_2 / 5000^(2d/D) + ...), p = P x"
 
-    def angular(self, count: int, num_axes: int) -> Tensor:
+    def angular(self, num_axes: int) -> Tensor:
         """Each axis has a base of its own."""
+        count = self.num_inputs // 2
         return torch.stack([decay(count, 10000 / (axis + 1)) for axis in range(num_axes)], 1)
 
 
@@ -373,7 +373,8 @@ class PositionMLP(Grouped):
         seed: int = 0,
         num_axes: int = 1,
     ) -> None:
-        super().__init__(num_features, num_axes, groups, True, max(1, num_axes // groups))
+        super().__init__(num_features, num_axes, groups, mlp=True, num_inputs=1)
+        self.num_inputs = self.num_axes // self.groups
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         self.add_modulator(hidden, False, dropout, generator)
 
@@ -384,4 +385,4 @@ class PositionMLP(Grouped):
 
 def decay(count: int, base: float = 10000.0) -> Tensor:
     r"""The frequencies of a Transformer, :math:`b^{-2d/D}` for ``d`` from 0 to ``count - 1`` and ``D = 2 * count``."""
-    return torch.tensor(base, dtype=torch.float64) ** (-torch.arange(count, dtype=torch.float64) / count)
+    return base ** (-torch.arange(count, dtype=torch.float64, device="cpu") / count)

@@ -73,8 +73,9 @@ class Lines(_LowRank):
 class Planes(_LowRank):
     r"""Lines and low-resolution planes, added.
 
-    :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes hold what is no product of lines; the lines hold the details along the axes. In 2-D it is
-    :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in 1-D a line. The products are element by element, over ``rank`` components.
+    :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes hold what is no
+    product of lines; the lines hold the details along the axes. In 2-D it is :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in
+    1-D a line. The products are element by element, over ``rank`` components.
 
     Args:
         rank: Number of components, which are the features.

@@ -67,7 +67,7 @@ class Shifted(Encoder):
             return None
         if self.width is None:
             return self.reach / self.resolution
-        return self.reach * float(torch.as_tensor(getattr(self, self.width.argument)).max())
+        return self.reach * torch.as_tensor(getattr(self, self.width.argument)).max().item()
 
     def resolved(self) -> dict[str, Any]:
         """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding.
@@ -89,7 +89,7 @@ class Shifted(Encoder):
 
     def _bounded_rank(self, rank: float | Tensor, num_samples: int) -> float:
         """A stable rank is at least one, and at most the number of rows and of columns that are not zero."""
-        return max(1.0, min(float(rank), num_samples, self.resolution))
+        return max(1.0, min(torch.as_tensor(rank).item(), num_samples, self.resolution))
 
 
 @registry.register("gau")

@@ -48,7 +48,7 @@ def interpolate(table: Tensor, position: Tensor, cells: int, factors: Sequence[i
         share = functools.reduce(operator.mul, axis_shares)
         # index_select: its backward pass takes half the time of that of table[row]
         entries = table.index_select(0, (row % len(table) if hashed else row).flatten())
-        features = features + share[..., None] * entries.reshape(*row.shape, -1)
+        features = features + share[..., None] * entries.reshape(*row.shape, table.shape[-1])
     return features
 
 

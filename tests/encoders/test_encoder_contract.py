@@ -19,6 +19,7 @@ from pe_lightning.errors import InputError
 K = 8
 PIECEWISE_CONSTANT = {"rect", "impulse", "square", "noise"}
 SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline"}
+SMOOTH |= {"lff", "pos_mlp", "sine1d", "sine_nd", "md_sine", "hash", "grid", "embed", "lines", "planes"}
 
 
 def takes(name: str, key: str) -> bool:
@@ -108,17 +109,17 @@ def test_gradients(name: str) -> None:
 # -- state and descriptions -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rff", "noise"])
+@pytest.mark.parametrize("name", [name for name in names() if takes(name, "seed")])
 def test_the_seed_decides(name: str) -> None:
-    x = torch.rand(20)
+    x, mlp = torch.rand(20), {"mlp": True} if takes(name, "mlp") else {}
     torch.manual_seed(5)
-    first = small(name, seed=1)(x)
+    first = small(name, seed=1, **mlp)(x)
     state = torch.random.get_rng_state()
-    assert torch.equal(small(name, seed=1)(x), first)
+    assert torch.equal(small(name, seed=1, **mlp)(x), first)
     assert torch.equal(torch.random.get_rng_state(), state)  # the global generator is left alone
-    other = small(name, seed=2)
+    other = small(name, seed=2, **mlp)
     assert not torch.equal(other(x), first)
-    other.load_state_dict(small(name, seed=1).state_dict())
+    other.load_state_dict(small(name, seed=1, **mlp).state_dict())
     assert torch.equal(other(x), first)
 
 
@@ -191,6 +192,19 @@ BAD = {
     "num_positions": [0, True, 1.5],
     "trainable": [0, "yes", None],
     "per_feature": [1, "no", None],
+    "gamma": [0, -1.0, True, None],
+    "init": ["gaussian", None, 1],
+    "mlp": [1, "yes", None],
+    "layer_norm": [1, None],
+    "flat": [1, None],
+    "interpolation": ["cubic", None],
+    "dropout": [-0.1, 1.0, True, None],
+    "kl": [-1.0, float("nan"), True, None],
+    **dict.fromkeys(
+        ["num_inputs", "hidden", "groups", "rank", "resolution", "plane_resolution", "num_levels", "level_features"],
+        [0, True, 1.5, None],
+    ),
+    **dict.fromkeys(["coarsest", "finest", "table_size"], [0, True, 1.5, None]),
 }
 
 
@@ -255,7 +269,7 @@ def test_features_are_negligible_beyond_the_support(name: str) -> None:
     encoder = create(name, **({"num_features": 200} if takes(name, "num_features") else {}))
     far = torch.linspace(0, 0.999, 4000, dtype=torch.float64)
     if encoder.support is None:
-        assert name in {"linf", "logf", "rff", "basic", "identity", "noise", "sine", "square"}
+        assert not encoder.directional or name in {"sine", "square"}, "bumps have a support"
         return
     offsets = (far[:, None] - torch.arange(200, dtype=torch.float64) / 200).abs()
     features = encoder(far).abs()
