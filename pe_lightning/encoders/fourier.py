@@ -8,7 +8,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, points, registry
+from pe_lightning.encoders.base import CountLike, Encoder, Width, WidthLike, check_count, points, registry
 from pe_lightning.encoders.trainable import Trained, set_trainable
 from pe_lightning.errors import InputError
 
@@ -27,13 +27,15 @@ class Fourier(Encoder):
         InputError: If ``num_features`` is odd.
     """
 
-    def __init__(self, num_features: int, num_axes: int = 1) -> None:
+    multiple = 2
+
+    def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
         if self.num_features % 2:
-            nearest = " or ".join(str(k) for k in (num_features - 1, num_features + 1) if k > 0)
+            nearest = " or ".join(str(k) for k in (self.num_features - 1, self.num_features + 1) if k > 0)
             raise InputError(
-                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got {num_features}; "
-                f"use {nearest}"
+                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got "
+                f"{self.num_features}; use {nearest}"
             )
 
     @abstractmethod
@@ -56,7 +58,7 @@ class _Octaves(Fourier):
     sigma = Trained()
 
     def __init__(
-        self, num_features: int = 256, sigma: WidthLike = None, trainable: bool = False, per_feature: bool = False
+        self, num_features: CountLike = "auto", sigma: WidthLike = None, trainable: bool = False, per_feature: bool = False
     ) -> None:
         super().__init__(num_features)
         set_trainable(self, trainable, per_feature)
@@ -84,7 +86,7 @@ class LinearFourier(_Octaves):
     (on the papers' images 21.07 dB without, 24.98 dB with).
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies.
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1.
         trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
@@ -110,7 +112,7 @@ class LogFourier(_Octaves):
     [0, 1]: a linear model fails without a ridge (-8 dB without, on the papers' images 24.19 dB with).
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies.
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1.
         trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
@@ -137,7 +139,7 @@ class RandomFourier(Fourier):
     ridge (18.05 dB without, 25.26 dB with). The frequencies are drawn on the CPU and are part of the ``state_dict``.
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies.
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
@@ -159,7 +161,7 @@ class RandomFourier(Fourier):
 
     def __init__(
         self,
-        num_features: int = 256,
+        num_features: CountLike = "auto",
         sigma: WidthLike = None,
         seed: int = 0,
         num_axes: int = 1,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 import torch
@@ -13,7 +16,14 @@ from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products, rowwise_products
 
-__all__ = ["Complex", "per_axis"]
+__all__ = ["Complex", "changed", "per_axis", "samples_per_unit", "sized"]
+
+MAX_WEIGHTS = 1 << 26
+"""Most weights of a signal with ``num_features: auto``; with gradients and moments of Adam, 1 GB."""
+MAX_DENSE = 4096
+"""Most features per axis with ``num_features: auto`` that reach everywhere: they are factorised as a dense matrix."""
+MAX_MATRIX = 1 << 28
+"""Most entries of such a matrix."""
 
 
 class Complex(Encoding):
@@ -116,3 +126,53 @@ def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> lis
             raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")
         return [resolve(entry) for entry in encoder]
     return [resolve(encoder)] * num_axes
+
+
+def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *arguments: Sequence[float]) -> list[Encoder]:
+    """``change(encoder, *arguments)`` per axis; axes that share an encoder and have equal arguments go on sharing it."""
+    made: dict[tuple[object, ...], Encoder] = {}
+    keys = [(id(encoder), *values) for encoder, *values in zip(encoders, *arguments, strict=True)]
+    for encoder, key in zip(encoders, keys, strict=True):
+        if key not in made:
+            made[key] = change(encoder, *key[1:])
+    return [made[key] for key in keys]
+
+
+def samples_per_unit(x: Tensor) -> float:
+    """How many of the evenly spaced coordinates ``(N,)`` fit into a unit length; not always N: 512/3 of 171 of stride 3."""
+    if len(x) < 2:
+        return 1.0
+    found = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
+    exact = float(Fraction(found).limit_denominator(64))  # coordinates are rounded
+    return exact if abs(exact - found) < 1e-5 * found else found
+
+
+def sized(
+    encoders: Sequence[Encoder], spacing: Sequence[float], samples: Sequence[float], channels: int = 1
+) -> list[Encoder]:
+    """The encoders of the axes with ``num_features: auto`` and default widths set for samples (:meth:`Encoder.sized`).
+
+    Args:
+        encoders: One per axis.
+        spacing: Distance of the features per axis, in units of the [0, 1] domain, if memory allows it.
+        samples: Trained samples per unit length of each axis, or as many as a grid of their density has.
+        channels: Number of channels; a weight belongs to each.
+
+    Warns:
+        UserWarning: If there are fewer features than samples, for memory.
+    """
+    wanted = [1 / h for h in spacing]
+    counts = [
+        min(n, MAX_DENSE, max(2.0, MAX_MATRIX / m)) if encoder.support is None else n
+        for encoder, n, m in zip(encoders, wanted, samples, strict=True)
+    ]
+    share = (MAX_WEIGHTS / (channels * math.prod(counts))) ** (1 / len(counts))
+    counts = [n * min(share, 1.0) for n in counts]
+    if any(encoder.is_open and n < whole for encoder, n, whole in zip(encoders, counts, wanted, strict=True)):
+        shown, asked = ("x".join(f"{math.ceil(n - 1e-6)}" for n in numbers) for numbers in (counts, wanted))
+        warnings.warn(
+            f"num_features: auto takes {shown} features where there are {asked} samples, for memory and time; give "
+            "num_features to have more",
+            stacklevel=2,
+        )
+    return changed(encoders, lambda encoder, h, n: encoder.sized(h, n), [1 / n for n in counts], samples)

@@ -17,7 +17,7 @@ from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
-from pe_lightning.modules.exact_fit import choose_data, solve_data
+from pe_lightning.modules.exact_fit import choose_data, size_encoders, solve_data
 from pe_lightning.networks import Activation, ComplexNetwork, check_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.solvers import Choice
@@ -37,7 +37,8 @@ class ComplexLinear(CoordinateModule):
     features is never formed. With ``depth`` >= 1 the linear layer has ``width`` outputs and an MLP follows.
 
     Args:
-        encoder: The encoder by name, or one per axis. ``num_features`` is ``K`` per axis.
+        encoder: The encoder by name, or one per axis. ``num_features`` is ``K`` per axis; ``auto`` is as many as trained
+            samples of a grid, or the size of the grid where they are scattered.
         depth: Number of hidden layers after the linear layer; 0 is the single linear layer.
         width: Units per hidden layer, for ``depth`` >= 1.
         activation: Non-linearity of the hidden layers.
@@ -138,26 +139,31 @@ class ComplexLinear(CoordinateModule):
         return self.network.mean
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Chooses widths that are given as ``auto`` on training samples that are held out.
+        """Sets what the encoders leave to the data: numbers of features, default widths, and widths given as ``auto``.
+
+        The last are chosen on training samples that are held out.
 
         Raises:
-            InputError: If the module was built before, so that its parameters would be replaced.
+            InputError: If the module was built before its width was chosen, so that its parameters would be replaced.
         """
         encoders = per_axis(self.encoder, data.info.num_axes)
         wanted = [encoder.automatic() is not None for encoder in encoders]
-        if not any(wanted):
-            return
-        if not all(wanted):
-            raise InputError("sigma: auto is chosen for all axes together; give it to every axis's encoder, or to none")
-        if self.info is not None:
+        if any(wanted) and not all(wanted):
+            raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
+        if self.info is not None and any(wanted):
             raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
-        began = time.perf_counter()
-        self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
-        self.choice_seconds = time.perf_counter() - began
-        same = all(encoder is choice.encoders[0] for encoder in choice.encoders)
-        self._configured = [encoder.cpu() for encoder in choice.encoders[: 1 if same else None]]
+        if self.info is not None:
+            return
+        encoders = size_encoders(data.dataset, encoders)
+        if any(wanted):
+            began = time.perf_counter()
+            self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
+            self.choice_seconds = time.perf_counter() - began
+            encoders = [encoder.cpu() for encoder in choice.encoders]
+            self.solution = {"choice": choice.report()}
+        same = all(encoder is encoders[0] for encoder in encoders)
+        self._configured = encoders[: 1 if same else None]
         self._several_encoders = len(self._configured) > 1
-        self.solution = {"choice": choice.report()}
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike
-from pe_lightning.encodings.complex import per_axis
+from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products
 from pe_lightning.metrics import psnr
@@ -126,7 +126,7 @@ def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choi
 
 def _choose(
     encoders: tuple[Encoder, ...],
-    sizes: Sequence[float],
+    samples: Sequence[float],
     ridge: float | None,
     sigma: Literal["given", "auto"],
     fallback: float | None,
@@ -137,7 +137,7 @@ def _choose(
 
     Args:
         encoders: One per axis.
-        sizes: Samples per axis, as many as a grid of their density has.
+        samples: Samples per unit length of each axis, as many as a grid of their density has.
         ridge: The ridge to keep to; ``None`` to choose one.
         sigma: ``auto`` to choose a width.
         fallback: The ridge if nothing can be held out; ``None`` if something can.
@@ -150,7 +150,9 @@ def _choose(
     tried: list[dict[str, Any]] = []
 
     def widened(factor: float) -> tuple[Encoder, ...]:
-        return encoders if sigma == "given" else _each(encoders, sizes, lambda e, n: spaced(e, n, factor))
+        if sigma == "given":
+            return encoders
+        return tuple(changed(encoders, lambda encoder, n: encoder.widened(n, factor), samples))
 
     def look(factor: float, coarse: bool = True) -> float:
         if not coarse or factor not in curves:
@@ -230,7 +232,8 @@ def choose_grid(
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
-        return _choose(tuple(encoders), sizes, strength, sigma, fallback, curve, scattered=False)
+        samples = [samples_per_unit(x) for x in axes]
+        return _choose(tuple(encoders), samples, strength, sigma, fallback, curve, scattered=False)
 
 
 def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -309,8 +312,11 @@ def choose_points(
     Warns:
         ChoiceWarning: If there are too few points to hold any out; the ridge is then 0.1.
     """
+    strength = check_ridge(ridge)
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
-    encoders, strength = axis_encoders(encoder, num_axes, values.device), check_ridge(ridge)
+    density = _density(values, axes, mask, num_axes, distributed)
+    spacing = [1 / n for n in density] if axes is None else [1 / samples_per_unit(x) for x in axes]
+    encoders = axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
     given = _given(encoders, strength, sigma)
     if given is not None:
         return given
@@ -352,10 +358,20 @@ def choose_points(
                 near = (top * 10**0.5, top, top / 10**0.5)
             return found
 
-        count = float(problem.counts.mean())
-        grid = [1] * num_axes if axes is None else [len(x) for x in axes]
-        sizes = [n * (count / math.prod(grid)) ** (1 / num_axes) for n in grid]
-        return _choose(encoders, sizes, strength, sigma, fallback, curve, scattered=True)
+        return _choose(tuple(encoders), density, strength, sigma, fallback, curve, scattered=True)
+
+
+def _density(
+    values: Tensor, axes: Sequence[Tensor] | None, mask: Tensor | None, num_axes: int, distributed: bool
+) -> list[float]:
+    """Samples per unit length of each axis, of a grid with as many samples as there are points; mean over signals."""
+    count = torch.tensor(float(values.shape[1]) if mask is None else mask.float().mean().item() * values[0, ..., 0].numel())
+    if distributed and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(count)
+    if axes is None:
+        return [max(float(count), 1.0) ** (1 / num_axes)] * num_axes
+    share = max(float(count), 1.0) / math.prod(len(x) for x in axes)
+    return [samples_per_unit(x) * share ** (1 / num_axes) for x in axes]
 
 
 def _fractions(coords: Sequence[Tensor]) -> Tensor:
@@ -373,37 +389,32 @@ def _fractions(coords: Sequence[Tensor]) -> Tensor:
 # -- the encoders of the axes -----------------------------------------------------------------------------------------
 
 
-def axis_encoders(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device) -> tuple[Encoder, ...]:
-    """One encoder of one axis per axis on a device, from what a solver takes; the caller's own are not moved."""
-    encoders = per_axis(encoder, num_axes)
+def axis_encoders(
+    encoder: EncoderLike | Sequence[EncoderLike],
+    spacing: Sequence[float],
+    samples: Sequence[float],
+    channels: int,
+    device: torch.device,
+) -> list[Encoder]:
+    """One encoder of one axis per axis on a device, from what a solver takes; the caller's own are not moved.
+
+    The arguments are those of :func:`~pe_lightning.encodings.complex.sized`.
+    """
+    encoders = per_axis(encoder, len(spacing))
     for axis, entry in enumerate(encoders):
         if entry.num_axes != 1:
             raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
 
-    def moved(entry: Encoder, _: float) -> Encoder:
+    def moved(entry: Encoder) -> Encoder:
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
         return copy.deepcopy(entry).to(device) if elsewhere else entry
 
-    return _each(encoders, [0] * num_axes, moved)
+    return changed(sized(encoders, spacing, samples, channels), moved)
 
 
 def tunable(encoder: Encoder) -> str | None:
     """The argument that ``sigma: auto`` chooses: the width that the encoder declares, if it does."""
     return None if encoder.width is None else encoder.width.argument
-
-
-def spaced(encoder: Encoder, num_samples: float, factor: float) -> Encoder:
-    """The encoder with its width at ``factor`` times the default, in units of the sample spacing; more is smoother.
-
-    The default follows K. Where there are fewer samples than features, their spacing is what counts: a Gaussian narrower
-    than it leaves holes.
-    """
-    width = encoder.width
-    if width is None:
-        return encoder
-    features = encoder.resolved()["num_features"]
-    value = width.scaled(width.rule(features), max(features / num_samples, 1.0) * factor)
-    return encoder.copy(**{width.argument: value})
 
 
 def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
@@ -419,17 +430,8 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:
         changes[width.argument] = width.scaled(arguments[width.argument], ratio)
-    if "num_features" in arguments:  # even numbers: the Fourier encoders take no others
-        changes["num_features"] = max(2 * round(arguments["num_features"] / ratio / 2), 2)
+    if "num_features" in arguments:
+        changes["num_features"] = encoder.multiple * math.ceil(arguments["num_features"] / (encoder.multiple * ratio) - 1e-6)
+    if "spacing" in arguments:
+        changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
     return encoder.copy(**changes)
-
-
-def _each(
-    encoders: Sequence[Encoder], sizes: Sequence[float], change: Callable[[Encoder, float], Encoder]
-) -> tuple[Encoder, ...]:
-    """Changed encoders; axes of one size that share an encoder go on sharing it, so that it is factorised once."""
-    made: dict[tuple[int, float], Encoder] = {}
-    for encoder, size in zip(encoders, sizes, strict=True):
-        if (id(encoder), size) not in made:
-            made[id(encoder), size] = change(encoder, size)
-    return tuple(made[id(encoder), size] for encoder, size in zip(encoders, sizes, strict=True))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike
+from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
@@ -69,7 +70,9 @@ def solve_grid(
         raise InputError(f"axes are one coordinate vector per axis of the values, of {list(sizes)} entries; got {shapes}")
     began = time.perf_counter()
     values = values.to(torch.promote_types(values.dtype, torch.float32))
-    choice = choose_grid(values, axes, axis_encoders(encoder, len(sizes), values.device), ridge, sigma)
+    samples = [samples_per_unit(x) for x in axes]
+    encoders = axis_encoders(encoder, [1 / n for n in samples], samples, values.shape[-1], values.device)
+    choice = choose_grid(values, axes, encoders, ridge, sigma)
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
     mean = values.new_zeros(len(values), values.shape[-1])
     if center:  # before anything is summed: float32 loses least
@@ -105,13 +108,14 @@ def solve_blocks(
     solver: GridSolver | None = None
     for start, block in blocks:
         if solver is None:
-            encoders = axis_encoders(encoder, len(axes), block.device)
+            samples = [samples_per_unit(x) for x in axes]
+            encoders = axis_encoders(encoder, [1 / n for n in samples], samples, block.shape[-1], block.device)
             solver = GridSolver(encode(encoders, axes, block.device), center=center)
         solver.accumulate(block, start)
     if solver is None:
         raise InputError("solve_blocks: no block came; a process without data passes one empty block (S, 0, ..., C)")
     solver.reduce()
-    return replace(solver.solve(ridge), encoders=encoders, seconds=time.perf_counter() - began)
+    return replace(solver.solve(ridge), encoders=tuple(encoders), seconds=time.perf_counter() - began)
 
 
 def solve_points(
