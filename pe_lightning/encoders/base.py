@@ -28,6 +28,7 @@ __all__ = [
     "check_count",
     "check_positive",
     "exact_dtype",
+    "mean",
     "plain",
     "points",
     "registry",
@@ -111,6 +112,9 @@ class Encoder(nn.Module, ABC):
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
+    from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
+    """Arguments whose default ``"auto"`` leaves them to the data, and their values for so many trained samples per unit
+    length of each axis."""
 
     num_features: int
     num_axes: int
@@ -208,7 +212,16 @@ class Encoder(nn.Module, ABC):
             default = registry.parameters(type(self))[made.width.argument].default
             if made.given().get(made.width.argument, default) is None:
                 made = made.widened(samples, 1.0)
-        return made
+        return made.for_samples([samples])
+
+    def for_samples(self, samples: Sequence[float]) -> Self:
+        """The encoder with all of :attr:`from_samples` that is ``auto`` set, of as many axes as there are ``samples``."""
+        changes = {key: rule(samples) for key, rule in self.from_samples.items() if self._given.get(key, "auto") == "auto"}
+        return self.copy(num_axes=len(samples), **changes) if changes else self
+
+    def sample_value(self, name: str, value: Any) -> Any:
+        """The value of an argument of :attr:`from_samples`; of ``"auto"``, the one until samples are known."""
+        return self.from_samples[name]([UNSIZED] * self.num_axes) if isinstance(value, str) and value == "auto" else value
 
     def widened(self, samples: float, factor: float) -> Self:
         """The encoder with its width at ``factor`` times the default for ``samples`` per unit length; more is smoother.
@@ -329,6 +342,11 @@ def exact_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def mean(samples: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.prod(samples) ** (1 / len(samples))
+
+
 def points(encoder: Encoder, x: Tensor) -> Tensor:
     """The points ``(*batch, num_axes)`` that ``x`` stands for, in the dtype to compute features in.
 
@@ -370,10 +388,12 @@ def check_positive(owner: object, name: str, value: object, maximum: float = 1e1
     return float(value)
 
 
-def plain(value: object) -> object:
-    """A number, also of NumPy or PyTorch, as Python's; several of a tensor as a list; anything else as it is."""
+def plain(value: object) -> Any:
+    """Numbers, also of NumPy or PyTorch, as Python's, several as a list; anything else as it is."""
     if isinstance(value, (bool, str)) or value is None:
         return value
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
     if isinstance(value, Tensor):  # a learned one of several signals has one value each
         return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Integral):

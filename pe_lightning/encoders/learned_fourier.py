@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import abstractmethod
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import Encoder, check_choice, check_count, check_positive, points, registry
+from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_count, check_positive, mean, points, registry
 from pe_lightning.encoders.fourier import waves
 from pe_lightning.errors import InputError
 
-__all__ = ["AxisSines", "FlatSines", "Grouped", "JointSines", "LearnableFourier", "Modulator", "PositionMLP"]
+__all__ = ["AxisSines", "FlatSines", "Grouped", "JointSines", "LearnableFourier", "Modulator", "PositionMLP", "round_mean"]
 
 
 class Modulator(nn.Module):
@@ -74,7 +75,7 @@ class Grouped(Encoder):
     A subclass defines :meth:`group_features`, of :attr:`num_inputs` numbers, and calls :meth:`add_modulator`.
 
     Args:
-        num_features: Number ``D`` of features of the output.
+        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         num_axes: Number of coordinates of a point, ``G * M``.
         groups: Number ``G`` of groups. All share their weights.
         mlp: Whether the MLP comes after the features.
@@ -88,9 +89,10 @@ class Grouped(Encoder):
     """
 
     joint = True
+    multiple = 2
     modulator: Modulator | None
 
-    def __init__(self, num_features: int, num_axes: int, groups: int, mlp: bool, num_inputs: int) -> None:
+    def __init__(self, num_features: CountLike, num_axes: int, groups: int, mlp: bool, num_inputs: int) -> None:
         super().__init__(num_features, num_axes)
         self.groups = check_count(self, "groups", groups)
         if self.num_axes % self.groups or self.num_features % self.groups:
@@ -142,9 +144,9 @@ class LearnableFourier(Grouped):
     the products of ``F`` fall with the distance as a Gaussian of standard deviation ``gamma``.
 
     Args:
-        num_features: Number ``D`` of features of the output.
-        gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length. Larger is smoother. The
-            papers' positions span pixels or the whole picture, with ``gamma`` 100 or 1.
+        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
+        gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length; larger is smoother. ``auto``:
+            three trained samples. (The paper has 1 for whole pictures of attention models, 100 for positions in pixels.)
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
         mlp: Whether the MLP comes after the Fourier features.
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
@@ -161,11 +163,12 @@ class LearnableFourier(Grouped):
     """
 
     formula = "MLP of |F|^(-1/2) cos, sin(w·x), w trained"
+    from_samples: ClassVar = {"gamma": lambda samples: 3 / mean(samples)}
 
     def __init__(
         self,
-        num_features: int = 256,
-        gamma: float = 0.01,
+        num_features: CountLike = "auto",
+        gamma: float | Literal["auto"] = "auto",
         init: Literal["normal", "uniform"] = "normal",
         mlp: bool = True,
         num_inputs: int = 256,
@@ -178,15 +181,15 @@ class LearnableFourier(Grouped):
         num_axes: int = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        check_positive(self, "gamma", gamma)
+        self.gamma = check_positive(self, "gamma", self.sample_value("gamma", gamma))
         check_choice(self, "init", init, ("normal", "uniform"))
         self.kl = check_positive(self, "kl", kl, minimum=0)
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         start = torch.empty(self.check_waves(), self.num_axes // self.groups, dtype=torch.float32, device="cpu")
         draw = nn.init.normal_ if init == "normal" else nn.init.uniform_
-        self.frequencies = nn.Parameter(draw(start, generator=generator) / gamma)
+        self.frequencies = nn.Parameter(draw(start, generator=generator) / self.gamma)
         if self.kl:
-            self.log_variance = nn.Parameter(torch.tensor(-2 * math.log(gamma), dtype=torch.float32, device="cpu"))
+            self.log_variance = nn.Parameter(torch.tensor(-2 * math.log(self.gamma), dtype=torch.float32, device="cpu"))
         self.add_modulator(hidden, layer_norm, dropout, generator)
 
     def group_features(self, coords: Tensor) -> Tensor:
@@ -212,13 +215,20 @@ class LearnableFourier(Grouped):
         return self.forward(delta)[..., : self.num_inputs // 2].sum(-1) / math.sqrt(self.num_inputs)
 
 
+def round_mean(samples: Sequence[float]) -> int:
+    """The number of positions of an axis for so many samples per unit length of each axis."""
+    return max(2, round(mean(samples)))
+
+
 class _Sines(Grouped):
     """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies."""
 
+    from_samples: ClassVar = {"num_positions": round_mean}
+
     def __init__(
         self,
-        num_features: int = 256,
-        num_positions: int = 256,
+        num_features: CountLike = "auto",
+        num_positions: CountLike = "auto",
         mlp: bool = False,
         num_inputs: int = 256,
         hidden: int = 32,
@@ -229,7 +239,7 @@ class _Sines(Grouped):
         num_axes: int = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions = check_count(self, "num_positions", num_positions)
+        self.num_positions = check_count(self, "num_positions", self.sample_value("num_positions", num_positions))
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         self.check_waves()
         self.add_modulator(hidden, layer_norm, dropout, generator)
@@ -253,8 +263,9 @@ class FlatSines(_Sines):
     nothing: the baseline that shows what is lost when axes are flattened.
 
     Args:
-        num_features: Number ``D`` of features of the output.
-        num_positions: Number ``P`` of positions per unit length; the highest frequency is ``P`` radians per unit length.
+        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
+        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
+            samples.
         mlp: Whether an MLP comes after the sinusoids, as in ``lff``.
         num_inputs: Number of sinusoids of a group below the MLP, even; without it there are ``D / G``.
         hidden: Hidden units of the MLP.
@@ -289,8 +300,9 @@ class AxisSines(_Sines):
     disc. With ``mlp: true`` it is Sine-4D + MLP, in groups 1/4, 2/2 or 4/1 for ``groups`` 1, 2 or 4.
 
     Args:
-        num_features: Number ``D`` of features of the output.
-        num_positions: Number ``P`` of positions per unit length; the highest frequency is ``P`` radians per unit length.
+        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
+        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
+            samples.
         mlp: Whether an MLP comes after the sinusoids, as in ``lff``.
         num_inputs: Number of sinusoids of a group below the MLP, even; without it there are ``D / G``.
         hidden: Hidden units of the MLP.
@@ -321,8 +333,9 @@ class JointSines(_Sines):
     The base of axis ``a`` is 10000/a: 10000 and 5000 in 2-D as in the paper, which has no more axes.
 
     Args:
-        num_features: Number ``D`` of features of the output.
-        num_positions: Number ``P`` of positions per unit length; the highest frequency is ``P`` radians per unit length.
+        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
+        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
+            samples.
         mlp: Whether an MLP comes after the sinusoids, as in ``lff``.
         num_inputs: Number of sinusoids of a group below the MLP, even; without it there are ``D / G``.
         hidden: Hidden units of the MLP.
@@ -351,7 +364,7 @@ class PositionMLP(Grouped):
     The baseline for what Fourier features add to the MLP of ``lff``: alone it learns only what is smooth.
 
     Args:
-        num_features: Number ``D`` of features of the output.
+        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         hidden: Hidden units.
         groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
         dropout: Share of the hidden units that are left out in training.
@@ -366,7 +379,7 @@ class PositionMLP(Grouped):
 
     def __init__(
         self,
-        num_features: int = 256,
+        num_features: CountLike = "auto",
         hidden: int = 32,
         groups: int = 1,
         dropout: float = 0.0,

@@ -4,37 +4,55 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
+from collections.abc import Iterable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders.base import Encoder, check_count, points, registry
-from pe_lightning.encoders.tables import interpolate, strides
+from pe_lightning.encoders.tables import Cells, cells_of, interpolate, share_of_samples, strides
 
 __all__ = ["Lines", "Planes"]
 
 
 class _LowRank(Encoder):
-    """Piecewise linear functions of each axis, ``(num_axes, resolution + 1, rank)``, which start between 0.1 and 0.5."""
+    """Piecewise linear functions of each axis, and piecewise bilinear ones of pairs of axes: one table after the other."""
 
     joint = True
     normalizable = False
+    resolution: list[int]
+    plane_resolution: list[int]
 
-    def __init__(self, rank: int, resolution: int, num_axes: int) -> None:
+    def __init__(self, rank: int, num_axes: int) -> None:
         super().__init__(check_count(self, "rank", rank), num_axes)
         self.rank = self.num_features
-        self.resolution = check_count(self, "resolution", resolution)
 
-    def drawn(self, *shape: int, generator: torch.Generator) -> nn.Parameter:
-        """Uniform from 0.1 to 0.5, so that products of several do not vanish."""
-        return nn.Parameter(torch.empty(shape, dtype=torch.float32, device="cpu").uniform_(0.1, 0.5, generator=generator))
+    def draw(self, seed: int, pairs: Iterable[tuple[int, int]]) -> None:
+        """Draws all tables, from 0.1 to 0.5, so that products of several do not vanish."""
+        self.pairs = list(pairs)
+        nodes = [[n + 1] for n in self.resolution] + [[self.plane_resolution[a] + 1 for a in pair] for pair in self.pairs]
+        self.sizes = [math.prod(each) for each in nodes]
+        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        start = torch.empty(sum(self.sizes), self.rank, dtype=torch.float32, device="cpu")
+        self.table = nn.Parameter(start.uniform_(0.1, 0.5, generator=generator))
 
-    def line_features(self, coords: Tensor, lines: Tensor) -> list[Tensor]:
-        """The functions of each axis: ``(*batch, num_axes)`` -> ``num_axes`` tensors ``(*batch, rank)``."""
-        tables = lines.to(coords.dtype).unbind(0)
-        position = (coords * self.resolution).unbind(-1)
-        return [interpolate(table, x[..., None], self.resolution, [1]) for table, x in zip(tables, position, strict=True)]
+    def forward(self, x: Tensor) -> Tensor:
+        """The product of the lines, and of each plane with the lines of other axes; past [0, 1] as at its border."""
+        columns = points(self, x).clamp(0, 1).unbind(-1)
+        tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
+        sides = zip(tables[: self.num_axes], columns, self.resolution, strict=True)
+        lines = [interpolate(table, [column * n], [n], [1]) for table, column, n in sides]
+        features = functools.reduce(operator.mul, lines)
+        for pair, table in zip(self.pairs, tables[self.num_axes :], strict=True):
+            cells = [self.plane_resolution[axis] for axis in pair]
+            position = [columns[axis] * n for axis, n in zip(pair, cells, strict=True)]
+            plane = interpolate(table, position, cells, strides([n + 1 for n in cells]))
+            others = [line for axis, line in enumerate(lines) if axis not in pair]
+            features = features + functools.reduce(operator.mul, others, plane)
+        return features.to(x.dtype)
 
 
 @registry.register("lines")
@@ -46,7 +64,7 @@ class Lines(_LowRank):
 
     Args:
         rank: Number of products, which are the features.
-        resolution: Cells per axis; cells finer than the spacing of the trained samples are not trained.
+        resolution: Cells of all axes, or a list of one per axis; ``auto``: as many as trained samples. More are not trained.
         seed: Seed of the initial values, from 0.1 to 0.5.
         num_axes: Number of coordinates of a point.
 
@@ -58,15 +76,12 @@ class Lines(_LowRank):
 
     formula = "product over the axes of trained piecewise linear functions"
 
-    def __init__(self, rank: int = 64, resolution: int = 256, seed: int = 0, num_axes: int = 1) -> None:
-        super().__init__(rank, resolution, num_axes)
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
-        self.lines = self.drawn(self.num_axes, self.resolution + 1, self.rank, generator=generator)
+    from_samples: ClassVar = {"resolution": share_of_samples(1)}
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The products; coordinates outside of [0, 1] take the border's."""
-        features = self.line_features(points(self, x).clamp(0, 1), self.lines)
-        return functools.reduce(operator.mul, features).to(x.dtype)
+    def __init__(self, rank: int = 64, resolution: Cells = "auto", seed: int = 0, num_axes: int = 1) -> None:
+        super().__init__(rank, num_axes)
+        self.resolution = cells_of(self, "resolution", resolution)
+        self.draw(seed, [])
 
 
 @registry.register("planes")
@@ -79,8 +94,8 @@ class Planes(_LowRank):
 
     Args:
         rank: Number of components, which are the features.
-        resolution: Cells per axis of the lines; cells finer than the spacing of the trained samples are not trained.
-        plane_resolution: Cells per axis of the planes.
+        resolution: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples.
+        plane_resolution: Cells of the planes, likewise; ``auto``: a quarter of the trained samples.
         seed: Seed of the initial values, from 0.1 to 0.5.
         num_axes: Number of coordinates of a point.
 
@@ -93,29 +108,17 @@ class Planes(_LowRank):
 
     formula = "product of trained lines of each axis + trained planes of two axes, times the other lines"
 
-    def __init__(
-        self, rank: int = 32, resolution: int = 256, plane_resolution: int = 64, seed: int = 0, num_axes: int = 1
-    ) -> None:
-        super().__init__(rank, resolution, num_axes)
-        self.plane_resolution = check_count(self, "plane_resolution", plane_resolution)
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
-        self.lines = self.drawn(self.num_axes, self.resolution + 1, self.rank, generator=generator)
-        self.pairs = list(itertools.combinations(range(self.num_axes), 2))
-        if self.pairs:
-            nodes = (self.plane_resolution + 1) ** 2
-            self.planes = self.drawn(len(self.pairs), nodes, self.rank, generator=generator)
+    from_samples: ClassVar = {"resolution": share_of_samples(1), "plane_resolution": share_of_samples(4)}
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum; coordinates outside of [0, 1] take the border's."""
-        coords = points(self, x).clamp(0, 1)
-        lines = self.line_features(coords, self.lines)
-        features = functools.reduce(operator.mul, lines)
-        tables = self.planes.to(coords.dtype).unbind(0) if self.pairs else ()
-        for pair, table in zip(self.pairs, tables, strict=True):
-            position = coords[..., list(pair)] * self.plane_resolution
-            factors = strides(self.plane_resolution + 1, 2)
-            others = (lines[axis] for axis in range(self.num_axes) if axis not in pair)
-            features = features + functools.reduce(
-                operator.mul, others, interpolate(table, position, self.plane_resolution, factors)
-            )
-        return features.to(x.dtype)
+    def __init__(
+        self,
+        rank: int = 32,
+        resolution: Cells = "auto",
+        plane_resolution: Cells = "auto",
+        seed: int = 0,
+        num_axes: int = 1,
+    ) -> None:
+        super().__init__(rank, num_axes)
+        self.resolution = cells_of(self, "resolution", resolution)
+        self.plane_resolution = cells_of(self, "plane_resolution", plane_resolution)
+        self.draw(seed, itertools.combinations(range(self.num_axes), 2))

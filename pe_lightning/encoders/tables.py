@@ -6,41 +6,45 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import Encoder, check_choice, check_count, points, registry
-from pe_lightning.encoders.learned_fourier import Grouped
+from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_count, check_positive, plain, points, registry
+from pe_lightning.encoders.learned_fourier import Grouped, round_mean
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
-__all__ = ["Embedding", "Grids", "HashGrid", "interpolate", "strides"]
+__all__ = ["Cells", "Embedding", "Grids", "HashGrid", "cells_of", "interpolate", "share_of_samples", "strides"]
 
 PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
 """Factors of the hash per axis: those of the paper, and of its reference implementation for more than three axes."""
 
 
-def interpolate(table: Tensor, position: Tensor, cells: int, factors: Sequence[int], hashed: bool = False) -> Tensor:
+Cells: TypeAlias = int | list[int] | Literal["auto"]
+"""Cells of a table per axis: of all axes, of each, or as the trained samples are."""
+
+
+def interpolate(
+    table: Tensor, positions: Sequence[Tensor], cells: Sequence[int], factors: Sequence[int], hashed: bool = False
+) -> Tensor:
     """Linear interpolation, axis by axis, between the entries of a table at the ``2^D`` corners of a cell.
 
     Args:
         table: ``(rows, F)``.
-        position: Points in units of cells, in [0, ``cells``], ``(*batch, D)``.
-        cells: Cells per axis; one less than there are nodes.
+        positions: Coordinates on each axis in units of cells, from 0 to their number, ``(*batch,)``.
+        cells: Number of cells on each axis; one less than there are nodes.
         factors: One per axis. The row of a node is the sum of its coordinates times these.
         hashed: Whether it is their exclusive or instead, modulo the number of rows.
 
     Returns:
         ``(*batch, F)``, twice differentiable with respect to table and positions.
     """
-    lower = position.detach().floor().clamp(0, cells - 1)
-    upper_share = position - lower
-    shares = [(1 - share, share) for share in upper_share.unbind(-1)]
-    first = [column.long() * factor for column, factor in zip(lower.unbind(-1), factors, strict=True)]
-    terms = [(term, term + factor) for term, factor in zip(first, factors, strict=True)]
+    lower = [x.detach().floor().clamp(0, n - 1) for x, n in zip(positions, cells, strict=True)]
+    shares = [(1 - (x - left), x - left) for x, left in zip(positions, lower, strict=True)]
+    terms = [(left.long() * factor, (left.long() + 1) * factor) for left, factor in zip(lower, factors, strict=True)]
     features = table.new_zeros(())
     # all choices of one side per axis, in the same order for both
     for row_terms, axis_shares in zip(itertools.product(*terms), itertools.product(*shares), strict=True):
@@ -52,9 +56,26 @@ def interpolate(table: Tensor, position: Tensor, cells: int, factors: Sequence[i
     return features
 
 
-def strides(nodes: int, num_axes: int) -> list[int]:
-    """What one step along each axis adds to the row of a dense table of ``nodes ** num_axes`` entries."""
-    return [nodes ** (num_axes - 1 - axis) for axis in range(num_axes)]
+def strides(nodes: Sequence[int]) -> list[int]:
+    """What one step along each axis adds to the row of a dense table with so many nodes per axis."""
+    return [math.prod(nodes[axis + 1 :]) for axis in range(len(nodes))]
+
+
+def cells_of(encoder: Encoder, name: str, value: Cells) -> list[int]:
+    """The number of cells on each axis, checked."""
+    given = encoder.sample_value(name, value)
+    cells = [plain(n) for n in given] if isinstance(given, (list, tuple)) else [plain(given)] * encoder.num_axes
+    if len(cells) != encoder.num_axes or not all(type(n) is int and n >= 1 for n in cells):
+        raise InputError(
+            f"{type(encoder).__name__}: {name} must be 'auto', an integer >= 1, or a list of {encoder.num_axes}, one per "
+            f"axis, got {value!r}"
+        )
+    return cells
+
+
+def share_of_samples(divisor: float) -> Callable[[Sequence[float]], list[int]]:
+    """A rule: one cell on each axis per ``divisor`` trained samples."""
+    return lambda samples: [max(1, round(n / divisor)) for n in samples]
 
 
 class _Levels(Encoder):
@@ -62,19 +83,19 @@ class _Levels(Encoder):
 
     joint = True
     normalizable = False
+    from_samples: ClassVar = {"finest": share_of_samples(4)}
 
     def __init__(
-        self, num_levels: int, level_features: int, coarsest: int, finest: int, limit: int | None, seed: int, num_axes: int
+        self, num_levels: int, level_features: int, finest: Cells, span: float, limit: int | None, seed: int, num_axes: int
     ) -> None:
         levels = check_count(self, "num_levels", num_levels)
         self.level_features = check_count(self, "level_features", level_features)
         super().__init__(levels * self.level_features, num_axes)
-        first, last = check_count(self, "coarsest", coarsest), check_count(self, "finest", finest)
-        if last < first:
-            raise InputError(f"{type(self).__name__}: finest must be at least coarsest, {first}, got {last}")
-        growth = (last / first) ** (1 / max(levels - 1, 1))
-        self.resolutions = [math.floor(first * growth**level + 1e-6) for level in range(levels)]
-        dense = [(n + 2) ** self.num_axes for n in self.resolutions]
+        self.finest = cells_of(self, "finest", finest)
+        self.span = check_positive(self, "span", span, minimum=1)
+        coarser = [self.span ** -(1 - level / max(levels - 1, 1)) for level in range(levels)]
+        self.cells = [[max(1, math.floor(n * share + 1e-6)) for n in self.finest] for share in coarser]
+        dense = [math.prod(n + 2 for n in cells) for cells in self.cells]
         self.sizes = [min(nodes, limit or nodes) for nodes in dense]
         self.hashed = [size < nodes for size, nodes in zip(self.sizes, dense, strict=True)]
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
@@ -86,10 +107,11 @@ class _Levels(Encoder):
         coords = points(self, x).clamp(0, 1)
         features = []
         tables = torch.split(self.table.to(coords.dtype), self.sizes)
-        for table, n, hashed in zip(tables, self.resolutions, self.hashed, strict=True):
-            factors = PRIMES[: self.num_axes] if hashed else strides(n + 2, self.num_axes)
-            # half a cell further, so that the nodes of different levels do not coincide
-            features.append(interpolate(table, coords * n + 0.5, n + 1, factors, hashed))
+        for table, cells, hashed in zip(tables, self.cells, self.hashed, strict=True):
+            # half a cell further, so that the nodes of different levels do not coincide; one cell more holds them
+            positions = [column * n + 0.5 for column, n in zip(coords.unbind(-1), cells, strict=True)]
+            factors = PRIMES[: self.num_axes] if hashed else strides([n + 2 for n in cells])
+            features.append(interpolate(table, positions, [n + 1 for n in cells], factors, hashed))
         return torch.cat(features, -1).to(x.dtype)
 
 
@@ -97,16 +119,17 @@ class _Levels(Encoder):
 class HashGrid(_Levels):
     r"""Multi-resolution hash grid: trained vectors at the nodes of grids of ``N_l`` cells, interpolated linearly.
 
-    :math:`N_l = \lfloor N_0 b^l \rfloor` cells per axis on level ``l``, half a cell shifted. A grid with more nodes than
-    ``table_size`` stores the node ``n`` in row :math:`(\bigoplus_a n_a \pi_a) \bmod T` of its table, with fixed primes.
+    :math:`N_l = \lfloor N_1 b^{l-1} \rfloor` cells of each axis on level ``l``, half a cell shifted. A grid with more nodes
+    than ``table_size`` stores the node ``n`` in row :math:`(\bigoplus_a n_a \pi_a) \bmod T` of its table, with fixed primes.
     Nodes that share a row are told apart by the other levels and by the network. For one small network, which it makes
     much faster to fit; cells finer than the spacing of the trained samples are noise between them.
 
     Args:
         num_levels: Number of levels.
         level_features: Features of each level; the output has ``num_levels * level_features``.
-        coarsest: Cells per axis ``N_0`` of the first level.
-        finest: Cells per axis of the last level: about the trained samples per axis, or less.
+        finest: Cells ``N_L`` of the last level, of all axes or a list of one per axis. ``auto`` is a quarter of the trained
+            samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
+        span: How many times finer the last level is than the first, ``N_L / N_1``.
         table_size: Number ``T`` of rows of a level's table.
         seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
         num_axes: Number of coordinates of a point, at most 7.
@@ -124,14 +147,14 @@ class HashGrid(_Levels):
         self,
         num_levels: int = 16,
         level_features: int = 2,
-        coarsest: int = 16,
-        finest: int = 256,
+        finest: Cells = "auto",
+        span: float = 4.0,
         table_size: int = 32768,
         seed: int = 0,
         num_axes: int = 1,
     ) -> None:
         self.table_size = check_count(self, "table_size", table_size)
-        super().__init__(num_levels, level_features, coarsest, finest, self.table_size, seed, num_axes)
+        super().__init__(num_levels, level_features, finest, span, self.table_size, seed, num_axes)
         if self.num_axes > len(PRIMES):
             raise InputError(f"HashGrid: num_axes must be at most {len(PRIMES)}, got {num_axes!r}")
 
@@ -145,8 +168,8 @@ class Grids(_Levels):
     Args:
         num_levels: Number of levels.
         level_features: Features of each level; the output has ``num_levels * level_features``.
-        coarsest: Cells per axis of the first level.
-        finest: Cells per axis of the last level: about the trained samples per axis, or less.
+        finest: Cells of the last level, of all axes or a list of one per axis. ``auto``: a quarter of the trained samples.
+        span: How many times finer the last level is than the first.
         seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
         num_axes: Number of coordinates of a point.
 
@@ -163,12 +186,12 @@ class Grids(_Levels):
         self,
         num_levels: int = 4,
         level_features: int = 4,
-        coarsest: int = 16,
-        finest: int = 128,
+        finest: Cells = "auto",
+        span: float = 4.0,
         seed: int = 0,
         num_axes: int = 1,
     ) -> None:
-        super().__init__(num_levels, level_features, coarsest, finest, None, seed, num_axes)
+        super().__init__(num_levels, level_features, finest, span, None, seed, num_axes)
 
 
 @registry.register("embed")
@@ -179,8 +202,9 @@ class Embedding(Grouped):
     side by side (Embed-2D, Embed-4D).
 
     Args:
-        num_features: Number of features of the output.
-        num_positions: Number ``P`` of positions per axis. Positions that no sample is at or beside are not trained.
+        num_features: Number of features of the output; ``auto``: as many as trained samples.
+        num_positions: Number ``P`` of positions per axis; ``auto``: of the trained samples. Positions between which there is
+            no sample are not trained.
         flat: Whether all axes of a group have one table together, of ``P ** num_axes`` rows.
         interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
         mlp: Whether an MLP comes after the vectors, as in ``lff``.
@@ -200,12 +224,13 @@ class Embedding(Grouped):
     """
 
     formula = "row x P of a trained table, or between two"
+    from_samples: ClassVar = {"num_positions": round_mean}
     normalizable = False
 
     def __init__(
         self,
-        num_features: int = 256,
-        num_positions: int = 256,
+        num_features: CountLike = "auto",
+        num_positions: CountLike = "auto",
         flat: bool = False,
         interpolation: Literal["linear", "nearest"] = "linear",
         mlp: bool = False,
@@ -218,7 +243,8 @@ class Embedding(Grouped):
         num_axes: int = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions = check_count(self, "num_positions", num_positions, minimum=2)
+        positions = self.sample_value("num_positions", num_positions)
+        self.num_positions = check_count(self, "num_positions", positions, minimum=2)
         self.flat = check_choice(self, "flat", flat, (False, True))
         self.interpolation = check_choice(self, "interpolation", interpolation, ("linear", "nearest"))
         each = self.num_axes // self.groups
@@ -234,8 +260,10 @@ class Embedding(Grouped):
         last = self.num_positions - 1
         nearest = self.interpolation == "nearest"
         position = (cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions).clamp(0, last)
-        table, num_axes = self.table.to(coords.dtype), coords.shape[-1]
+        table, positions = self.table.to(coords.dtype), position.unbind(-1)
         if self.flat:
-            return interpolate(table, position, last, strides(self.num_positions, num_axes))
-        sides = zip(torch.tensor_split(table, num_axes, 1), position.unbind(-1), strict=True)
-        return torch.cat([interpolate(block, x[..., None], last, [1]) for block, x in sides], -1)
+            nodes = [self.num_positions] * len(positions)
+            return interpolate(table, positions, [last] * len(positions), strides(nodes))
+        blocks = torch.tensor_split(table, len(positions), 1)
+        each = [interpolate(block, [column], [last], [1]) for block, column in zip(blocks, positions, strict=True)]
+        return torch.cat(each, -1)

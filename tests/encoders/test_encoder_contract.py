@@ -139,8 +139,9 @@ def test_a_description_rebuilds_the_encoder(name: str) -> None:
         assert twin.num_features == encoder.num_features
         assert torch.equal(twin(x), encoder(x))
     assert resolve(encoder) is encoder
-    numbers = create(name, **{key: np.int64(6) for key in ("num_features", "padding", "seed") if takes(name, key)})
-    assert all(type(v) in (int, float, str, bool) for v in [*numbers.spec().values(), *numbers.resolved().values()])
+    numbers = create(name, **{key: np.int64(6) for key in ("num_features", "padding", "seed", "finest") if takes(name, key)})
+    values = [v for value in (*numbers.spec().values(), *numbers.resolved().values()) for v in np.atleast_1d(value).tolist()]
+    assert all(type(v) in (int, float, str, bool) for v in values)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -201,8 +202,10 @@ BAD = {
     "interpolation": ["cubic", None],
     "dropout": [-0.1, 1.0, True, None],
     "kl": [-1.0, float("nan"), True, None],
-    **{key: [0, True, 1.5, None] for key in ("num_inputs", "hidden", "groups", "rank", "resolution", "plane_resolution")},
-    **{key: [0, True, 1.5, None] for key in ("num_levels", "level_features", "coarsest", "finest", "table_size")},
+    **{key: [0, True, 1.5, None] for key in ("num_inputs", "hidden", "groups", "rank", "num_levels", "level_features")},
+    **{key: [0, True, 1.5, None, "many", [8, 8], [0]] for key in ("finest", "resolution", "plane_resolution")},
+    "span": [0.5, True, None, float("inf")],
+    "table_size": [0, True, 1.5, None],
 }
 
 
@@ -210,7 +213,9 @@ BAD = {
 def test_invalid_values_are_named(name: str) -> None:
     for key in registry.parameters(registry.get(name)):
         for value in BAD[key]:
-            with pytest.raises(InputError, match=rf"{registry.get(name).__name__}: {key} must be .*, got {value!r}"):
+            with pytest.raises(
+                InputError, match=rf"{registry.get(name).__name__}: {key} must be .*, got {re.escape(repr(value))}"
+            ):
                 create(name, **{key: value})
 
 

@@ -169,23 +169,25 @@ PI = [1, 2654435761, 805459861, 3674653429]
 def test_multi_resolution_grids(num_axes: int, table_size: int | None) -> None:
     """A loop over points, levels and corners; ``None`` is the dense grid."""
     name, more = ("grid", {}) if table_size is None else ("hash", {"table_size": table_size})
-    arguments = {"num_levels": 3, "level_features": 2, "coarsest": 3, "finest": 7, **more}
+    finest = [7, 5, 7, 6][:num_axes]
+    arguments = {"num_levels": 3, "level_features": 2, "finest": finest, "span": 2.0, **more}
     encoder, p = trained(name, num_axes=num_axes, **arguments)
     x, array = points(num_axes)
     expected, first, hashed = np.zeros((40, 6)), 0, 0
-    for level, cells in enumerate([3, math.floor(3 * math.sqrt(7 / 3)), 7]):
-        nodes = (cells + 2) ** num_axes
+    for level in range(3):
+        cells = np.array([math.floor(n * 2 ** (level / 2 - 1) + 1e-9) for n in finest])
+        nodes = int(np.prod(cells + 2))
         size = min(nodes, table_size or nodes)
         table, first = p["table"][first : first + size], first + size
         hashed += size < nodes
         for i, point in enumerate(array):
             for node, share in corners(point * cells + 0.5):
-                row = int(np.ravel_multi_index(node, (cells + 2,) * num_axes))
+                row = int(np.ravel_multi_index(node, tuple(cells + 2)))
                 if size < nodes:
                     row = 0
                     for n, prime in zip(node, PI, strict=False):
                         row ^= n * prime
-                    row %= table_size
+                    row %= size
                 expected[i, 2 * level : 2 * level + 2] += share * table[row]
     assert first == len(p["table"])
     assert hashed == (0 if table_size is None else {1: 0, 2: 1, 3: 3, 4: 3}[num_axes])
@@ -232,18 +234,24 @@ def test_an_embedding_is_a_row_per_position(num_axes: int, flat: bool, interpola
 @pytest.mark.parametrize("num_axes", [1, 2, 3])
 def test_lines_and_planes(num_axes: int) -> None:
     x, array = points(num_axes)
+    cells, coarse = [7, 5, 6][:num_axes], [3, 2, 4][:num_axes]
+    nodes = [n + 1 for n in cells]
 
     def line(p: dict[str, Array], a: int) -> Array:
-        return np.stack([np.interp(array[:, a] * 7, np.arange(8), values) for values in p["lines"][a].T], 1)
+        table = np.split(p["table"], np.cumsum(nodes))[a]
+        return np.stack([np.interp(array[:, a] * cells[a], np.arange(nodes[a]), values) for values in table.T], 1)
 
-    encoder, p = trained("lines", rank=4, resolution=7, num_axes=num_axes)
+    encoder, p = trained("lines", rank=4, resolution=cells, num_axes=num_axes)
     same(encoder(x), np.prod([line(p, a) for a in range(num_axes)], 0))
-    encoder, p = trained("planes", rank=4, resolution=7, plane_resolution=3, num_axes=num_axes)
-    expected = np.prod([line(p, a) for a in range(num_axes)], 0)
-    for number, (a, b) in enumerate(itertools.combinations(range(num_axes), 2)):
-        table = p["planes"][number].reshape(4, 4, 4)
-        plane = np.array([sum(s * table[n] for n, s in corners(point)) for point in 3 * array[:, [a, b]]])
+    encoder, p = trained("planes", rank=4, resolution=cells, plane_resolution=coarse, num_axes=num_axes)
+    expected, rest = np.prod([line(p, a) for a in range(num_axes)], 0), p["table"][sum(nodes) :]
+    for a, b in itertools.combinations(range(num_axes), 2):
+        size = (coarse[a] + 1) * (coarse[b] + 1)
+        table, rest = rest[:size].reshape(coarse[a] + 1, coarse[b] + 1, 4), rest[size:]
+        position = array[:, [a, b]] * [coarse[a], coarse[b]]
+        plane = np.array([sum(share * table[node] for node, share in corners(point)) for point in position])
         expected += plane * np.prod([np.ones_like(plane)] + [line(p, c) for c in range(num_axes) if c not in (a, b)], 0)
+    assert len(rest) == 0
     same(encoder(x), expected)
 
 
