@@ -199,6 +199,8 @@ class Encoder(nn.Module, ABC):
                 distance where there are more features than samples.
         """
         made = self
+        if self.width is None and self.support is not None:
+            spacing = max(spacing, 1 / samples)  # narrower ones would leave samples apart
         if self.is_open:
             count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
             changes: dict[str, Any] = {"num_features": count}

@@ -49,6 +49,8 @@ POINT_RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
 POINT_FALLBACK = 0.1
 """The relative ridge of scattered points of which none can be held out: near the best for shifted encoders."""
 POINT_SIGNALS = 4
+POINT_WINDOW = {1: 4096, 2: 128, 3: 32}
+"""As :data:`WINDOW`, of grids that points lie on."""
 FRACTION = 0.1
 """Share of scattered training points that is held out, drawn by their coordinates."""
 MIN_HELD = 16
@@ -305,8 +307,9 @@ def choose_points(
 ) -> Choice:
     """Chooses one ridge, and one width of the features, for a set of signals at scattered points.
 
-    A tenth of the training points of at most four signals is held out. Ridges go down from the largest, each solve
-    starting from the last one's weights and taking at most 20 iterations, until they get worse: half a dozen ridges.
+    A tenth of the training points of at most four signals is held out; of a large grid, of the points in windows of it.
+    Ridges go down from the largest, each solve starting from the last one's weights and taking at most 20 iterations, until
+    they get worse: half a dozen ridges.
     The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
 
     Warns:
@@ -321,13 +324,18 @@ def choose_points(
     if given is not None:
         return given
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
+    ratios = [1.0] * num_axes
+    if axes is not None and not any(_sees_coordinates_closer(encoder) for encoder in encoders):
+        point_problem(values, encoders, center=center, distributed=distributed, **where)  # for its checks
+        values, where, ratios = _point_windows(values, axes, mask, index, distributed) or (values, where, ratios)
 
     def build(some: Sequence[Encoder]) -> PointProblem:
-        return point_problem(values, some, center=center, distributed=distributed, **where)
+        small = [encoder if ratio == 1 else shrunk(encoder, ratio) for encoder, ratio in zip(some, ratios, strict=True)]
+        return point_problem(values, small, center=center, distributed=distributed, **where)  # type: ignore[arg-type]
 
     with full_precision(values.device):
         problem = build(encoders)
-        signals = slice(0, None, -(-len(values) // POINT_SIGNALS))
+        signals = slice(0, None, -(-len(values) // POINT_SIGNALS) if max(ratios) == 1 else 1)
         samples = problem.samples.select(signals)
         held = _fractions(samples.coordinates().unbind(-1)) < FRACTION
         kept = ~held
@@ -359,6 +367,44 @@ def choose_points(
             return found
 
         return _choose(tuple(encoders), density, strength, sigma, fallback, curve, scattered=True)
+
+
+def _point_windows(
+    values: Tensor, axes: Sequence[Tensor], mask: Tensor | None, index: Tensor | None, distributed: bool
+) -> tuple[Tensor, dict[str, Any], list[float]] | None:
+    """Windows of a grid as signals ``(W * S', n_1, ..., n_D, C)``, where their points are, and how much larger the grid is.
+
+    Windows with hardly any points are left out; ``None`` if the grid is small, or if there is no other window.
+    """
+    grid, side = [len(x) for x in axes], POINT_WINDOW.get(len(axes), 16)
+    if max(grid) <= side:
+        return None
+    some = slice(0, None, -(-len(values) // POINT_SIGNALS))
+    if mask is None:
+        assert index is not None  # or the problem would have been refused
+        places = index.to(values.device).expand(len(values), -1)[some]
+        mask = torch.zeros(len(places), math.prod(grid), dtype=torch.bool, device=values.device).scatter_(1, places, True)
+        whole = values.new_zeros(*mask.shape, values.shape[-1])
+        whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some])
+        values = whole.reshape(len(whole), *grid, -1)
+    else:
+        mask = mask.to(values.device).expand(len(values), *grid)[some]
+        values = values[some]
+    parts = [(values, mask.reshape(-1, *grid))]
+    for a, n in enumerate(grid):
+        width = min(n, side)
+        starts = [0] if n <= side else [n // 4 - side // 4, n // 4 * 3 - side * 3 // 4]
+        parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
+    found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
+    counts = where.flatten(1).sum(1)
+    if distributed:
+        torch.distributed.all_reduce(counts)
+    enough = counts >= MIN_HELD / FRACTION
+    if not enough.any():
+        return None
+    ratios = [n / min(n, side) for n in grid]
+    small = [(x[:side] - x[0]) * ratio + x[0] for x, ratio in zip(axes, ratios, strict=True)]
+    return found[enough], {"coords": None, "axes": small, "mask": where[enough], "index": None}, ratios
 
 
 def _density(
@@ -424,9 +470,9 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     width nor support, or that has parameters of its own, sees its coordinates closer together instead, which keeps
     everything in units of the spacing but for the number of features per sample.
     """
-    width = encoder.width
-    if (width is None and encoder.support is None) or any(True for _ in encoder.parameters()):
+    if _sees_coordinates_closer(encoder):
         return lambda x: encoder(x / ratio)
+    width = encoder.width
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:
         changes[width.argument] = width.scaled(arguments[width.argument], ratio)
@@ -435,3 +481,8 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     if "spacing" in arguments:
         changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
     return encoder.copy(**changes)
+
+
+def _sees_coordinates_closer(encoder: Encoder) -> bool:
+    """Whether the encoder cannot be made for a smaller grid from its arguments."""
+    return (encoder.width is None and encoder.support is None) or any(True for _ in encoder.parameters())
