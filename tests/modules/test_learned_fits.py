@@ -25,7 +25,7 @@ MLP = {"num_features": 8, "num_inputs": 8, "hidden": 4, "mlp": True}
 SINES = {"num_features": 8, "num_positions": 6}
 LEARNED: dict[str, dict[str, Any]] = {
     "lff": {"name": "lff", **MLP, "gamma": 0.2, "kl": 0.1},
-    "lff-no-mlp": {"name": "lff", "num_features": 8, "mlp": False, "gamma": 0.2},
+    "lff-no-mlp": {"name": "lff", "num_features": 8, "gamma": 0.2},
     "embed": {"name": "embed", "num_features": 8, "num_positions": 6},
     "embed-nearest": {"name": "embed", **MLP, "num_positions": 6, "interpolation": "nearest", "flat": True},
     "pos_mlp": {"name": "pos_mlp", "num_features": 8, "hidden": 4},
