@@ -43,10 +43,10 @@ Which positional encoding represents this signal best, how fast, and why.
 
 {chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
 
-  pe-lightning fit --config configs/image/demo.yaml                 fit a sample photograph
-  pe-lightning fit --config configs/image/demo.yaml --data.paths FOLDER --model.encoder tri
+  pe-lightning fit my.jpg --encoder tri        fit signals of your own exactly: pictures, sound, tables, videos, volumes
+  pe-lightning fit --config image/demo         train on a sample photograph, by one of the recipes that come with it
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024
-  pe-lightning VERB --help                                          all options of a verb
+  pe-lightning VERB --help                     all options of a verb
 """
 
 

@@ -7,8 +7,10 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
+import lightning
 import torch
 import yaml
 from jsonargparse import ArgumentError, Namespace
@@ -17,7 +19,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
-from pe_lightning import encoders, naming, runs
+from pe_lightning import encoders, naming, recipes, runs
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, complete_arguments, locate, read_checkpoint, restoring
@@ -41,6 +43,7 @@ OPTIONS = [
 ]
 """What can be misspelt and is no argument of a class that is named."""
 
+VERBOSE = ("-v", "--verbose")
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
 
@@ -74,20 +77,34 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     Raises:
         InputError: If something that was given has to be changed.
     """
-    prepare()
+    given = [argument for argument in arguments if argument not in VERBOSE]
+    prepare(verbose=len(given) < len(arguments))
+    given = recipes.with_recipe(given) if verb == "fit" else given
     with restoring():
-        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
+        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(given))])
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
     return INTERRUPTED if cli.stop.stopped and cli.trainer.is_global_zero else 0
 
 
-def prepare() -> None:
-    """Loads plugins and names, and quietens the terminal; to be called before a :class:`CoordinateCLI` is made."""
+def prepare(verbose: bool = False) -> None:
+    """Loads plugins and names; to be called before a :class:`CoordinateCLI` is made.
+
+    Args:
+        verbose: Whether Lightning says what it does: seed, devices, why a fit ends.
+    """
     naming.install()
-    # advertisements that Lightning prints for other products
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(lambda record: "Tip:" not in record.getMessage())
+    for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
+        logger = logging.getLogger(f"lightning.{name}")
+        logger.removeFilter(_is_ours)
+        if not verbose:
+            logger.addFilter(_is_ours)
     for message in NOT_FOR_USERS:
         warnings.filterwarnings("ignore", message=message)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a record is a warning, or not written by Lightning: our notices go through its logger too."""
+    return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
 
 
 class CoordinateCLI(LightningCLI):
@@ -103,7 +120,11 @@ class CoordinateCLI(LightningCLI):
 
     def __init__(self, args: list[str]) -> None:
         common: dict[str, Any] = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
-        listed = f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders)."
+        listed = (
+            f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders). Recipes for --config: "
+            f"{', '.join(recipes.names())}. --encoder is short for --model.encoder; -v shows what Lightning says."
+        )
+        usage = {"fit": f"Fits signals: pe-lightning fit FILE ..., exactly unless --config says otherwise. {listed}"}
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -115,7 +136,8 @@ class CoordinateCLI(LightningCLI):
             # checkpoints hold plain hyper-parameters of our own making
             load_from_checkpoint_support=False,
             trainer_defaults=TRAINER_DEFAULTS,
-            parser_kwargs=common | {verb: {**common, "description": listed, "prog": verb} for verb in self.subcommands()},
+            parser_kwargs=common
+            | {verb: {**common, "prog": verb, "description": usage.get(verb, listed)} for verb in self.subcommands()},
             args=args,
         )
 

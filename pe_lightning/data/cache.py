@@ -31,7 +31,7 @@ from pe_lightning.runs import PatientFile
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
-FORMAT = 2
+FORMAT = 3
 """Raised by whatever changes the meaning of an entry; those of another format are not found."""
 PATIENCE = 5.0
 """Seconds after which a notice says that another process is waited for."""

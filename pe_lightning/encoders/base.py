@@ -6,10 +6,10 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,28 @@ from typing_extensions import Self
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["Encoder", "EncoderLike", "Width", "WidthLike", "check_count", "check_positive", "exact_dtype", "registry"]
+__all__ = [
+    "CountLike",
+    "Encoder",
+    "EncoderLike",
+    "Width",
+    "WidthLike",
+    "check_choice",
+    "check_count",
+    "check_positive",
+    "exact_dtype",
+    "mean",
+    "plain",
+    "points",
+    "registry",
+]
+
+T = TypeVar("T")
+
+CountLike: TypeAlias = int | Literal["auto"]
+"""A number of features, or ``"auto"``: as many as trained samples along the axis, once a model or solver knows them
+(:meth:`Encoder.sized`), and :data:`UNSIZED` until then."""
+UNSIZED = 256
 
 WidthLike: TypeAlias = float | Literal["auto"] | None
 """A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
@@ -33,13 +54,13 @@ class Width:
         argument: Name of the constructor argument.
         kind: What it measures: ``length``, in units of the [0, 1] domain; ``frequency``, in periods per unit length;
             ``octaves``, the exponent of a highest frequency ``2**sigma``.
-        rule: The default value for ``num_features`` features.
+        rule: The default value for so many features, or samples where they are fewer, per unit length.
         text: The rule in words, such as ``"0.64/K"``.
     """
 
     argument: str
     kind: Literal["length", "frequency", "octaves"]
-    rule: Callable[[int], float]
+    rule: Callable[[float], float]
     text: str
 
     def scaled(self, value: float, factor: float) -> float:
@@ -89,9 +110,19 @@ class Encoder(nn.Module, ABC):
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
+    multiple: ClassVar[int] = 1
+    """``num_features`` is a multiple of it."""
+    from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
+    """Arguments whose default ``"auto"`` leaves them to the data, and their values for so many trained samples per unit
+    length of each axis."""
+
+    resolution: float | None = None
+    """Features per unit length, where each is the one before it, moved by ``1 / resolution``."""
 
     num_features: int
     num_axes: int
+    trainable: bool = False
+    per_feature: bool = False
     _given: dict[str, Any]
     _rng_state: Tensor
 
@@ -100,15 +131,15 @@ class Encoder(nn.Module, ABC):
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         # a checkpoint holds plain values only, not NumPy numbers
-        given = {key: _plain(value) for key, value in list(bound.arguments.items())[1:]}
+        given = {key: plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
         # so that random initial values can be drawn again and told from learned ones
         object.__setattr__(self, "_rng_state", torch.get_rng_state())
         return self
 
-    def __init__(self, num_features: int, num_axes: int = 1) -> None:
+    def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__()
-        self.num_features = check_count(self, "num_features", num_features)
+        self.num_features = self.count_value(num_features)
         self.num_axes = check_count(self, "num_axes", num_axes)
 
     @abstractmethod
@@ -119,6 +150,14 @@ class Encoder(nn.Module, ABC):
     def support(self) -> float | None:
         """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
         return None
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
+
+    def leading(self, count: int) -> Encoder:
+        """An encoder of the first ``count`` features alone; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def penalty(self) -> Tensor:
         """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""
@@ -145,16 +184,80 @@ class Encoder(nn.Module, ABC):
         """The registered name, or the full class path of an unregistered encoder."""
         return registry.name_of(type(self))
 
-    def width_value(self, value: WidthLike, num_features: int, maximum: float = 1e12) -> float:
+    def count_value(self, value: CountLike) -> int:
+        """The number of features that is meant; of ``"auto"``, the one until samples are known."""
+        return UNSIZED if value == "auto" else check_count(self, "num_features", value)
+
+    def width_value(self, value: WidthLike, resolution: float, maximum: float = 1e12) -> float:
         """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's."""
         assert self.width is not None
         if value is None or value == "auto":
-            return self.width.rule(num_features)
+            return self.width.rule(resolution)
         return check_positive(self, self.width.argument, value, maximum)
 
+    @property
+    def features_per_unit(self) -> float:
+        """Features per unit length of the axis, without any past its ends."""
+        return float(self.resolved().get("num_features", self.num_features))
+
+    def sized(self, spacing: float, samples: float) -> Self:
+        """The encoder for samples of an axis: ``num_features`` if it is ``auto``, and the width if none was given.
+
+        Args:
+            spacing: Distance that the features should have, in units of the [0, 1] domain: that of the trained samples, or
+                of the grid's where they are scattered.
+            samples: Trained samples per unit length, or as many as a grid of their density has. A width follows their
+                distance where there are more features than samples.
+        """
+        made = self
+        if self.width is None and self.support is not None:
+            spacing = max(spacing, 1 / samples)  # narrower ones would leave samples apart
+        if self.is_open:
+            count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
+            changes: dict[str, Any] = {"num_features": count}
+            arguments = registry.parameters(type(self))
+            if "spacing" in arguments and abs(count * spacing - 1) > 1e-9:
+                changes["spacing"] = spacing
+            if "padding" in arguments and self._given.get("padding", "auto") == "auto":
+                changes["padding"] = "edge"
+            made = self.copy(**changes)
+        if made.width is not None and samples < made.features_per_unit - 1e-6:
+            default = registry.parameters(type(self))[made.width.argument].default
+            if made.given().get(made.width.argument, default) is None:
+                made = made.widened(samples, 1.0)
+        return made.for_samples([samples])
+
+    def for_samples(self, samples: Sequence[float]) -> Self:
+        """The encoder with all of :attr:`from_samples` that is ``auto`` set, of as many axes as there are ``samples``."""
+        changes = {key: rule(samples) for key, rule in self.from_samples.items() if self._given.get(key, "auto") == "auto"}
+        return self.copy(num_axes=len(samples), **changes) if changes else self
+
+    def sample_value(self, name: str, value: Any) -> Any:
+        """The value of an argument of :attr:`from_samples`; of ``"auto"``, the one until samples are known."""
+        return self.from_samples[name]([UNSIZED] * self.num_axes) if isinstance(value, str) and value == "auto" else value
+
+    def widened(self, samples: float, factor: float) -> Self:
+        """The encoder with its width at ``factor`` times the default for ``samples`` per unit length; more is smoother.
+
+        The default follows the features. Where there are fewer samples, their spacing is what counts: a Gaussian narrower
+        than it leaves holes.
+        """
+        if self.width is None:
+            return self
+        default = self.width.rule(min(self.features_per_unit, samples))
+        return self.copy(**{self.width.argument: self.width.scaled(default, factor)})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of features is left to the data."""
+        parameter = registry.parameters(type(self)).get("num_features")
+        return parameter is not None and self._given.get("num_features", parameter.default) == "auto"
+
     def automatic(self) -> str | None:
-        """The argument that was given as ``"auto"`` and is still to be chosen from data, if any."""
-        return next((key for key, value in self._given.items() if isinstance(value, str) and value == "auto"), None)
+        """The argument of the width, if it was given as ``"auto"`` and is still to be chosen."""
+        argument = None if self.width is None else self.width.argument
+        value = self._given.get(argument or "")
+        return argument if isinstance(value, str) and value == "auto" else None
 
     def given(self) -> dict[str, Any]:
         """The constructor arguments as they were given; ``None`` stands for a default that follows ``num_features``."""
@@ -163,7 +266,7 @@ class Encoder(nn.Module, ABC):
     def resolved(self) -> dict[str, Any]:
         """Every constructor argument with the value in force: the attribute of its name, what was given, or the default."""
         return {
-            key: _plain(getattr(self, key, self._given.get(key, parameter.default)))
+            key: plain(getattr(self, key, self._given.get(key, parameter.default)))
             for key, parameter in registry.parameters(type(self)).items()
         }
 
@@ -181,7 +284,7 @@ class Encoder(nn.Module, ABC):
         Raises:
             InputError: If the class has no such argument, or the change gives a learned tensor another shape.
         """
-        registry.check_arguments(type(self), changes)
+        changes = registry.arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
         made = self._rebuilt(changes)
@@ -226,7 +329,23 @@ class Encoder(nn.Module, ABC):
 EncoderLike: TypeAlias = "Encoder | str | Mapping[str, Any]"
 """An encoder, a registered name, or ``{"name": ..., **arguments}``."""
 
-registry: Registry[Encoder] = Registry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
+
+class EncoderRegistry(Registry[Encoder]):
+    """The registry of encoders, which knows ``width`` as a name for the argument that an encoder declares as its width."""
+
+    def arguments(self, cls: type[Encoder], given: Mapping[str, Any]) -> dict[str, Any]:
+        """As in the base class. ``width: auto`` is left out for encoders that have no width."""
+        arguments = dict(given)
+        if "width" in arguments and "width" not in self.parameters(cls):
+            value = arguments.pop("width")
+            if cls.width is not None:
+                arguments.setdefault(cls.width.argument, value)
+            elif value != "auto":
+                raise InputError(f"encoder {self.name_of(cls)!r} has no width, got width={value!r}; leave it out")
+        return super().arguments(cls, arguments)
+
+
+registry = EncoderRegistry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
 
 
 def exact_dtype(x: Tensor) -> torch.dtype:
@@ -236,6 +355,34 @@ def exact_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def mean(samples: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.prod(samples) ** (1 / len(samples))
+
+
+def points(encoder: Encoder, x: Tensor) -> Tensor:
+    """The points ``(*batch, num_axes)`` that ``x`` stands for, in the dtype to compute features in.
+
+    Raises:
+        InputError: If ``x`` has another number of coordinates.
+    """
+    coords = x.to(exact_dtype(x))[..., None] if encoder.num_axes == 1 else x.to(exact_dtype(x))
+    if coords.shape[-1:] != (encoder.num_axes,):
+        raise InputError(
+            f"{type(encoder).__name__}: points of {encoder.num_axes} axes have the shape (*batch, {encoder.num_axes}), "
+            f"got {tuple(x.shape)}"
+        )
+    return coords
+
+
+def check_choice(owner: object, name: str, value: T, allowed: Sequence[T]) -> T:
+    """``value`` if it is one of those allowed, else an :class:`InputError` that names it."""
+    if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
+        words = " or ".join(str(one).lower() for one in allowed)
+        raise InputError(f"{type(owner).__name__}: {name} must be {words}, got {value!r}")
+    return value
+
+
 def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
     """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not minimum <= int(value) < 2**63:
@@ -243,20 +390,24 @@ def check_count(owner: object, name: str, value: object, minimum: int = 1) -> in
     return int(value)
 
 
-def check_positive(owner: object, name: str, value: object, maximum: float = 1e12) -> float:
-    """``value`` if it is a number in [1e-12, ``maximum``], else an :class:`InputError` that names it."""
+def check_positive(owner: object, name: str, value: object, maximum: float = 1e12, minimum: float = 1e-12) -> float:
+    """``value`` if it is a number in [``minimum``, ``maximum``], else an :class:`InputError` that names it."""
     number: Any = value  # compared before it is converted: float() of a very long integer overflows
-    if isinstance(value, bool) or not isinstance(value, Real) or not 1e-12 <= number <= maximum:
+    if isinstance(value, bool) or not isinstance(value, Real) or not minimum <= number <= maximum:
         raise InputError(
-            f"{type(owner).__name__}: {name} must be a positive number from 1e-12 to {maximum:g}, got {value!r}"
+            f"{type(owner).__name__}: {name} must be a {'positive ' if minimum else ''}number from {minimum:g} to "
+            f"{maximum:g}, got {value!r}"
         )
     return float(value)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> Any:
+    """Numbers, also of NumPy or PyTorch, as Python's, several as a list; anything else as it is."""
     if isinstance(value, (bool, str)) or value is None:
         return value
-    if isinstance(value, Tensor):  # learned, by each signal for itself if there are several
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, Tensor):  # a learned one of several signals has one value each
         return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Integral):
         return int(value)
