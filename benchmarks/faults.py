@@ -56,9 +56,9 @@ from pe_lightning.solvers import solve_grid, solve_points
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
 SMALL += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "5"]
-FIT = ["fit", "--config", str(ROOT / "configs/image/demo.yaml"), *SMALL, "--data.steps_per_epoch", "10"]
+FIT = ["fit", "--config", "image/demo", *SMALL, "--data.steps_per_epoch", "10"]
 FIT += ["--trainer.max_steps", "200"]
-SWEEP = ["sweep", "--config", str(ROOT / "configs/image/closed_form.yaml"), *SMALL, "--model.ridge", "0.01"]
+SWEEP = ["sweep", "--config", "image/closed_form", *SMALL, "--model.ridge", "0.01"]
 SWEEP += ["--vary", "model.encoder=gau,rff,tri,keys", "--out", "s"]
 LIMIT = 20.0
 HELD, REFUSED, BROKEN = 0, 2, 3
