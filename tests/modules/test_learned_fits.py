@@ -163,19 +163,20 @@ def test_sizes_left_to_the_data_follow_the_trained_samples(name: str, make_train
     }[argument]  # fmt: skip
 
 
-def test_a_recipe_takes_another_encoder_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("recipe", ["simple_mlp.yaml", "hash.yaml", "planes.yaml", "lff.yaml"])
+def test_recipes(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first takes another encoder by name."""
     monkeypatch.chdir(tmp_path)
-    recipe = [
-        "--config",
-        str(ROOT / "configs/image/simple_mlp.yaml"),
-        "--wandb.enabled",
-        "false",
-        "--trainer.logger",
-        "false",
-    ]
-    small = ["--data.resize", "32", "--model.width", "16", "--trainer.max_steps", "60"]
-    assert main(["fit", *recipe, "--model.encoder", "hash", *small]) == 0
+    named = ["--model.encoder", "grid", "--model.depth", "1"] if recipe == "simple_mlp.yaml" else []
+    short = ["--data.resize", "32", "--trainer.max_steps", "40", "--wandb.enabled", "false", "--trainer.logger", "false"]
+    assert main(["fit", "--config", str(ROOT / "configs/image" / recipe), *named, *short]) == 0
     (path,) = tmp_path.glob("runs/*/*/metrics.json")
     found = json.loads(path.read_text())
-    assert found["encoder"]["finest"] == [4, 4]
-    assert found["encoder"]["name"] == "hash"
+    assert found["test/psnr"] > 11
+    expected = {
+        "simple_mlp.yaml": ("finest", [4, 4]),
+        "hash.yaml": ("finest", [4, 4]),
+        "planes.yaml": ("resolution", [16, 16]),
+    }
+    argument, value = expected.get(recipe, ("gamma", pytest.approx(3 / 16)))
+    assert found["encoder"][argument] == value
