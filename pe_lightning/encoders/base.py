@@ -116,6 +116,9 @@ class Encoder(nn.Module, ABC):
     """Arguments whose default ``"auto"`` leaves them to the data, and their values for so many trained samples per unit
     length of each axis."""
 
+    resolution: float | None = None
+    """Features per unit length, where each is the one before it, moved by ``1 / resolution``."""
+
     num_features: int
     num_axes: int
     trainable: bool = False
@@ -147,6 +150,14 @@ class Encoder(nn.Module, ABC):
     def support(self) -> float | None:
         """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
         return None
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
+
+    def leading(self, count: int) -> Encoder:
+        """An encoder of the first ``count`` features alone; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def penalty(self) -> Tensor:
         """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from pe_lightning.encoders.base import (
     CountLike,
@@ -31,6 +33,9 @@ PaddingLike: TypeAlias = int | Literal["edge", "auto"]
 
 NEGLIGIBLE = 2.0**-30
 """Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
+LEAST_EXPONENT = {torch.float32: math.log2(NEGLIGIBLE), torch.float64: -100.0}
+"""Exponentials below 2 to this power are zero. Neither they nor squares of products of several axes are then subnormal,
+which costs a processor up to a hundred cycles for each operation."""
 
 
 class Shifted(Encoder):
@@ -67,11 +72,21 @@ class Shifted(Encoder):
         super().__init__(self.num_shifts + 2 * self.outside)
         self.spacing = 1 / self.num_shifts if spacing is None else check_positive(self, "spacing", spacing, 1.0)
         # not 1 / (1 / K), which is not always K
-        self.resolution = float(self.num_shifts) if spacing is None else 1 / self.spacing
+        self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
 
     def indices(self, x: Tensor) -> Tensor:
         """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=exact_dtype(x), device=x.device)
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates, not necessarily whole."""
+        return self.placed(x) * self.resolution + self.outside
+
+    def leading(self, count: int) -> Shifted:
+        """The first ``count`` features alone."""
+        made = copy.copy(self)
+        made.num_features, made.num_shifts = count, count - 2 * self.outside
+        return made
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
@@ -442,6 +457,12 @@ class BSpline(CubicKernel):
         v = 1 - u
         return v**3 / 6, 2 / 3 - u * u + u**3 / 2, 2 / 3 - v * v + v**3 / 2, u**3 / 6
 
+    def distance(self, delta: Tensor) -> Tensor:
+        r"""The B-spline of degree 7, of a feature with itself, at :math:`K \Delta`, divided by ``K``."""
+        u = 4 - (delta * self.resolution).abs()  # its end is at 4; from there inwards only powers of what is positive add
+        powers = [(-1) ** k * math.comb(8, k) * (u - k).clamp_min(0) ** 7 for k in range(5)]
+        return torch.stack(powers).sum(0) / (math.factorial(7) * self.resolution)
+
 
 def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
     """``factor * x``, overwriting ``x`` where the factor is a number; a learned one may differ between signals."""
@@ -449,9 +470,9 @@ def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
 
 
 def exponential(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``exp(factor * x)``, overwriting ``x`` where the factor is a number."""
-    # exp2, since torch's exp on the CPU is four times slower wherever its result underflows, as most features' does
-    return multiply(x, factor / math.log(2)).exp2_()
+    """``exp(factor * x)``, exactly zero where that is negligible; overwrites ``x`` where the factor is a number."""
+    exponent = multiply(x, factor / math.log(2))
+    return threshold(exponent, LEAST_EXPONENT[exponent.dtype], -math.inf, inplace=True).exp2_()
 
 
 def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:
