@@ -241,9 +241,9 @@ def test_lines_and_planes(num_axes: int) -> None:
         table = np.split(p["table"], np.cumsum(nodes))[a]
         return np.stack([np.interp(array[:, a] * cells[a], np.arange(nodes[a]), values) for values in table.T], 1)
 
-    encoder, p = trained("lines", rank=4, resolution=cells, num_axes=num_axes)
+    encoder, p = trained("lines", rank=4, cells=cells, num_axes=num_axes)
     same(encoder(x), np.prod([line(p, a) for a in range(num_axes)], 0))
-    encoder, p = trained("planes", rank=4, resolution=cells, plane_resolution=coarse, num_axes=num_axes)
+    encoder, p = trained("planes", rank=4, cells=cells, plane_cells=coarse, num_axes=num_axes)
     expected, rest = np.prod([line(p, a) for a in range(num_axes)], 0), p["table"][sum(nodes) :]
     for a, b in itertools.combinations(range(num_axes), 2):
         size = (coarse[a] + 1) * (coarse[b] + 1)
