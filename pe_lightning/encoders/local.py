@@ -26,9 +26,8 @@ def bandwidth(encoder: Encoder) -> int:
 
 def is_local(encoder: Encoder) -> bool:
     """Whether a sample sees few of the many features, all the same function moved by one spacing after another."""
-    if any(True for _ in encoder.parameters()):  # a width that is trained has no one support
-        return False
-    if encoder.resolution is None or encoder.support is None or encoder.num_features < MIN_FEATURES:
+    trained = any(True for _ in encoder.parameters())
+    if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
         return False
     return WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
 
