@@ -18,7 +18,7 @@ from torch import Tensor
 from pe_lightning.callbacks.base import TrainingClock
 from pe_lightning.runs import write_atomically
 
-__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_scores", "make_loggers", "wandb_is_offline"]
+__all__ = ["TimedCSVLogger", "TimedWandbLogger", "WandbSettings", "flat", "log_scores", "make_loggers", "wandb_is_offline"]
 
 RUN_ID = "wandb/run-id.txt"
 """Where a run directory keeps the id of its W&B run."""
@@ -34,7 +34,7 @@ class WandbSettings:
         project: Project that runs are collected in.
         entity: User or team that owns the project; ``None`` is the account's default.
         name: Name of the run; ``None`` is ``<data>-<model>-<encoder>-<n>``.
-        group: Group that the run belongs to.
+        group: Group that the run belongs to; ``None`` is the name of the data.
         job_type: What the run does, to distinguish runs of a group.
         tags: Tags of the run.
         artifact: Whether the last checkpoint is uploaded to W&B too.
@@ -84,6 +84,24 @@ class TimedCSVLogger(CSVLogger):
         super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
 
 
+class TimedWandbLogger(WandbLogger):
+    """The W&B log of a run, whose history has the seconds of the fit too.
+
+    Args:
+        run_dir: The run directory.
+        clock: Of the fit.
+        experiment: The W&B run, in the process that has it.
+    """
+
+    def __init__(self, run_dir: Path, clock: TrainingClock, experiment: Any) -> None:
+        super().__init__(experiment=experiment, save_dir=run_dir)
+        self.clock = clock
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Adds a row."""
+        super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
+
+
 def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
@@ -97,16 +115,17 @@ def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals
     if settings.enabled:
         # the run is started here and not by WandbLogger, whose arguments make wandb warn
         experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
-        loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
+        loggers.append(TimedWandbLogger(run_dir, TrainingClock.of(trainer), experiment))
     return loggers
 
 
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
     id_file = run_dir / RUN_ID
     known = id_file.read_text().strip() if id_file.is_file() else None
-    offline = wandb_is_offline()
+    # what was begun offline stays so: one half here and one there would be no run
+    offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
     run = wandb.init(
-        # a fit that is resumed is the same run; what is offline becomes a second part, for wandb sync --append
+        # a fit that is resumed is the same run; what is offline becomes a second part, which wandb sync joins
         id=known,
         resume="allow" if known and not offline else None,
         project=settings.project,
@@ -161,7 +180,7 @@ def log_scores(
     columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
     rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
     for logger in loggers:
-        logger.log_metrics(baselines | {f"final/{key.replace('/', '_')}": value for key, value in scores.items()}, step)
+        logger.log_metrics(baselines | scores, step)
         if not isinstance(logger, WandbLogger):
             continue
         logger.experiment.summary.update(scores | baselines)

@@ -8,6 +8,7 @@ import os
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -147,7 +148,8 @@ class RunRecorder(TimedCallback):
         if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
             check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
-            trainer.loggers = make_loggers(trainer, self.run_dir, self.wandb, goals)
+            group = self.wandb.group or name_of(pl_module.describe().get("signals", ["data"]), data)
+            trainer.loggers = make_loggers(trainer, self.run_dir, replace(self.wandb, group=group), goals)
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
         if self.ckpt_path is not None:
