@@ -53,7 +53,7 @@ assert not heavy & {{name.split(".")[0] for name in sys.modules}}
 
 def test_the_files(make_run, tmp_path, capsys):
     run = make_run("runs/a/1", (30.0, 31.0, 35.0), noise=0.1)
-    make_run("runs/b|_1", (29.0, 31.0, 33.0), noise=0.2)
+    make_run("runs/b|_1", (29.0, 31.0, 33.0), noise=0.2, num_params=2000)
     (run / "logs" / "version_0").mkdir(parents=True)
     (run / "logs" / "version_0" / "metrics.csv").write_text("step,val/psnr\n49,10.0\n99,20.0\n")
     out = tmp_path / "report"
@@ -72,7 +72,7 @@ def test_the_files(make_run, tmp_path, capsys):
     assert values == pytest.approx([31, -1, -3.484138, 2])
     assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
     markdown = (out / "table.md").read_text()
-    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 1,000 | 2.00 |" in markdown
+    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | 2.00 |" in markdown
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_compared(make_run, tmp_path, capsys):
@@ -123,7 +123,7 @@ def test_several_tables_say_why(make_run, tmp_path, capsys):
     for text in (capsys.readouterr().out, (out / "index.html").read_text(), (out / "table.md").read_text()):
         assert reason in text
     assert {row["table"] for row in csv.DictReader((out / "table.csv").read_text().splitlines())} == {"1", "2"}
-    assert (out / "psnr_vs_parameters_2.png").exists()
+    assert (out / "psnr_vs_seconds_2.png").exists()
 
 
 def test_names_that_are_not_unicode(make_run, tmp_path, capsys):
@@ -151,7 +151,9 @@ def test_a_real_fit_of_two_pictures_is_shown(tmp_path, monkeypatch, capsys, sign
     page = Path("report/index.html").read_text()
     assert '<div class="viewer pictures"' in page
     (found,) = re.findall(r'id="signals">(.*?)</script>', page)
-    for _, (tile,) in json.loads(found)[0]:
+    for _, (tile, interpolated) in json.loads(found)[0]:
+        assert interpolated["run"].endswith("interpolation")
+        assert interpolated["reconstruction"] != tile["reconstruction"]
         assert "reason" not in tile
         assert tile["size"] == [24, 16]
         assert all(f'id="{key}">data:image/webp;base64,' in page for key in tile["truth"] + tile["reconstruction"])
