@@ -12,18 +12,17 @@ from typing import Any, Literal
 
 import lightning
 import torch
-import wandb
 import yaml
 from jsonargparse import ArgumentError, Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning import encoders, naming, recipes, runs
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
-from pe_lightning.checkpoints import complete_arguments, read_checkpoint
+from pe_lightning.callbacks.loggers import wandb_may_fail
+from pe_lightning.checkpoints import BestAndLast, complete_arguments, locate, read_checkpoint, restoring
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
@@ -81,7 +80,8 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     given = [argument for argument in arguments if argument not in VERBOSE]
     prepare(verbose=len(given) < len(arguments))
     given = recipes.with_recipe(given) if verb == "fit" else given
-    cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(given))])
+    with restoring():
+        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(given))])
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
     return INTERRUPTED if cli.stop.stopped and cli.trainer.is_global_zero else 0
 
@@ -166,9 +166,18 @@ class CoordinateCLI(LightningCLI):
             self.config = parser.parse_args(args if isinstance(args, list) else None)
         except ArgumentError as error:
             raise InputError(explain(str(error), OPTIONS)) from error
-        self._given_model = self.config[self.config.subcommand].model
-        path = self.config[self.config.subcommand].get("ckpt_path")
-        if path and Path(path).is_file():
+        given = self.config[self.config.subcommand]
+        self._given_model = given.model
+        if not 0 <= int(given.seed_everything) < 2**32:
+            raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {given.seed_everything}")
+        for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "val_check_interval"):
+            if isinstance(value := given.trainer[name], (int, float)) and value <= 0:
+                raise InputError(f"trainer.{name} must be above 0; got {value}")
+        if given.weights_only is False:
+            raise InputError("weights_only: false would run code of the checkpoint; leave it out")
+        given.weights_only = True  # Lightning asks for it
+        if given.ckpt_path:  # of an option, a configuration or the environment
+            given.ckpt_path = path = str(locate(given.ckpt_path))
             with _input_errors():
                 model = parser.instantiate_classes(self.config)[self.config.subcommand].model
             if isinstance(model, CoordinateModule):
@@ -200,21 +209,17 @@ class CoordinateCLI(LightningCLI):
         callbacks: list[Any] = [recorder, self.stop]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
-        self.best = ModelCheckpoint(
-            filename="best",
-            monitor=getattr(self.model, "monitor", None),
-            mode=getattr(self.model, "monitor_mode", "max"),
-            save_last=True,
-            enable_version_counter=False,
-            save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
-        )
+        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
         if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
             callbacks.append(self.best)
         given = trainer.callbacks or []
         trainer.callbacks = [*(given if isinstance(given, list) else [given]), *callbacks]
         if trainer.logger in (None, True):
             trainer.logger = False  # the recorder attaches loggers once the run has a directory
-        return super().instantiate_trainer(**kwargs)
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except TypeError as error:  # Lightning's for --trainer.devices x
+            raise InputError(str(error)) from error
 
     def before_fit(self) -> None:
         """Builds the model for the data, so that bad input fails before anything is started or written."""
@@ -230,8 +235,11 @@ class CoordinateCLI(LightningCLI):
         """Ends a fit with the test evaluation of the last weights."""
         self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
         if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
-            wandb.finish()  # first: a run that is torn down would stay the current one of this process
-            wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
+            import wandb
+
+            with wandb_may_fail():
+                wandb.finish()  # first: a run that is torn down would stay the current one of this process
+                wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
 
 
 @contextmanager

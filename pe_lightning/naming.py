@@ -6,13 +6,15 @@ that form before it parses: ``encoder: tri``, ``encoder: {name: gau, sigma: 0.00
 
 Naming a class starts from its own defaults. jsonargparse alone would carry every argument that the old and the new class
 have in common over to the new one, so that gau's sigma of 0.004 became rff's. So a named class is written out with all
-its arguments, except those that are to stay what they were.
+its arguments, except ``num_features``, which stays what it was; and a width that was ``auto`` stays ``auto``, whatever the
+argument is called. ``width`` is a name for the argument of the width of any encoder.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import os
 import pydoc
 import re
 from collections.abc import Mapping, Sequence
@@ -42,6 +44,9 @@ NAMED: dict[str, Registry[Any]] = {"encoder": encoders.registry, "sampling": sam
 DEFAULTS = {"sampling": "grid"}
 """Those of them that have a default in the signatures. jsonargparse cannot change an argument of it, unless it is named."""
 
+AUTOMATIC = {"class_path": "gau", "init_args": {"sigma": "auto"}}
+"""Some encoder whose width is chosen."""
+
 KEPT = "num_features"
 """The argument that stays what it was when another class is named."""
 
@@ -59,6 +64,9 @@ SHORT_FORMS = {
 CLASSES: dict[str, type] = {"model": LightningModule, "data": LightningDataModule}
 """Options that name a class, and its base."""
 
+MOST_VALUES = 100_000
+"""Of a configuration, repeated ones included."""
+
 _load = jsonargparse.get_loader("yaml")
 
 
@@ -66,21 +74,22 @@ def install() -> None:
     """Loads the plugins, and registers the loader as parser mode :data:`MODE`."""
     for registry in NAMED.values():
         registry.load_plugins()
-    jsonargparse.set_loader(MODE, lambda text: expand_tree(_load(text)), exceptions=(yaml.YAMLError,))
+    jsonargparse.set_loader(MODE, lambda text: expand_tree(_load_finite(text)), exceptions=(yaml.YAMLError,))
 
 
-def expand(value: Any, key: str) -> Any:
+def expand(value: Any, key: str, before: Any = None) -> Any:
     """The ``class_path`` form of one instance of a registered class; of each, if it is a list.
 
     Args:
         value: A name, or a mapping with a ``name`` or ``class_path``.
         key: One of :data:`NAMED`.
+        before: What was there before it, in the same form, if that is known.
 
     Raises:
         InputError: If a name or an argument is unknown.
     """
     if isinstance(value, list):
-        return [expand(entry, key) for entry in value]
+        return [expand(entry, key, before) for entry in value]
     given: dict[str, Any] = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     name = given.pop("name", None) or given.pop("class_path", None)
     if name is None:
@@ -88,13 +97,31 @@ def expand(value: Any, key: str) -> Any:
     given.update(given.pop("init_args", None) or {})
     registry = NAMED[key]
     cls: type[Any] = registry.get(name)
-    registry.check_arguments(cls, given)
+    given = registry.arguments(cls, given)
+    parameters = registry.parameters(cls)
+    if key == "encoder" and _has_automatic_width(before) and cls.width is not None:
+        given.setdefault(cls.width.argument, "auto")
     defaults = {
         argument: parameter.default
-        for argument, parameter in registry.parameters(cls).items()
+        for argument, parameter in parameters.items()
         if argument != KEPT and parameter.default is not parameter.empty
     }
+    if KEPT in parameters and _arguments(before).get(KEPT) == "auto":  # not every class takes it
+        defaults[KEPT] = parameters[KEPT].default
     return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": {**defaults, **given}}
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    """The arguments of an instance of a registered class in the ``class_path`` form."""
+    return value.get("init_args") or {} if isinstance(value, Mapping) else {}
+
+
+def _has_automatic_width(value: Any) -> bool:
+    """Whether an encoder in the ``class_path`` form, or the first of a list, is to have its width chosen."""
+    first = value[0] if isinstance(value, list) and value else value
+    name = first.get("class_path") if isinstance(first, Mapping) else None
+    width = encoders.registry.get(name).width if name else None
+    return width is not None and _arguments(first).get(width.argument) == "auto"
 
 
 def expand_tree(tree: Any) -> Any:
@@ -129,14 +156,18 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
     expanded: list[str] = []
     data: type[Any] | None = None
     named: set[str] = set()
+    encoder: Any = None  # of the model, as far as it is known
+    automatic = False  # whether its width was, which an encoder without width does not say
     for word in _join_values(arguments):
         option, equals, text = word.partition("=")
         head, *path = option.lstrip("-").replace(".init_args", "").split(".")
         if equals and head in ("c", "config"):
             text = recipes.find(text)
-            word, tree = f"{option}={text}", _read_data(text)
-            data = _find_class("data", tree) or data
-            named |= {key for key in NAMED if (tree.get("init_args") or tree).get(key) is not None}
+            word, tree = f"{option}={text}", _read_config(text)
+            part = _section(tree, "data")
+            data = _find_class("data", part) or data
+            named |= {key for key in NAMED if (part.get("init_args") or part).get(key) is not None}
+            encoder = expand((_section(tree, "model").get("init_args") or {}).get("encoder"), "encoder") or encoder
         elif not equals or head not in CLASSES:
             pass
         elif path in ([], ["class_path"]):
@@ -147,7 +178,9 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
                 word = f"{option}={json.dumps(expand_tree({head: tree})[head])}"
         elif path[-1] in NAMED:
             named.add(path[-1])
-            word = f"{option}={json.dumps(expand(_read(text), path[-1]))}"
+            found = expand(_read(text), path[-1], AUTOMATIC if automatic else encoder)
+            word = f"{option}={json.dumps(found)}"
+            encoder = found if path[-1] == "encoder" else encoder
         elif head == "data" and len(path) == 1 and _is_short(path[0], data):
             group, _, key = SHORT_FORMS[path[0]].partition(".")
             # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
@@ -155,7 +188,14 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
         elif path[0] in DEFAULTS.keys() - named:
             named.add(path[0])
             expanded.append(f"--{head}.{path[0]}={json.dumps(expand(DEFAULTS[path[0]], path[0]))}")
-        expanded.append(word)
+        elif path[:-1] == ["encoder"] and isinstance(encoder, Mapping):
+            name = encoder["class_path"]
+            found = encoders.registry.arguments(encoders.registry.get(name), {path[-1]: _read(text)})
+            encoder = {"class_path": name, "init_args": {**_arguments(encoder), **found}}
+            if path[-1] not in found:  # ``width``, which another argument is or none
+                word = "".join(f"{option.removesuffix('width')}{key}={text}" for key in found)
+        automatic = automatic or _has_automatic_width(encoder)
+        expanded += [word] if word else []
     return expanded
 
 
@@ -199,20 +239,50 @@ def _is_short(word: str, data: type[Any] | None) -> bool:
     return word in SHORT_FORMS and issubclass(cls, SignalDataModule) and word not in inspect.signature(cls).parameters
 
 
-def _read_data(config: str) -> dict[str, Any]:
-    """What a configuration file says about the data; a file that cannot be read is the parser's to refuse."""
+def _read_config(config: str) -> dict[str, Any]:
+    """What a configuration file says; one of another form is the parser's to refuse."""
     try:
-        data = _load(config if config.startswith("{") else Path(config).read_text())["data"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        return dict(_load_finite(config if config.startswith("{") else _text_of(config)))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         return {}
-    return {"class_path": data} if isinstance(data, str) else dict(data or {})
+
+
+def _section(tree: Mapping[str, Any], option: str) -> dict[str, Any]:
+    """What a configuration says about the model or the data."""
+    section = tree.get(option)
+    return {"class_path": section} if isinstance(section, str) else dict(section or {})
 
 
 def _read(text: str) -> Any:
     """The value of an option: YAML, or the content of a YAML file."""
     try:
-        return _load(Path(text).read_text() if text.endswith((".yaml", ".yml", ".json")) else text)
-    except OSError as error:
-        raise InputError(f"cannot read {text!r}: {error.strerror or error}") from error
+        return _load_finite(_text_of(text) if text.endswith((".yaml", ".yml", ".json")) else text)
     except yaml.YAMLError as error:
         raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
+
+
+def _text_of(path: str) -> str:
+    """The content of a configuration file."""
+    try:
+        if not os.path.isfile(path):
+            raise InputError(f"cannot read {path!r}: there is no such file")
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+
+
+def _load_finite(text: str) -> Any:
+    """YAML, refused if it refers to itself, or repeats itself without end."""
+    try:
+        tree = _load(text)
+    except RecursionError as error:
+        raise InputError("a configuration is nested too deeply, or refers to itself") from error
+    rest, count = [tree], 0
+    while rest and count < MOST_VALUES:
+        value, count = rest.pop(), count + 1
+        rest += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if rest:
+        raise InputError(f"a configuration has more than {MOST_VALUES} values, or refers to itself (YAML's & and *)")
+    return tree

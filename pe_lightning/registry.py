@@ -172,7 +172,7 @@ class Registry(Generic[T]):
                 refuses a value.
         """
         cls = self.get(name)
-        self.check_arguments(cls, kwargs)
+        kwargs = self.arguments(cls, kwargs)
         for key, parameter in self.parameters(cls).items():
             variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
             if key not in kwargs and parameter.default is parameter.empty and not variadic:
@@ -202,17 +202,22 @@ class Registry(Generic[T]):
         arguments.update(arguments.pop("init_args", None) or {})
         return self.create(name, **arguments)
 
-    def check_arguments(self, cls: type[T], kwargs: Mapping[str, Any]) -> None:
-        """Raises :class:`InputError` if ``cls`` does not take an argument of that name."""
+    def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of the constructor of ``cls`` that ``given`` stands for.
+
+        Raises:
+            InputError: If ``cls`` does not take an argument of that name.
+        """
         allowed = self.parameters(cls)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values()):
-            return  # a plugin's **kwargs: only the class itself can tell
-        for key in kwargs:
+            return dict(given)  # a plugin's **kwargs: only the class itself can tell
+        for key in given:
             if key not in allowed:
                 takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
                 raise InputError(
                     f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}{did_you_mean(key, allowed) or '.'} {takes}"
                 )
+        return dict(given)
 
     def parameters(self, cls: type[T]) -> dict[str, inspect.Parameter]:
         """The constructor's parameters, in order."""

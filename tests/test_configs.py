@@ -60,7 +60,7 @@ def test_an_encoder_by_name_class_path_and_file(spelling, tmp_path):
     encoder = yaml.safe_load(word.removeprefix("--model.encoder="))
     assert encoder["class_path"].endswith(".Triangle")
     width = 0.5 if "half_width" in spelling or "yaml" in spelling else None
-    assert encoder["init_args"] == {"half_width": width, "padding": 0}
+    assert encoder["init_args"] == {"half_width": width, "padding": "auto", "spacing": None}
 
 
 def test_arguments_after_a_name_are_its_own(capsys, tmp_path):
@@ -73,8 +73,20 @@ def test_arguments_after_a_name_are_its_own(capsys, tmp_path):
     assert encoder_of(printed(capsys, *options, "--model.encoder.sigma", "30"))["init_args"]["sigma"] == 30
     named = ["--model.encoder", "[gau, {name: tri, num_features: 12}]", "--data.sampling.stride", "4"]
     config = printed(capsys, *DEMO, *named)
-    assert [axis["init_args"]["num_features"] for axis in encoder_of(config)] == [256, 12]
+    assert [axis["init_args"]["num_features"] for axis in encoder_of(config)] == ["auto", 12]
     assert config["data"]["init_args"]["sampling"]["init_args"] == {"stride": 4, "offset": 0}, "of the default sampling"
+
+
+def test_a_width_to_be_chosen_survives_naming_another_encoder(capsys):
+    """Whatever the width is called; keys has none, and the encoder after it has one again."""
+    recipe = ["--config", str(ROOT / "configs/image/closed_form.yaml")]
+    for names, argument in ((["tri"], "half_width"), (["keys", "rff"], "sigma"), (["{name: laplace, padding: 2}"], "scale")):
+        options = [word for name in names for word in ("--model.encoder", name)]
+        assert encoder_of(printed(capsys, *recipe, *options))["init_args"][argument] == "auto"
+    given = printed(capsys, *recipe, "--model.encoder", "tri", "--model.encoder.half_width", "0.5")
+    assert encoder_of(given)["init_args"]["half_width"] == 0.5
+    by_word = printed(capsys, *DEMO, "--model.encoder", "laplace", "--model.encoder.width", "0.25")
+    assert encoder_of(by_word)["init_args"]["scale"] == 0.25
 
 
 class Grouped(SignalDataModule):

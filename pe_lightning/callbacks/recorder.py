@@ -19,7 +19,9 @@ import numpy.typing as npt
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.table import Table
 from skimage.metrics import structural_similarity
@@ -30,6 +32,7 @@ from pe_lightning import runs
 from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks.base import TimedCallback, data_of
 from pe_lightning.callbacks.loggers import WandbSettings, flat, log_scores, make_loggers
+from pe_lightning.checkpoints import LAST, CheckpointFiles, locate
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
@@ -73,8 +76,8 @@ class RunRecorder(TimedCallback):
     """Gives a run its directory and fills it, for any module that describes itself (see :class:`Describes`).
 
     The directory is made when data and model are known to be good: a run that fails on bad input leaves nothing behind.
-    The first process chooses it and tells the others. A fit that resumes from a checkpoint keeps the directory of that
-    checkpoint; validate, test and predict of a checkpoint write into a folder beside it, named after what they do.
+    The first process chooses it and tells the others. A fit that resumes from a checkpoint in a folder ``checkpoints`` goes
+    on in the directory around it; validate, test and predict write into a folder there, named after what they do.
 
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
@@ -101,7 +104,7 @@ class RunRecorder(TimedCallback):
     ) -> None:
         super().__init__()
         self.root = root
-        self.ckpt_path = ckpt_path
+        self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
         self.wandb = wandb or WandbSettings()
         self.log_runs = log
         self.table = table
@@ -123,6 +126,8 @@ class RunRecorder(TimedCallback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Builds the module, which can still refuse the data, then chooses the directory and attaches loggers."""
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = CheckpointFiles()
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
         if not isinstance(pl_module, Describes):
@@ -134,11 +139,10 @@ class RunRecorder(TimedCallback):
         pl_module.configure_model()
         chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
         self.run_dir = Path(str(trainer.strategy.broadcast(str(chosen))))
-        home = self.run_dir if self.ckpt_path is None else runs.of_checkpoint(self.ckpt_path)
         held_out = (data := data_of(trainer)) is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
-                callback.dirpath = callback.dirpath or str(home / runs.CHECKPOINTS)
+                callback.dirpath = callback.dirpath or str(self.run_dir / runs.CHECKPOINTS)
                 if stage == "fit" and callback.monitor == pl_module.monitor and not held_out:
                     callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
         if stage != "fit":
@@ -152,7 +156,7 @@ class RunRecorder(TimedCallback):
             trainer.loggers = make_loggers(trainer, self.run_dir, replace(self.wandb, group=group), goals)
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
-        if self.ckpt_path is not None:
+        if self.ckpt_path is not None and (stage != "fit" or self.ckpt_path.parent.name == runs.CHECKPOINTS):
             run = runs.of_checkpoint(self.ckpt_path)
             folder = run if stage == "fit" else run / TrainerFn(stage).value
         elif self.folder is not None:
@@ -178,7 +182,7 @@ class RunRecorder(TimedCallback):
         if self.run_dir is None:
             return
         if trainer.checkpoint_callbacks:  # which have none of a fit of no steps, and none after the last whole epoch
-            trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
+            trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
         self._log_description(trainer, pl_module)
 
     def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
@@ -230,13 +234,12 @@ class RunRecorder(TimedCallback):
         if self.run_dir is None or not trainer.is_global_zero:
             return
         described = describe(pl_module, data)
-        baselines, best = score_baselines(data, _metric_of(pl_module))
         self.metrics = {
             **score(pl_module, described, tested),
             "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **described,
-            "baselines": baselines,
+            "baselines": {},
             **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": {
@@ -247,7 +250,8 @@ class RunRecorder(TimedCallback):
                 "numpy": np.__version__,
             },
         }
-        _write_json(self.run_dir / runs.METRICS, self.metrics)
+        _write_json(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
+        self.metrics["baselines"], best = score_baselines(data, _metric_of(pl_module))
         pictures = []
         if tested is not None:
             mask = data.split.train_mask().numpy() if data is not None else None
@@ -255,9 +259,10 @@ class RunRecorder(TimedCallback):
             folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
             pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best)
             self._tested = None
+        _write_json(self.run_dir / runs.METRICS, self.metrics)
         choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
-        last = self.run_dir / runs.CHECKPOINTS / "last.ckpt" if self.wandb.artifact else None
+        last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
         if self.table:
             print_scores(self.metrics, self.run_dir)
@@ -438,8 +443,13 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
             found[name] = {key: None, f"{key}_reason": reason}
             continue
         scores = create(metric, data.info.num_signals, sync_on_compute=False)  # the other processes are not here
-        prediction = interpolate(name, train, evaluation.axes)
-        scores.update(prediction, evaluation.values, evaluation.mask)
+        try:
+            prediction = interpolate(name, train, evaluation.axes)
+            scores.update(prediction, evaluation.values, evaluation.mask)
+        except Exception as error:  # a fit that has succeeded does not end with what it is compared with
+            found[name] = {key: None, f"{key}_reason": f"left out: {error}"}
+            rank_zero_info(f"{name} interpolation is {found[name][f'{key}_reason']}")
+            continue
         found[name] = summary(scores.per_signal(), key, "nothing is held out")
         mean = found[name][key]
         if mean is not None and (best is None or sign * mean > sign * found[best[0]][key]):
@@ -457,7 +467,7 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
     """
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), metric.upper() if metric in metrics else metric
-    protocol = f" ({report['protocol']})" * (report["protocol"] is not None)
+    protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
     titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
     units = {key: "" if key == "test/ssim" else unit for key in shown}
@@ -477,6 +487,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
         deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
         table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
     console.print(table)
+    for name, row in report["baselines"].items():
+        if name not in baselines:
+            console.print(f"{name} interpolation: {row[f'{test}_reason']}", highlight=False, markup=False)
     for key in units:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)

@@ -12,6 +12,7 @@
 from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
+from pe_lightning.encoders.local import bandwidth, is_local, local_features
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
 
 __all__ = [
@@ -33,7 +34,10 @@ __all__ = [
     "Square",
     "Triangle",
     "Width",
+    "bandwidth",
     "create",
+    "is_local",
+    "local_features",
     "names",
     "register",
     "registry",

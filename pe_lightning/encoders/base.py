@@ -18,7 +18,22 @@ from typing_extensions import Self
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["Encoder", "EncoderLike", "Width", "WidthLike", "check_count", "check_positive", "exact_dtype", "registry"]
+__all__ = [
+    "CountLike",
+    "Encoder",
+    "EncoderLike",
+    "Width",
+    "WidthLike",
+    "check_count",
+    "check_positive",
+    "exact_dtype",
+    "registry",
+]
+
+CountLike: TypeAlias = int | Literal["auto"]
+"""A number of features, or ``"auto"``: as many as trained samples along the axis, once a model or solver knows them
+(:meth:`Encoder.sized`), and :data:`UNSIZED` until then."""
+UNSIZED = 256
 
 WidthLike: TypeAlias = float | Literal["auto"] | None
 """A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
@@ -33,13 +48,13 @@ class Width:
         argument: Name of the constructor argument.
         kind: What it measures: ``length``, in units of the [0, 1] domain; ``frequency``, in periods per unit length;
             ``octaves``, the exponent of a highest frequency ``2**sigma``.
-        rule: The default value for ``num_features`` features.
+        rule: The default value for so many features, or samples where they are fewer, per unit length.
         text: The rule in words, such as ``"0.64/K"``.
     """
 
     argument: str
     kind: Literal["length", "frequency", "octaves"]
-    rule: Callable[[int], float]
+    rule: Callable[[float], float]
     text: str
 
     def scaled(self, value: float, factor: float) -> float:
@@ -89,6 +104,11 @@ class Encoder(nn.Module, ABC):
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
+    multiple: ClassVar[int] = 1
+    """``num_features`` is a multiple of it."""
+
+    resolution: float | None = None
+    """Features per unit length, where each is the one before it, moved by ``1 / resolution``."""
 
     num_features: int
     num_axes: int
@@ -106,9 +126,9 @@ class Encoder(nn.Module, ABC):
         object.__setattr__(self, "_rng_state", torch.get_rng_state())
         return self
 
-    def __init__(self, num_features: int, num_axes: int = 1) -> None:
+    def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__()
-        self.num_features = check_count(self, "num_features", num_features)
+        self.num_features = self.count_value(num_features)
         self.num_axes = check_count(self, "num_axes", num_axes)
 
     @abstractmethod
@@ -119,6 +139,14 @@ class Encoder(nn.Module, ABC):
     def support(self) -> float | None:
         """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
         return None
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
+
+    def leading(self, count: int) -> Encoder:
+        """An encoder of the first ``count`` features alone; asked for where there is a :attr:`resolution`."""
+        raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def penalty(self) -> Tensor:
         """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""
@@ -145,16 +173,71 @@ class Encoder(nn.Module, ABC):
         """The registered name, or the full class path of an unregistered encoder."""
         return registry.name_of(type(self))
 
-    def width_value(self, value: WidthLike, num_features: int, maximum: float = 1e12) -> float:
+    def count_value(self, value: CountLike) -> int:
+        """The number of features that is meant; of ``"auto"``, the one until samples are known."""
+        return UNSIZED if value == "auto" else check_count(self, "num_features", value)
+
+    def width_value(self, value: WidthLike, resolution: float, maximum: float = 1e12) -> float:
         """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's."""
         assert self.width is not None
         if value is None or value == "auto":
-            return self.width.rule(num_features)
+            return self.width.rule(resolution)
         return check_positive(self, self.width.argument, value, maximum)
 
+    @property
+    def features_per_unit(self) -> float:
+        """Features per unit length of the axis, without any past its ends."""
+        return float(self.resolved().get("num_features", self.num_features))
+
+    def sized(self, spacing: float, samples: float) -> Self:
+        """The encoder for samples of an axis: ``num_features`` if it is ``auto``, and the width if none was given.
+
+        Args:
+            spacing: Distance that the features should have, in units of the [0, 1] domain: that of the trained samples, or
+                of the grid's where they are scattered.
+            samples: Trained samples per unit length, or as many as a grid of their density has. A width follows their
+                distance where there are more features than samples.
+        """
+        made = self
+        if self.width is None and self.support is not None:
+            spacing = max(spacing, 1 / samples)  # narrower ones would leave samples apart
+        if self.is_open:
+            count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
+            changes: dict[str, Any] = {"num_features": count}
+            arguments = registry.parameters(type(self))
+            if "spacing" in arguments and abs(count * spacing - 1) > 1e-9:
+                changes["spacing"] = spacing
+            if "padding" in arguments and self._given.get("padding", "auto") == "auto":
+                changes["padding"] = "edge"
+            made = self.copy(**changes)
+        if made.width is not None and samples < made.features_per_unit - 1e-6:
+            default = registry.parameters(type(self))[made.width.argument].default
+            if made.given().get(made.width.argument, default) is None:
+                made = made.widened(samples, 1.0)
+        return made
+
+    def widened(self, samples: float, factor: float) -> Self:
+        """The encoder with its width at ``factor`` times the default for ``samples`` per unit length; more is smoother.
+
+        The default follows the features. Where there are fewer samples, their spacing is what counts: a Gaussian narrower
+        than it leaves holes.
+        """
+        if self.width is None:
+            return self
+        default = self.width.rule(min(self.features_per_unit, samples))
+        return self.copy(**{self.width.argument: self.width.scaled(default, factor)})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of features is left to the data."""
+        parameter = registry.parameters(type(self)).get("num_features")
+        return parameter is not None and self._given.get("num_features", parameter.default) == "auto"
+
     def automatic(self) -> str | None:
-        """The argument that was given as ``"auto"`` and is still to be chosen from data, if any."""
-        return next((key for key, value in self._given.items() if isinstance(value, str) and value == "auto"), None)
+        """The argument of the width, if it was given as ``"auto"`` and is still to be chosen."""
+        argument = None if self.width is None else self.width.argument
+        value = self._given.get(argument or "")
+        return argument if isinstance(value, str) and value == "auto" else None
 
     def given(self) -> dict[str, Any]:
         """The constructor arguments as they were given; ``None`` stands for a default that follows ``num_features``."""
@@ -181,7 +264,7 @@ class Encoder(nn.Module, ABC):
         Raises:
             InputError: If the class has no such argument, or the change gives a learned tensor another shape.
         """
-        registry.check_arguments(type(self), changes)
+        changes = registry.arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
         made = self._rebuilt(changes)
@@ -226,7 +309,23 @@ class Encoder(nn.Module, ABC):
 EncoderLike: TypeAlias = "Encoder | str | Mapping[str, Any]"
 """An encoder, a registered name, or ``{"name": ..., **arguments}``."""
 
-registry: Registry[Encoder] = Registry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
+
+class EncoderRegistry(Registry[Encoder]):
+    """The registry of encoders, which knows ``width`` as a name for the argument that an encoder declares as its width."""
+
+    def arguments(self, cls: type[Encoder], given: Mapping[str, Any]) -> dict[str, Any]:
+        """As in the base class. ``width: auto`` is left out for encoders that have no width."""
+        arguments = dict(given)
+        if "width" in arguments and "width" not in self.parameters(cls):
+            value = arguments.pop("width")
+            if cls.width is not None:
+                arguments.setdefault(cls.width.argument, value)
+            elif value != "auto":
+                raise InputError(f"encoder {self.name_of(cls)!r} has no width, got width={value!r}; leave it out")
+        return super().arguments(cls, arguments)
+
+
+registry = EncoderRegistry("encoder", Encoder, "pe_lightning.encoders")  # type: ignore[type-abstract]
 
 
 def exact_dtype(x: Tensor) -> torch.dtype:
@@ -256,8 +355,8 @@ def check_positive(owner: object, name: str, value: object, maximum: float = 1e1
 def _plain(value: object) -> object:
     if isinstance(value, (bool, str)) or value is None:
         return value
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return value.item()
+    if isinstance(value, Tensor):  # learned, by each signal for itself if there are several
+        return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, check_count, check_positive, exact_dtype, registry
-from pe_lightning.encoders.shifted import Shifted, cell, multiply
+from pe_lightning.encoders.base import CountLike, Encoder, check_count, check_positive, exact_dtype, registry
+from pe_lightning.encoders.shifted import PaddingLike, Shifted, cell, multiply
 
 __all__ = ["Identity", "Noise", "Sine", "Square"]
 
@@ -44,7 +44,7 @@ class Noise(Encoder):
     Piecewise constant: no gradient with respect to ``x``. The table is part of the ``state_dict``.
 
     Args:
-        num_features: Number of features ``K``.
+        num_features: Number of features ``K``; ``auto``: as many as trained samples.
         seed: Seed of the table.
         num_positions: Number ``P`` of positions that [0, 1] is divided into.
 
@@ -57,7 +57,7 @@ class Noise(Encoder):
     formula = "row floor(x P) of a fixed random table"
     table: Tensor
 
-    def __init__(self, num_features: int = 256, seed: int = 0, num_positions: int = 4096) -> None:
+    def __init__(self, num_features: CountLike = "auto", seed: int = 0, num_positions: int = 4096) -> None:
         super().__init__(num_features)
         self.seed = check_count(self, "seed", seed, minimum=0)
         self.num_positions = check_count(self, "num_positions", num_positions)
@@ -78,17 +78,24 @@ class Sine(Shifted):
     However many features, their rank is at most 2: shows that width is not rank.
 
     Args:
-        num_features: Number of shifts ``K``.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         frequency: Frequency ``f``, in periods per unit length.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """
 
     formula = "sin(2π f (t_i - x)), t_i = i/K"
 
-    def __init__(self, num_features: int = 256, frequency: float = 1.0, padding: int = 0) -> None:
-        super().__init__(num_features, padding)
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        frequency: float = 1.0,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
         self.frequency = check_positive(self, "frequency", frequency)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -112,17 +119,24 @@ class Square(Shifted):
     memorise. Piecewise constant: no gradient with respect to ``x``.
 
     Args:
-        num_features: Number of shifts ``K``.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         frequency: Frequency ``f``, in periods per unit length.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """
 
     formula = "sgn sin(2π f (t_i - x)), t_i = i/K"
 
-    def __init__(self, num_features: int = 256, frequency: float = 1.0, padding: int = 0) -> None:
-        super().__init__(num_features, padding)
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        frequency: float = 1.0,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
         self.frequency = check_positive(self, "frequency", frequency)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, exact_dtype, registry
+from pe_lightning.encoders.base import CountLike, Encoder, Width, WidthLike, check_count, exact_dtype, registry
 from pe_lightning.errors import InputError
 
 __all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier"]
@@ -26,13 +26,15 @@ class Fourier(Encoder):
         InputError: If ``num_features`` is odd.
     """
 
-    def __init__(self, num_features: int, num_axes: int = 1) -> None:
+    multiple = 2
+
+    def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
         if self.num_features % 2:
-            nearest = " or ".join(str(k) for k in (num_features - 1, num_features + 1) if k > 0)
+            nearest = " or ".join(str(k) for k in (self.num_features - 1, self.num_features + 1) if k > 0)
             raise InputError(
-                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got {num_features}; "
-                f"use {nearest}"
+                f"{type(self).__name__}: num_features must be even, a cosine and a sine per frequency, got "
+                f"{self.num_features}; use {nearest}"
             )
 
     @abstractmethod
@@ -64,7 +66,7 @@ class Fourier(Encoder):
 class _Octaves(Fourier):
     """Frequencies from 2^0 to 2^sigma; a subclass spaces them."""
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None) -> None:
+    def __init__(self, num_features: CountLike = "auto", sigma: WidthLike = None) -> None:
         super().__init__(num_features)
         self.sigma = self.width_value(sigma, self.num_features, maximum=64)
 
@@ -87,7 +89,7 @@ class LinearFourier(_Octaves):
     (on the papers' images 21.07 dB without, 24.98 dB with).
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies.
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1.
 
@@ -111,7 +113,7 @@ class LogFourier(_Octaves):
     [0, 1]: a linear model fails without a ridge (-8 dB without, on the papers' images 24.19 dB with).
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies.
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1.
 
@@ -136,7 +138,7 @@ class RandomFourier(Fourier):
     ridge (18.05 dB without, 25.26 dB with). The frequencies are drawn on the CPU and are part of the ``state_dict``.
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies.
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
@@ -151,7 +153,7 @@ class RandomFourier(Fourier):
     joint = True
     frequencies: Tensor
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None, seed: int = 0, num_axes: int = 1) -> None:
+    def __init__(self, num_features: CountLike = "auto", sigma: WidthLike = None, seed: int = 0, num_axes: int = 1) -> None:
         super().__init__(num_features, num_axes)
         self.sigma = self.width_value(sigma, self.num_features)
         self.seed = check_count(self, "seed", seed, minimum=0)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
-from pe_lightning.encoders.base import Encoder, Width, WidthLike, check_count, exact_dtype, registry
+from pe_lightning.encoders.base import (
+    CountLike,
+    Encoder,
+    Width,
+    WidthLike,
+    check_count,
+    check_positive,
+    exact_dtype,
+    registry,
+)
+from pe_lightning.errors import InputError
 
 __all__ = ["BSpline", "CubicKernel", "Gaussian", "Impulse", "Keys", "Laplace", "Rectangle", "Shifted", "Triangle"]
 
 
+PaddingLike: TypeAlias = int | Literal["edge", "auto"]
+"""Shifts past each end, or what is done without (:class:`Shifted`)."""
+
 NEGLIGIBLE = 2.0**-30
 """Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
+LEAST_EXPONENT = {torch.float32: math.log2(NEGLIGIBLE), torch.float64: -100.0}
+"""Exponentials below 2 to this power are zero. Neither they nor squares of products of several axes are then subnormal,
+which costs a processor up to a hundred cycles for each operation."""
 
 
 class Shifted(Encoder):
@@ -24,9 +42,14 @@ class Shifted(Encoder):
     A subclass defines :meth:`kernel`, or :meth:`forward` where there is a faster or more exact way.
 
     Args:
-        num_features: Number of shifts ``K`` in [0, 1); the spacing is ``1/K``.
-        padding: Number of further shifts past each end. The shifts end at ``(K - 1)/K``, so the far border is badly
-            covered without: two or three repair it. The output then has ``K + 2 * padding`` features.
+        num_features: Number of shifts ``K``, the first at 0.
+        padding: Number of further shifts past each end; the output then has ``K + 2 * padding`` features. The shifts end
+            at ``(K - 1)/K``, so the far border is badly covered without: two or three repair it. Or ``edge``: coordinates
+            past the last shift take its features. ``auto`` is ``edge`` where the shifts are set at the samples
+            (``num_features: auto``), else 0.
+        spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Another one is
+            needed for shifts at the samples where their number is not 1 over their distance: 171 samples of 512 with
+            stride 3 are 3/512 apart.
 
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
@@ -36,20 +59,41 @@ class Shifted(Encoder):
     reach: ClassVar[float | None] = None
     """The :attr:`support` in units of the width, or of the spacing where the encoder has no width."""
 
-    def __init__(self, num_features: int = 256, padding: int = 0) -> None:
-        resolution = check_count(self, "num_features", num_features)
-        outside = check_count(self, "padding", padding, minimum=0)
-        super().__init__(resolution + 2 * outside)
-        self.resolution = resolution  # the number K of shifts per unit length, without the padding
-        self.padding = outside
+    def __init__(
+        self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: float | None = None
+    ) -> None:
+        self.num_shifts = self.count_value(num_features)  # without the padding
+        if isinstance(padding, str) and padding not in ("edge", "auto"):
+            raise InputError(f"{type(self).__name__}: padding must be an integer >= 0, 'edge' or 'auto', got {padding!r}")
+        self.outside = 0 if isinstance(padding, str) else check_count(self, "padding", padding, minimum=0)
+        self.padding: PaddingLike = 0 if padding == "auto" else padding
+        super().__init__(self.num_shifts + 2 * self.outside)
+        self.spacing = 1 / self.num_shifts if spacing is None else check_positive(self, "spacing", spacing, 1.0)
+        # not 1 / (1 / K), which is not always K
+        self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
 
     def indices(self, x: Tensor) -> Tensor:
         """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
-        return torch.arange(-self.padding, self.resolution + self.padding, dtype=exact_dtype(x), device=x.device)
+        return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=exact_dtype(x), device=x.device)
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates, not necessarily whole."""
+        return self.placed(x) * self.resolution + self.outside
+
+    def leading(self, count: int) -> Shifted:
+        """The first ``count`` features alone."""
+        made = copy.copy(self)
+        made.num_features, made.num_shifts = count, count - 2 * self.outside
+        return made
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
-        return x.to(exact_dtype(x))[..., None] - self.indices(x) / self.resolution
+        return self.placed(x)[..., None] - self.indices(x) / self.resolution
+
+    def placed(self, x: Tensor) -> Tensor:
+        """The coordinates whose features are taken, in the dtype to compute in."""
+        x = x.to(exact_dtype(x))
+        return x.clamp(max=(self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The bump at ``offsets``, which it may overwrite."""
@@ -64,15 +108,21 @@ class Shifted(Encoder):
         """Distance from its shift beyond which a feature is negligible."""
         if self.reach is None:
             return None
-        return self.reach * (1 / self.resolution if self.width is None else self.resolved()[self.width.argument])
+        reach = self.reach * (self.spacing if self.width is None else self.resolved()[self.width.argument])
+        return reach + (self.spacing if self.padding == "edge" else 0.0)
+
+    @property
+    def features_per_unit(self) -> float:
+        """Shifts per unit length."""
+        return self.resolution
 
     def resolved(self) -> dict[str, Any]:
         """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding."""
-        return {**super().resolved(), "num_features": self.resolution}
+        return {**super().resolved(), "num_features": self.num_shifts}
 
     def _bounded_rank(self, rank: float, num_samples: int) -> float:
         """A stable rank is at least one, and at most the number of rows and of columns that are not zero."""
-        return max(1.0, min(rank, num_samples, self.resolution))
+        return max(1.0, min(rank, num_samples, self.num_shifts))
 
 
 @registry.register("gau")
@@ -83,9 +133,10 @@ class Gaussian(Shifted):
     ridge). Too small a ``sigma`` leaves holes between samples, too large a one blurs. (Eq. 54 lost the square in print.)
 
     Args:
-        num_features: Number of shifts ``K``.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
     *Rethinking Positional Encoding*, Prop. 2.
@@ -96,8 +147,14 @@ class Gaussian(Shifted):
     reach = math.sqrt(-2 * math.log(NEGLIGIBLE))
     fallback_ridge = 0.05
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None, padding: int = 0) -> None:
-        super().__init__(num_features, padding)
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        sigma: WidthLike = None,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
         self.sigma = self.width_value(sigma, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -120,10 +177,11 @@ class Triangle(Shifted):
     With ``d = 1/K`` a linear model of it is linear interpolation between the shifts (26.36 dB on the papers' images).
 
     Args:
-        num_features: Number of shifts ``K``.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         half_width: Half of the support, ``d``, in units of the [0, 1] domain. Default ``1/K``. (The paper's Prop. 5
             writes the full width ``2 d``.)
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
     """
@@ -133,8 +191,14 @@ class Triangle(Shifted):
     reach = 1.0
     fallback_ridge = 1e-4
 
-    def __init__(self, num_features: int = 256, half_width: WidthLike = None, padding: int = 0) -> None:
-        super().__init__(num_features, padding)
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        half_width: WidthLike = None,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
         self.half_width = self.width_value(half_width, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -163,10 +227,11 @@ class Laplace(Shifted):
     :math:`\sqrt3 \ell`.
 
     Args:
-        num_features: Number of shifts ``K``.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         scale: Length ``ℓ`` over which a feature falls by the factor e, in units of the [0, 1] domain. Default
             ``1.5/K``.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
@@ -175,8 +240,14 @@ class Laplace(Shifted):
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     reach = -math.log(NEGLIGIBLE)
 
-    def __init__(self, num_features: int = 256, scale: WidthLike = None, padding: int = 0) -> None:
-        super().__init__(num_features, padding)
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        scale: WidthLike = None,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
         self.scale = self.width_value(scale, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -201,9 +272,10 @@ class Rectangle(Shifted):
     no feature without ``padding``. Piecewise constant: no gradient with respect to ``x``.
 
     Args:
-        num_features: Number of shifts ``K``.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         sigma: Full width, in units of the [0, 1] domain. Default ``1/K``.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Prop. 4.
     """
@@ -212,8 +284,14 @@ class Rectangle(Shifted):
     width = Width("sigma", "length", lambda k: 1 / k, "1/K")
     reach = 0.5
 
-    def __init__(self, num_features: int = 256, sigma: WidthLike = None, padding: int = 0) -> None:
-        super().__init__(num_features, padding)
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        sigma: WidthLike = None,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
         self.sigma = self.width_value(sigma, self.resolution)
         cells = self.sigma * self.resolution
         # (1/49) * 49 is not 1: a width meant as a whole number of cells must be one, or borders belong to no feature
@@ -221,12 +299,13 @@ class Rectangle(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """One where the coordinate is inside the box."""
+        dtype, x = x.dtype, self.placed(x)
         # the shifts whose box holds x are lo < i <= hi, whole numbers
         hi = cell(x, self.resolution, self._cells / 2)[..., None]
         whole = self._cells.is_integer()  # then hi - lo is the same for every x, whatever its rounding
         lo = hi - self._cells if whole else cell(x, self.resolution, -self._cells / 2)[..., None]
         indices = self.indices(x)
-        return (indices <= hi).bitwise_and_(indices > lo).to(x.dtype)
+        return (indices <= hi).bitwise_and_(indices > lo).to(dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sigma \max(1 - |\Delta|/\sigma, 0)`."""
@@ -246,8 +325,9 @@ class Impulse(Shifted):
     with respect to ``x``.
 
     Args:
-        num_features: Number of shifts ``K``.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Sec. 4;
     *Rethinking Positional Encoding*, Sec. 4.
@@ -258,7 +338,7 @@ class Impulse(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """One at the nearest shift."""
-        column = cell(x, self.resolution, 0.5).add_(self.padding).clamp(0, self.num_features - 1).long()
+        column = cell(self.placed(x), self.resolution, 0.5).add_(self.outside).clamp(0, self.num_features - 1).long()
         features = x.new_zeros(*x.shape, self.num_features)
         return features.scatter_add_(-1, column[..., None], features.new_ones(*x.shape, 1))
 
@@ -281,11 +361,11 @@ class CubicKernel(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """The kernel at every shift."""
-        coords = x.to(exact_dtype(x))
+        coords = self.placed(x)
         left = (coords.detach() * self.resolution).floor_()  # the shift to the left of the coordinate
         # subtract first: near its shift, x - t_i is exact in floating point, K x - i is not
         values = torch.stack(self.weights((coords - left / self.resolution) * self.resolution), -1)
-        columns = left[..., None] + (self.padding + torch.arange(-1, 3, dtype=left.dtype, device=left.device))
+        columns = left[..., None] + (self.outside + torch.arange(-1, 3, dtype=left.dtype, device=left.device))
         inside = (columns >= 0).bitwise_and_(columns < self.num_features)
         columns = columns.clamp(0, self.num_features - 1).long()
         features = values.new_zeros(*x.shape, self.num_features)
@@ -302,8 +382,9 @@ class Keys(CubicKernel):
     any encoder of the papers). The far border needs ``padding``.
 
     Args:
-        num_features: Number of shifts ``K``.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Keys, *Cubic Convolution Interpolation for Digital Image Processing*, IEEE Trans. ASSP 29, 1981.
     """
@@ -325,8 +406,9 @@ class BSpline(CubicKernel):
     A linear model of it is a cubic spline. Without ``padding`` both borders are badly covered.
 
     Args:
-        num_features: Number of shifts ``K``.
-        padding: Number of further shifts past each end; the output has ``K + 2 * padding`` features.
+        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
+        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Unser, *Splines: A Perfect Fit for Signal and Image Processing*, IEEE Signal Processing Magazine, 1999.
     """
@@ -345,12 +427,12 @@ def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
 
 
 def exponential(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``exp(factor * x)``, overwriting ``x`` where the factor is a number."""
-    # exp2, since torch's exp on the CPU is four times slower wherever its result underflows, as most features' does
-    return multiply(x, factor / math.log(2)).exp2_()
+    """``exp(factor * x)``, exactly zero where that is negligible; overwrites ``x`` where the factor is a number."""
+    exponent = multiply(x, factor / math.log(2))
+    return threshold(exponent, LEAST_EXPONENT[exponent.dtype], -math.inf, inplace=True).exp2_()
 
 
-def cell(x: Tensor, count: int, shift: float = 0.0) -> Tensor:
+def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:
     """The cell ``floor(x * count + shift)``, as a float.
 
     A coordinate within four roundings below a border is on it, so that every sample on a border goes the same way.

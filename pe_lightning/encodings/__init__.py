@@ -5,7 +5,17 @@
 
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.encodings.blending import Blended, BlendingPlan
-from pe_lightning.encodings.complex import Complex, per_axis
+from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
 from pe_lightning.encodings.simple import Simple
 
-__all__ = ["Blended", "BlendingPlan", "Complex", "EncoderList", "Encoding", "Simple", "per_axis"]
+__all__ = [
+    "Blended",
+    "BlendingPlan",
+    "Complex",
+    "EncoderList",
+    "Encoding",
+    "Simple",
+    "per_axis",
+    "samples_per_unit",
+    "sized",
+]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, is_local, local_features, resolve
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import mode_products, rowwise_products
+from pe_lightning.linalg import Operator, mode_products, rowwise_products
 
-__all__ = ["Complex", "per_axis"]
+__all__ = ["Complex", "changed", "per_axis", "samples_per_unit", "sized"]
+
+MAX_WEIGHTS = 1 << 26
+"""Most weights of a signal with ``num_features: auto``; with gradients and moments of Adam, 1 GB."""
+MAX_DENSE = 4096
+"""Most features per axis with ``num_features: auto`` that reach everywhere: they are factorised as a dense matrix."""
+MAX_MATRIX = 1 << 28
+"""Most entries of such a matrix."""
 
 
 class Complex(Encoding):
@@ -59,12 +69,25 @@ class Complex(Encoding):
         self.check_axes(axes)
         for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
-                self.scales[a] = 1 / largest_row_norm(encoder, x)
+                encode = (lambda some: local_features(encoder, some).blocks) if self.is_line else encoder
+                self.scales[a] = 1 / largest_row_norm(encode, x)
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """The features of each axis, ``(N_a, K_a)``, scaled."""
         self.check_axes(axes)
         return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True))]
+
+    def operators(self, axes: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor | Operator]:
+        """As :meth:`axis_features`, in a dtype; of one long axis of local features the matrix that is never dense."""
+        if self.is_line:
+            self.check_axes(axes)
+            return [local_features(self.encoders[0], axes[0], dtype, float(self.scales[0]))]
+        return [features.to(dtype) for features in self.axis_features(axes)]
+
+    @property
+    def is_line(self) -> bool:
+        """Whether there is one axis, of many local features."""
+        return self.num_axes == 1 and is_local(self.encoders[0])
 
     def point_features(self, coords: Tensor) -> list[Tensor]:
         """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""
@@ -75,8 +98,8 @@ class Complex(Encoding):
         """The linear layer on a separable grid: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``."""
         return self.products(weight, self.axis_features(axes))
 
-    def products(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
-        """As :meth:`grid`, from features of :meth:`axis_features` that were computed before."""
+    def products(self, weight: Tensor, features: Sequence[Tensor | Operator]) -> Tensor:
+        """As :meth:`grid`, from features of :meth:`axis_features` or :meth:`operators` that were computed before."""
         return mode_products(weight, features)
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
@@ -84,6 +107,8 @@ class Complex(Encoding):
 
         So many points are taken at a time that at most about ``limit`` intermediate values are held.
         """
+        if self.is_line:
+            return self.products(weight, self.operators([coords[:, 0]], weight.dtype))
         some = torch.split(coords, self._points_at_once(weight, limit))
         return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
 
@@ -98,8 +123,8 @@ class Complex(Encoding):
         )
 
     def _points_at_once(self, weight: Tensor, limit: int) -> int:
-        # after the first axis each point holds all of the weight but that axis
-        return max(1, limit // max(1, weight.numel() // self.num_features[0]))
+        # a point has its features, and after the first axis all of the weight but that axis
+        return max(1, limit // max(sum(self.num_features), weight.numel() // self.num_features[0]))
 
     def forward(self, coords: Tensor) -> Tensor:
         """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""
@@ -116,3 +141,53 @@ def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> lis
             raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")
         return [resolve(entry) for entry in encoder]
     return [resolve(encoder)] * num_axes
+
+
+def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *arguments: Sequence[float]) -> list[Encoder]:
+    """``change(encoder, *arguments)`` per axis; axes that share an encoder and have equal arguments go on sharing it."""
+    made: dict[tuple[object, ...], Encoder] = {}
+    keys = [(id(encoder), *values) for encoder, *values in zip(encoders, *arguments, strict=True)]
+    for encoder, key in zip(encoders, keys, strict=True):
+        if key not in made:
+            made[key] = change(encoder, *key[1:])
+    return [made[key] for key in keys]
+
+
+def samples_per_unit(x: Tensor) -> float:
+    """How many of the evenly spaced coordinates ``(N,)`` fit into a unit length; not always N: 512/3 of 171 of stride 3."""
+    if len(x) < 2:
+        return 1.0
+    found = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
+    exact = float(Fraction(found).limit_denominator(64))  # coordinates are rounded
+    return exact if abs(exact - found) < 1e-5 * found else found
+
+
+def sized(
+    encoders: Sequence[Encoder], spacing: Sequence[float], samples: Sequence[float], channels: int = 1
+) -> list[Encoder]:
+    """The encoders of the axes with ``num_features: auto`` and default widths set for samples (:meth:`Encoder.sized`).
+
+    Args:
+        encoders: One per axis.
+        spacing: Distance of the features per axis, in units of the [0, 1] domain, if memory allows it.
+        samples: Trained samples per unit length of each axis, or as many as a grid of their density has.
+        channels: Number of channels; a weight belongs to each.
+
+    Warns:
+        UserWarning: If there are fewer features than samples, for memory.
+    """
+    wanted = [1 / h for h in spacing]
+    counts = [
+        min(n, MAX_DENSE, max(2.0, MAX_MATRIX / m)) if encoder.support is None else n
+        for encoder, n, m in zip(encoders, wanted, samples, strict=True)
+    ]
+    share = (MAX_WEIGHTS / (channels * math.prod(counts))) ** (1 / len(counts))
+    counts = [n * min(share, 1.0) for n in counts]
+    if any(encoder.is_open and n < whole for encoder, n, whole in zip(encoders, counts, wanted, strict=True)):
+        shown, asked = ("x".join(f"{math.ceil(n - 1e-6)}" for n in numbers) for numbers in (counts, wanted))
+        warnings.warn(
+            f"num_features: auto takes {shown} features where there are {asked} samples, for memory and time; give "
+            "num_features to have more",
+            stacklevel=2,
+        )
+    return changed(encoders, lambda encoder, h, n: encoder.sized(h, n), [1 / n for n in counts], samples)

@@ -16,6 +16,9 @@ __all__ = ["Layout", "Simple"]
 
 Layout = Literal["auto", "axes", "directions", "joint"]
 
+AUTO_PER_AXIS = 256
+"""Total width per axis where ``num_features`` is ``auto``: the papers'."""
+
 
 class Simple(Encoding):
     r"""Concatenated features of several directions: :math:`\Psi = \psi(v_1) \oplus \psi(v_2) \oplus \dots`.
@@ -29,8 +32,9 @@ class Simple(Encoding):
     - ``auto``: ``joint`` for joint encoders, ``directions`` for shifted encoders in 2-D, else ``axes``.
 
     Args:
-        encoder: The encoder; its ``num_features`` is the total width, and each direction gets a copy of its own with
-            all that it has learned. A sequence gives one encoder per direction, each with its own ``num_features``.
+        encoder: The encoder; its ``num_features`` is the total width (``auto``: 256 per axis, as in the papers), and each
+            direction gets a copy of its own with all that it has learned. A sequence gives one encoder per direction,
+            each with its own ``num_features``.
         num_axes: Number of coordinate axes ``D``.
         layout: See above.
         normalize: Divide the features by their largest row norm over the training coordinates (see :meth:`calibrate`).
@@ -59,7 +63,7 @@ class Simple(Encoding):
         self.directions: Tensor
         self.register_buffer("directions", _directions(self.layout, num_axes), persistent=False)
         count = 1 if self.layout == "joint" else len(self.directions)
-        encoders = given if several else _divide(given[0], count, num_axes if self.layout == "joint" else 1)
+        encoders = given if several else _divide(given[0], count, num_axes, self.layout == "joint")
         if len(encoders) != count:
             raise InputError(f"{len(encoders)} encoders were given for {count} directions; give one, or one per direction")
         inputs = num_axes if self.layout == "joint" else 1
@@ -118,13 +122,15 @@ def _directions(layout: Layout, num_axes: int) -> Tensor:
     return torch.cat([torch.eye(num_axes), torch.zeros(num_axes, 1)], 1)
 
 
-def _divide(encoder: Encoder, count: int, num_axes: int) -> list[Encoder]:
-    """``count`` copies of ``encoder`` that share its width; of ``num_axes`` coordinates."""
+def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[Encoder]:
+    """``count`` copies of ``encoder`` that share its width; of all axes if ``joint``."""
     changes: dict[str, int] = {}
     # an encoder of one axis becomes joint over all of them; any other number that was asked for is left, to be refused
-    if num_axes > 1 and encoder.num_axes == 1:
+    if joint and num_axes > 1 and encoder.num_axes == 1:
         changes["num_axes"] = num_axes
-    total = encoder.num_features
+    total = AUTO_PER_AXIS * num_axes if encoder.is_open else encoder.num_features
+    if encoder.is_open:
+        changes["num_features"] = total
     if count > 1 and "num_features" in encoder.resolved():
         if not _divides(encoder, total, count):
             near = (n for distance in range(1, 4 * count) for n in (total - distance, total + distance))

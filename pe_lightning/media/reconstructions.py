@@ -17,9 +17,9 @@ from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.media.pictures import FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
-from pe_lightning.media.signals import choose_format, write_signal
+from pe_lightning.media.signals import choose_format, new_array, write_signal
 from pe_lightning.metrics import unit_of
-from pe_lightning.runs import file_names, frames_of, replacing
+from pe_lightning.runs import PatientFile, file_names, frames_of, replacing
 
 __all__ = ["FileAssembly", "PredictionWriter", "write_comparison", "write_reconstructions"]
 
@@ -126,7 +126,7 @@ def write_comparison(
         frames: Which frames of a cube they are.
         trained: Of a row, which samples were trained on, ``(N,)``.
     """
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path) as temporary, PatientFile(temporary) as stream, h5py.File(stream, "w") as file:
         truth = values["truth"]
         for name, array in values.items():
             if truth.ndim == 2:
@@ -166,7 +166,7 @@ class FileAssembly:
             folder.mkdir(parents=True, exist_ok=True)
             shape = (*(grid or info.grid), info.channels)
             for path in self.paths:
-                np.lib.format.open_memmap(_unfinished(path), "w+", np.dtype(info.scaling.dtype), shape).flush()
+                new_array(_unfinished(path), info.scaling.dtype, shape)
 
     def add(self, block: Tensor, start: Sequence[int] | None = None) -> None:
         """Takes a block ``(S, n_1, ..., n_D, C)``, whose first sample is ``start``; the first of all by default."""

@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning import __version__, metrics
-from pe_lightning.checkpoints import VERSION_KEY, refuse_other_version
+from pe_lightning.checkpoints import VERSION_KEY, check_optimizer, refuse_other_version
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
@@ -458,6 +458,12 @@ class CoordinateModule(LightningModule, ABC):
         with torch.autocast(errors.device.type, enabled=False):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Zeroes gradients that move no weight, whose squares in Adam's second moments would be subnormal: slow to compute."""
+        for parameter in self.parameters():
+            if (gradient := parameter.grad) is not None:
+                torch.hardshrink(gradient, 128 * torch.finfo(gradient.dtype).tiny ** 0.5, out=gradient)
+
     def configure_gradient_clipping(
         self,
         optimizer: torch.optim.Optimizer,
@@ -478,8 +484,10 @@ class CoordinateModule(LightningModule, ABC):
         return compute() if self.features_are_trained else self.batch_cache.get(name, inputs, compute)
 
     def on_train_start(self) -> None:
-        """Forgets features of an earlier fit."""
+        """Forgets features of an earlier fit, and checks what the optimiser was given by a checkpoint."""
         self.batch_cache.clear()
+        for optimizer in self.trainer.optimizers:
+            check_optimizer(optimizer)
 
     def on_train_end(self) -> None:
         """Frees the features of the training batch."""

@@ -151,5 +151,7 @@ def _for_each(x: Tensor) -> tuple[Tensor, bool]:
 def _coordinates(batch: GridBatch | PointBatch) -> Tensor:
     """The coordinates of the samples of a batch, ``(S or 1, P, D)``."""
     if isinstance(batch, PointBatch):
-        return batch.coords
-    return torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).reshape(1, -1, len(batch.axes))
+        return batch.coords.to(batch.values.dtype)
+    return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(
+        1, -1, len(batch.axes)
+    )

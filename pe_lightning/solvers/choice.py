@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike
-from pe_lightning.encodings.complex import per_axis
+from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products
 from pe_lightning.metrics import psnr
@@ -49,6 +49,8 @@ POINT_RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
 POINT_FALLBACK = 0.1
 """The relative ridge of scattered points of which none can be held out: near the best for shifted encoders."""
 POINT_SIGNALS = 4
+POINT_WINDOW = {1: 4096, 2: 128, 3: 32}
+"""As :data:`WINDOW`, of grids that points lie on."""
 FRACTION = 0.1
 """Share of scattered training points that is held out, drawn by their coordinates."""
 MIN_HELD = 16
@@ -129,7 +131,7 @@ def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choi
 
 def _choose(
     encoders: tuple[Encoder, ...],
-    sizes: Sequence[float],
+    samples: Sequence[float],
     ridge: float | None,
     sigma: Literal["given", "auto"],
     fallback: float | None,
@@ -140,7 +142,7 @@ def _choose(
 
     Args:
         encoders: One per axis.
-        sizes: Samples per axis, as many as a grid of their density has.
+        samples: Samples per unit length of each axis, as many as a grid of their density has.
         ridge: The ridge to keep to; ``None`` to choose one.
         sigma: ``auto`` to choose a width.
         fallback: The ridge if nothing can be held out; ``None`` if something can.
@@ -153,7 +155,9 @@ def _choose(
     tried: list[dict[str, Any]] = []
 
     def widened(factor: float) -> tuple[Encoder, ...]:
-        return encoders if sigma == "given" else _each(encoders, sizes, lambda e, n: spaced(e, n, factor))
+        if sigma == "given":
+            return encoders
+        return tuple(changed(encoders, lambda encoder, n: encoder.widened(n, factor), samples))
 
     def look(factor: float, coarse: bool = True) -> float:
         if not coarse or factor not in curves:
@@ -233,7 +237,8 @@ def choose_grid(
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
-        return _choose(tuple(encoders), sizes, strength, sigma, fallback, curve, scattered=False)
+        samples = [samples_per_unit(x) for x in axes]
+        return _choose(tuple(encoders), samples, strength, sigma, fallback, curve, scattered=False)
 
 
 def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -305,26 +310,35 @@ def choose_points(
 ) -> Choice:
     """Chooses one ridge, and one width of the features, for a set of signals at scattered points.
 
-    A tenth of the training points of at most four signals is held out. Ridges go down from the largest, each solve
-    starting from the last one's weights and taking at most 20 iterations, until they get worse: half a dozen ridges.
+    A tenth of the training points of at most four signals is held out; of a large grid, of the points in windows of it.
+    Ridges go down from the largest, each solve starting from the last one's weights and taking at most 20 iterations, until
+    they get worse: half a dozen ridges.
     The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
 
     Warns:
         ChoiceWarning: If there are too few points to hold any out; the ridge is then 0.1.
     """
+    strength = check_ridge(ridge)
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
-    encoders, strength = axis_encoders(encoder, num_axes, values.device), check_ridge(ridge)
+    density = _density(values, axes, mask, num_axes, distributed)
+    spacing = [1 / n for n in density] if axes is None else [1 / samples_per_unit(x) for x in axes]
+    encoders = axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
     given = _given(encoders, strength, sigma)
     if given is not None:
         return given
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
+    ratios = [1.0] * num_axes
+    if axes is not None and not any(_sees_coordinates_closer(encoder) for encoder in encoders):
+        point_problem(values, encoders, center=center, distributed=distributed, **where)  # for its checks
+        values, where, ratios = _point_windows(values, axes, mask, index, distributed) or (values, where, ratios)
 
     def build(some: Sequence[Encoder]) -> PointProblem:
-        return point_problem(values, some, center=center, distributed=distributed, **where)
+        small = [encoder if ratio == 1 else shrunk(encoder, ratio) for encoder, ratio in zip(some, ratios, strict=True)]
+        return point_problem(values, small, center=center, distributed=distributed, **where)  # type: ignore[arg-type]
 
     with full_precision(values.device):
         problem = build(encoders)
-        signals = slice(0, None, -(-len(values) // POINT_SIGNALS))
+        signals = slice(0, None, -(-len(values) // POINT_SIGNALS) if max(ratios) == 1 else 1)
         samples = problem.samples.select(signals)
         held = _fractions(samples.coordinates().unbind(-1)) < FRACTION
         kept = ~held
@@ -355,10 +369,58 @@ def choose_points(
                 near = (top * 10**0.5, top, top / 10**0.5)
             return found
 
-        count = float(problem.counts.mean())
-        grid = [1] * num_axes if axes is None else [len(x) for x in axes]
-        sizes = [n * (count / math.prod(grid)) ** (1 / num_axes) for n in grid]
-        return _choose(encoders, sizes, strength, sigma, fallback, curve, scattered=True)
+        return _choose(tuple(encoders), density, strength, sigma, fallback, curve, scattered=True)
+
+
+def _point_windows(
+    values: Tensor, axes: Sequence[Tensor], mask: Tensor | None, index: Tensor | None, distributed: bool
+) -> tuple[Tensor, dict[str, Any], list[float]] | None:
+    """Windows of a grid as signals ``(W * S', n_1, ..., n_D, C)``, where their points are, and how much larger the grid is.
+
+    Windows with hardly any points are left out; ``None`` if the grid is small, or if there is no other window.
+    """
+    grid, side = [len(x) for x in axes], POINT_WINDOW.get(len(axes), 16)
+    if max(grid) <= side:
+        return None
+    some = slice(0, None, -(-len(values) // POINT_SIGNALS))
+    if mask is None:
+        assert index is not None  # or the problem would have been refused
+        places = index.to(values.device).expand(len(values), -1)[some]
+        mask = torch.zeros(len(places), math.prod(grid), dtype=torch.bool, device=values.device).scatter_(1, places, True)
+        whole = values.new_zeros(*mask.shape, values.shape[-1])
+        whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some])
+        values = whole.reshape(len(whole), *grid, -1)
+    else:
+        mask = mask.to(values.device).expand(len(values), *grid)[some]
+        values = values[some]
+    parts = [(values, mask.reshape(-1, *grid))]
+    for a, n in enumerate(grid):
+        width = min(n, side)
+        starts = [0] if n <= side else [n // 4 - side // 4, n // 4 * 3 - side * 3 // 4]
+        parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
+    found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
+    counts = where.flatten(1).sum(1)
+    if distributed:
+        torch.distributed.all_reduce(counts)
+    enough = counts >= MIN_HELD / FRACTION
+    if not enough.any():
+        return None
+    ratios = [n / min(n, side) for n in grid]
+    small = [(x[:side] - x[0]) * ratio + x[0] for x, ratio in zip(axes, ratios, strict=True)]
+    return found[enough], {"coords": None, "axes": small, "mask": where[enough], "index": None}, ratios
+
+
+def _density(
+    values: Tensor, axes: Sequence[Tensor] | None, mask: Tensor | None, num_axes: int, distributed: bool
+) -> list[float]:
+    """Samples per unit length of each axis, of a grid with as many samples as there are points; mean over signals."""
+    count = torch.tensor(float(values.shape[1]) if mask is None else mask.float().mean().item() * values[0, ..., 0].numel())
+    if distributed and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(count)
+    if axes is None:
+        return [max(float(count), 1.0) ** (1 / num_axes)] * num_axes
+    share = max(float(count), 1.0) / math.prod(len(x) for x in axes)
+    return [samples_per_unit(x) * share ** (1 / num_axes) for x in axes]
 
 
 def _fractions(coords: Sequence[Tensor]) -> Tensor:
@@ -376,37 +438,32 @@ def _fractions(coords: Sequence[Tensor]) -> Tensor:
 # -- the encoders of the axes -----------------------------------------------------------------------------------------
 
 
-def axis_encoders(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, device: torch.device) -> tuple[Encoder, ...]:
-    """One encoder of one axis per axis on a device, from what a solver takes; the caller's own are not moved."""
-    encoders = per_axis(encoder, num_axes)
+def axis_encoders(
+    encoder: EncoderLike | Sequence[EncoderLike],
+    spacing: Sequence[float],
+    samples: Sequence[float],
+    channels: int,
+    device: torch.device,
+) -> list[Encoder]:
+    """One encoder of one axis per axis on a device, from what a solver takes; the caller's own are not moved.
+
+    The arguments are those of :func:`~pe_lightning.encodings.complex.sized`.
+    """
+    encoders = per_axis(encoder, len(spacing))
     for axis, entry in enumerate(encoders):
         if entry.num_axes != 1:
             raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
 
-    def moved(entry: Encoder, _: float) -> Encoder:
+    def moved(entry: Encoder) -> Encoder:
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
         return copy.deepcopy(entry).to(device) if elsewhere else entry
 
-    return _each(encoders, [0] * num_axes, moved)
+    return changed(sized(encoders, spacing, samples, channels), moved)
 
 
 def tunable(encoder: Encoder) -> str | None:
     """The argument that ``sigma: auto`` chooses: the width that the encoder declares, if it does."""
     return None if encoder.width is None else encoder.width.argument
-
-
-def spaced(encoder: Encoder, num_samples: float, factor: float) -> Encoder:
-    """The encoder with its width at ``factor`` times the default, in units of the sample spacing; more is smoother.
-
-    The default follows K. Where there are fewer samples than features, their spacing is what counts: a Gaussian narrower
-    than it leaves holes.
-    """
-    width = encoder.width
-    if width is None:
-        return encoder
-    features = encoder.resolved()["num_features"]
-    value = width.scaled(width.rule(features), max(features / num_samples, 1.0) * factor)
-    return encoder.copy(**{width.argument: value})
 
 
 def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
@@ -416,23 +473,19 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     width nor support, or that has parameters of its own, sees its coordinates closer together instead, which keeps
     everything in units of the spacing but for the number of features per sample.
     """
-    width = encoder.width
-    if (width is None and encoder.support is None) or any(True for _ in encoder.parameters()):
+    if _sees_coordinates_closer(encoder):
         return lambda x: encoder(x / ratio)
+    width = encoder.width
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:
         changes[width.argument] = width.scaled(arguments[width.argument], ratio)
-    if "num_features" in arguments:  # even numbers: the Fourier encoders take no others
-        changes["num_features"] = max(2 * round(arguments["num_features"] / ratio / 2), 2)
+    if "num_features" in arguments:
+        changes["num_features"] = encoder.multiple * math.ceil(arguments["num_features"] / (encoder.multiple * ratio) - 1e-6)
+    if "spacing" in arguments:
+        changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
     return encoder.copy(**changes)
 
 
-def _each(
-    encoders: Sequence[Encoder], sizes: Sequence[float], change: Callable[[Encoder, float], Encoder]
-) -> tuple[Encoder, ...]:
-    """Changed encoders; axes of one size that share an encoder go on sharing it, so that it is factorised once."""
-    made: dict[tuple[int, float], Encoder] = {}
-    for encoder, size in zip(encoders, sizes, strict=True):
-        if (id(encoder), size) not in made:
-            made[id(encoder), size] = change(encoder, size)
-    return tuple(made[id(encoder), size] for encoder, size in zip(encoders, sizes, strict=True))
+def _sees_coordinates_closer(encoder: Encoder) -> bool:
+    """Whether the encoder cannot be made for a smaller grid from its arguments."""
+    return (encoder.width is None and encoder.support is None) or any(True for _ in encoder.parameters())

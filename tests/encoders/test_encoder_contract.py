@@ -170,7 +170,7 @@ def test_every_argument_is_typed_and_documented(name: str) -> None:
     for key, parameter in parameters.items():
         assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         assert parameter.default is not parameter.empty, "a name alone is an encoder"
-        assert (parameter.default is None) == (cls.width is not None and cls.width.argument == key)
+        assert (parameter.default is None) == (key in ("spacing", cls.width and cls.width.argument))
     assert cls.formula
     assert "\n" not in cls.formula
     if cls.__module__.startswith("pe_lightning."):
@@ -186,7 +186,8 @@ BAD = {
     "scale": [0, float("inf"), True],
     "frequency": [0, -1.0, float("nan"), None, 10**400],
     "seed": [-1, 0.5, True, None, 2**64],
-    "padding": [-1, 0.5, True, None],
+    "padding": [-1, 0.5, True, None, "mirror"],
+    "spacing": [0, 1.5, True, "1"],
     "num_axes": [0, True, 1.5],
     "num_positions": [0, True, 1.5],
 }

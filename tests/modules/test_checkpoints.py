@@ -153,7 +153,7 @@ OTHERS: dict[str, tuple[Callable[[], CoordinateModule], str]] = {
     "class": (lambda: SimpleMLP("gau"), "holds a ComplexLinear, the model asked for is a SimpleMLP"),
     "encoder": (
         lambda: ComplexLinear("tri"),
-        r"holds encoder Gaussian\(num_features=6, sigma=0\.1, .*asked for is encoder Triangle\(num_features=256",
+        r"holds encoder Gaussian\(num_features=6, sigma=0\.1, .*asked for is encoder Triangle\(num_features=auto",
     ),
     "sigma": (
         lambda: ComplexLinear({"name": "gau", "num_features": 6, "sigma": 0.2}),
@@ -199,7 +199,7 @@ def test_what_does_not_change_the_meaning_of_the_parameters_may_differ(make_trai
 
 def test_equal_encoders_however_they_are_spelt(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     path = saved(CASES["complex"](), make_trainer, tmp_path)
-    other = ComplexLinear(Gaussian(num_features=6, sigma=0.1, padding=0))
+    other = ComplexLinear(Gaussian(num_features=6, sigma=0.1, padding="auto"))
     assert make_trainer().predict(other, OutputGrid(), ckpt_path=path, weights_only=True)
 
 

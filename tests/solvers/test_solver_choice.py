@@ -10,7 +10,7 @@ from pe_lightning import encoders
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
-from pe_lightning.solvers.choice import FACTORS, shrunk, spaced, tied, tunable
+from pe_lightning.solvers.choice import FACTORS, shrunk, tied, tunable
 
 
 def coordinates(n):
@@ -129,7 +129,8 @@ def test_features_shrink_with_the_grid(name, arguments, changed):
     encoder = encoders.create(name, num_features=40, **arguments)
     small = shrunk(encoder, 2.0)
     resolved = small.resolved()
-    assert resolved == {**encoder.resolved(), "num_features": 20, **changed}
+    spacing = {"spacing": 1 / 20} if "spacing" in resolved else {}
+    assert resolved == {**encoder.resolved(), "num_features": 20, **spacing, **changed}
 
 
 def test_encoders_that_declare_nothing_see_their_coordinates_closer_together():
@@ -144,7 +145,7 @@ def test_encoders_that_declare_nothing_see_their_coordinates_closer_together():
     encoder = Chirp()
     torch.testing.assert_close(shrunk(encoder, 4.0)(coordinates(12)), encoder(coordinates(12) / 4))
     assert tunable(encoder) is None
-    assert spaced(encoder, 10, 2.0) is encoder
+    assert encoder.widened(10, 2.0) is encoder
 
 
 def test_learned_features_are_the_ones_that_are_scaled():
@@ -157,10 +158,10 @@ def test_learned_features_are_the_ones_that_are_scaled():
 
 def test_widths_follow_the_coarser_of_samples_and_shifts():
     encoder = encoders.create("gau", num_features=64, sigma=0.5)
-    assert spaced(encoder, 64, 1.0).sigma == pytest.approx(0.64 / 64)
-    assert spaced(encoder, 32, 1.0).sigma == pytest.approx(0.64 / 32)
-    assert spaced(encoder, 256, 2.0).sigma == pytest.approx(1.28 / 64)
-    assert spaced(encoders.create("rff", num_features=64), 32, 1.0).sigma == pytest.approx(32 / 6)
+    assert encoder.widened(64, 1.0).sigma == pytest.approx(0.64 / 64)
+    assert encoder.widened(32, 1.0).sigma == pytest.approx(0.64 / 32)
+    assert encoder.widened(256, 2.0).sigma == pytest.approx(1.28 / 64)
+    assert encoders.create("rff", num_features=64).widened(32, 1.0).sigma == pytest.approx(32 / 6)
 
 
 # -- scattered points -------------------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ def test_refuses_what_does_not_fit_together():
 def test_solve_grid_returns_everything():
     values = random(2, 16, 12, 3, dtype=torch.float32)
     solution = solve_grid(values, ["gau", {"name": "tri", "num_features": 10}], ridge=1e-2)
-    assert solution.weight.shape == (2, 3, 256, 10)
+    assert solution.weight.shape == (2, 3, 16, 10)
     assert [encoder.name for encoder in solution.encoders] == ["gau", "tri"]
     axes = [coordinates(16), coordinates(12)]
     predicted = solution.predict(axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -146,6 +147,8 @@ def expand(
             if not counted:
                 raise nothing_in(path, formats, what)
             found.extend(SourceFile(file, str(file)) for file in counted)
+        elif os.path.lexists(path):
+            raise InputError(f"{text!r} is neither a file nor a folder (a pipe, a device or a broken link)")
         else:
             raise _missing(path)
     return found
