@@ -19,21 +19,31 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.solvers import Choice, Solution, choose_grid, choose_points, solve_blocks, solve_grid, solve_points
 
-__all__ = ["choose_data", "size_encoders", "solve_data"]
+__all__ = ["choose_data", "samples_of", "size_encoders", "solve_data"]
 
 Ridge = float | Literal["auto"]
 
 
+def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
+    """Samples per unit length of each axis, in two ways.
+
+    Returns:
+        Those of the training grid, or of the whole grid where trained samples are scattered; and the trained ones, or as
+        many as a grid of their density has.
+    """
+    per_unit = [samples_per_unit(x) for x in dataset.axes]
+    split = dataset.split
+    if isinstance(split, GridSplit):
+        per_unit = [samples_per_unit(x[index]) for x, index in zip(dataset.axes, split.index, strict=True)]
+        return per_unit, per_unit
+    share = split.num_train / math.prod(split.grid)
+    return per_unit, [n * share ** (1 / len(per_unit)) for n in per_unit]
+
+
 def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder]) -> list[Encoder]:
     """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples."""
-    per_unit = [samples_per_unit(x) for x in dataset.axes]
-    split, channels = dataset.split, dataset.values.shape[-1]
-    if isinstance(split, GridSplit):
-        per_unit = samples = [samples_per_unit(x[index]) for x, index in zip(dataset.axes, split.index, strict=True)]
-    else:
-        share = split.num_train / math.prod(split.grid)
-        samples = [n * share ** (1 / len(per_unit)) for n in per_unit]
-    return sized(encoders, [1 / n for n in per_unit], samples, channels)
+    per_unit, samples = samples_of(dataset)
+    return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1])
 
 
 def choose_data(
