@@ -68,7 +68,7 @@ def test_a_recipe_by_name_is_its_file(tmp_path):
     Path("image").mkdir()
     Path("image/demo").write_text("own")
     assert recipes.find("image/demo") == "image/demo", "a file of the user's comes first"
-    with pytest.raises(InputError, match=r"did you mean 'image/demo'\?.*row/closed_form"):
+    with pytest.raises(InputError, match=r"did you mean 'image/demo'.*row/closed_form"):
         recipes.find("image/demmo")
 
 
