@@ -462,7 +462,7 @@ class CoordinateModule(LightningModule, ABC):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Zeroes what moves no weight and would become subnormal, which is slow: squared by Adam, or as a momentum decays."""
+        """Zeroes what moves no weight and would become subnormal, which is slow: in squares, and as momenta decay."""
         for parameter in self.parameters():
             for numbers in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
                 if numbers is not None:
