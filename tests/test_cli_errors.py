@@ -40,7 +40,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         # names that do not exist
         (["--model.encoder", "gua"], ["unknown encoder 'gua'", "did you mean 'gau'?", "Registered: basic, bspline"]),
         (["--model", "ComplexLinaer"], ["unknown model 'ComplexLinaer'", "'ComplexLinear'"]),
-        (["--model.encoder.sigm", "1"], ["Gaussian has no argument 'sigm'", "'sigma'", "padding"]),
+        (["--model.encoder.sigm", "1"], ["encoder 'gau' has no argument 'sigm'", "'sigma'", "padding"]),
         (["--model.encoder", "{name: tri, half_with: 1}"], ["'tri' has no argument 'half_with'", "'half_width'"]),
         (["--data.batch_sise", "9"], ["ImageDataModule has no argument 'batch_sise'", "'batch_size'"]),
         (["--data.sampling.fraction", "0.5"], ["'fraction'", "stride"]),
@@ -72,7 +72,7 @@ def test_options(capsys, arguments, words):
         (["fti"], ["unknown verb 'fti'", "'fit'"]),
         (["test"], ["test needs a checkpoint", "--ckpt_path"]),
         (["encoders", "gau"], ["unknown argument 'gau'"]),
-        (["fit"], ["missing: data, model"]),
+        (["fit"], ["fit needs signals, pe-lightning fit my.jpg"]),
         (["fit", "--model", "ComplexLinear", "--data", "ImageDataModule"], ["ComplexLinear needs encoder"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

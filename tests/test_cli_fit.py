@@ -75,7 +75,7 @@ def test_a_fit_leaves_everything_that_is_promised(demo):
     assert found["num_params"] == 3 * 16 * 16
     assert found["protocol"] == "rest"
     assert found["sampling"] == {"name": "grid", "stride": 2, "offset": 0}
-    assert found["encoder"] == {"name": "gau", "num_features": 16, "sigma": 0.04, "padding": 0}
+    assert found["encoder"] == {"name": "gau", "num_features": 16, "sigma": 0.04, "padding": 0, "spacing": 1 / 16}
     assert found["signals"] == ["astronaut"]
     assert found["seed"] == 0
     assert found["fit_seconds"] > 0

@@ -25,6 +25,8 @@ __all__ = ["SignalDataset", "to_device"]
 
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
+FLOAT32_SAMPLES = 1 << 14
+"""Samples of the longest axis up to which coordinates are float32: within 0.1 % of their distance."""
 CHOICE_WINDOW = {1: 16384, 2: 1024, 3: 160}
 """Trained samples per axis of the central block of a file from which width and ridge are chosen."""
 CALIBRATION_BLOCKS = 16
@@ -46,7 +48,8 @@ class SignalDataset:
         self.values = values
         self.split = split
         self.protocol: Protocol = protocol
-        self.axes = grid_axes(split.grid)
+        # neighbours on an axis longer than this are so close that float32 would misplace them by some per cent
+        self.axes = grid_axes(split.grid, torch.float64 if max(split.grid) > FLOAT32_SAMPLES else torch.float32)
 
     def of(self, signals: slice) -> SignalDataset:
         """The same for some of the signals in memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -18,8 +19,10 @@ from pe_lightning.encoders.base import (
     check_count,
     check_positive,
     exact_dtype,
+    plain,
     registry,
 )
+from pe_lightning.encoders.trainable import Trained, set_trainable
 from pe_lightning.errors import InputError
 
 __all__ = ["BSpline", "CubicKernel", "Gaussian", "Impulse", "Keys", "Laplace", "Rectangle", "Shifted", "Triangle"]
@@ -69,11 +72,21 @@ class Shifted(Encoder):
         super().__init__(self.num_shifts + 2 * self.outside)
         self.spacing = 1 / self.num_shifts if spacing is None else check_positive(self, "spacing", spacing, 1.0)
         # not 1 / (1 / K), which is not always K
-        self.resolution = float(self.num_shifts) if spacing is None else 1 / self.spacing
+        self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
 
     def indices(self, x: Tensor) -> Tensor:
         """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=exact_dtype(x), device=x.device)
+
+    def position(self, x: Tensor) -> Tensor:
+        """The number of the feature that is largest at coordinates, not necessarily whole."""
+        return self.placed(x) * self.resolution + self.outside
+
+    def leading(self, count: int) -> Shifted:
+        """The first ``count`` features alone."""
+        made = copy.copy(self)
+        made.num_features, made.num_shifts = count, count - 2 * self.outside
+        return made
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
@@ -97,8 +110,8 @@ class Shifted(Encoder):
         """Distance from its shift beyond which a feature is negligible."""
         if self.reach is None:
             return None
-        reach = self.reach * (self.spacing if self.width is None else self.resolved()[self.width.argument])
-        return reach + (self.spacing if self.padding == "edge" else 0.0)
+        width = self.spacing if self.width is None else torch.as_tensor(getattr(self, self.width.argument)).max().item()
+        return self.reach * width + (self.spacing if self.padding == "edge" else 0.0)
 
     @property
     def features_per_unit(self) -> float:
@@ -106,12 +119,26 @@ class Shifted(Encoder):
         return self.resolution
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding."""
-        return {**super().resolved(), "num_features": self.num_shifts}
+        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding.
 
-    def _bounded_rank(self, rank: float, num_samples: int) -> float:
+        Of widths per feature it is the geometric mean.
+        """
+        found = {**super().resolved(), "num_features": self.num_shifts}
+        if self.per_feature and self.width is not None:
+            logarithms: Tensor = getattr(self, f"log_{self.width.argument}")
+            found[self.width.argument] = plain(logarithms.mean(-1).exp())
+        return found
+
+    def common_width(self) -> float | Tensor:
+        """The width, where all features have the same; else nothing that follows from it has a closed form."""
+        if self.width is None or self.per_feature:
+            raise NotImplementedError(f"{type(self).__name__} has no closed form with a width per feature")
+        width: float | Tensor = getattr(self, self.width.argument)
+        return width
+
+    def _bounded_rank(self, rank: float | Tensor, num_samples: int) -> float:
         """A stable rank is at least one, and at most the number of rows and of columns that are not zero."""
-        return max(1.0, min(rank, num_samples, self.num_shifts))
+        return max(1.0, min(torch.as_tensor(rank).item(), num_samples, self.num_shifts))
 
 
 @registry.register("gau")
@@ -126,6 +153,8 @@ class Gaussian(Shifted):
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
         padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
     *Rethinking Positional Encoding*, Prop. 2.
@@ -136,14 +165,19 @@ class Gaussian(Shifted):
     reach = math.sqrt(-2 * math.log(NEGLIGIBLE))
     fallback_ridge = 0.05
 
+    sigma = Trained(each=True)
+
     def __init__(
         self,
         num_features: CountLike = "auto",
         sigma: WidthLike = None,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        trainable: bool = False,
+        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
+        set_trainable(self, trainable, per_feature)
         self.sigma = self.width_value(sigma, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -152,11 +186,11 @@ class Gaussian(Shifted):
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`."""
-        return math.sqrt(math.pi) * self.sigma * torch.exp(-((delta / (2 * self.sigma)) ** 2))
+        return math.sqrt(math.pi) * self.common_width() * torch.exp(-((delta / (2 * self.common_width())) ** 2))
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 2\sqrt\pi \sigma)`, to 3 % with enough features and samples."""
-        return self._bounded_rank(1 / (2 * math.sqrt(math.pi) * self.sigma), num_samples)
+        return self._bounded_rank(1 / (2 * math.sqrt(math.pi) * self.common_width()), num_samples)
 
 
 @registry.register("tri")
@@ -171,6 +205,8 @@ class Triangle(Shifted):
             writes the full width ``2 d``.)
         padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        trainable: Whether ``half_width`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
     """
@@ -180,14 +216,19 @@ class Triangle(Shifted):
     reach = 1.0
     fallback_ridge = 1e-4
 
+    half_width = Trained(each=True)
+
     def __init__(
         self,
         num_features: CountLike = "auto",
         half_width: WidthLike = None,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        trainable: bool = False,
+        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
+        set_trainable(self, trainable, per_feature)
         self.half_width = self.width_value(half_width, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -199,12 +240,12 @@ class Triangle(Shifted):
 
         (The paper prints :math:`d^2 \max(1 - u/2, 0)^2`, 17 % off in shape.)
         """
-        u = delta.abs() / self.half_width
-        return self.half_width * torch.where(u <= 1, 2 / 3 - u**2 + u**3 / 2, (2 - u).clamp_min(0) ** 3 / 6)
+        u = delta.abs() / self.common_width()
+        return self.common_width() * torch.where(u <= 1, 2 / 3 - u**2 + u**3 / 2, (2 - u).clamp_min(0) ** 3 / 6)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 4 / (3 \cdot 2d))`, to 3 % with enough features and samples."""
-        return self._bounded_rank(2 / (3 * self.half_width), num_samples)
+        return self._bounded_rank(2 / (3 * self.common_width()), num_samples)
 
 
 @registry.register("laplace")
@@ -221,6 +262,8 @@ class Laplace(Shifted):
             ``1.5/K``.
         padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        trainable: Whether ``scale`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
@@ -229,14 +272,19 @@ class Laplace(Shifted):
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     reach = -math.log(NEGLIGIBLE)
 
+    scale = Trained(each=True)
+
     def __init__(
         self,
         num_features: CountLike = "auto",
         scale: WidthLike = None,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        trainable: bool = False,
+        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
+        set_trainable(self, trainable, per_feature)
         self.scale = self.width_value(scale, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -245,12 +293,12 @@ class Laplace(Shifted):
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \ell (1 + |\Delta|/\ell) \exp(-|\Delta|/\ell)`."""
-        u = delta.abs() / self.scale
-        return self.scale * (1 + u) * torch.exp(-u)
+        u = delta.abs() / self.common_width()
+        return self.common_width() * (1 + u) * torch.exp(-u)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 4\ell)`, with enough features and samples."""
-        return self._bounded_rank(1 / (4 * self.scale), num_samples)
+        return self._bounded_rank(1 / (4 * self.common_width()), num_samples)
 
 
 @registry.register("rect")
@@ -408,6 +456,12 @@ class BSpline(CubicKernel):
         """Weights of the two coefficients on either side."""
         v = 1 - u
         return v**3 / 6, 2 / 3 - u * u + u**3 / 2, 2 / 3 - v * v + v**3 / 2, u**3 / 6
+
+    def distance(self, delta: Tensor) -> Tensor:
+        r"""The B-spline of degree 7, of a feature with itself, at :math:`K \Delta`, divided by ``K``."""
+        u = 4 - (delta * self.resolution).abs()  # its end is at 4; from there inwards only powers of what is positive add
+        powers = [(-1) ** k * math.comb(8, k) * (u - k).clamp_min(0) ** 7 for k in range(5)]
+        return torch.stack(powers).sum(0) / (math.factorial(7) * self.resolution)
 
 
 def multiply(x: Tensor, factor: float | Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, is_local, local_features, resolve
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import mode_products, rowwise_products
+from pe_lightning.linalg import Operator, mode_products, rowwise_products
 
 __all__ = ["Complex", "changed", "per_axis", "samples_per_unit", "sized"]
 
@@ -69,12 +69,25 @@ class Complex(Encoding):
         self.check_axes(axes)
         for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
-                self.scales[a] = 1 / largest_row_norm(encoder, x)
+                encode = (lambda some: local_features(encoder, some).blocks) if self.is_line else encoder
+                self.scales[a] = 1 / largest_row_norm(encode, x)
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """The features of each axis, ``(N_a, K_a)``, scaled."""
         self.check_axes(axes)
         return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True))]
+
+    def operators(self, axes: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor | Operator]:
+        """As :meth:`axis_features`, in a dtype; of one long axis of local features the matrix that is never dense."""
+        if self.is_line:
+            self.check_axes(axes)
+            return [local_features(self.encoders[0], axes[0], dtype, float(self.scales[0]))]
+        return [features.to(dtype) for features in self.axis_features(axes)]
+
+    @property
+    def is_line(self) -> bool:
+        """Whether there is one axis, of many local features."""
+        return self.num_axes == 1 and is_local(self.encoders[0])
 
     def point_features(self, coords: Tensor) -> list[Tensor]:
         """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""
@@ -85,8 +98,8 @@ class Complex(Encoding):
         """The linear layer on a separable grid: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``."""
         return self.products(weight, self.axis_features(axes))
 
-    def products(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
-        """As :meth:`grid`, from features of :meth:`axis_features` that were computed before."""
+    def products(self, weight: Tensor, features: Sequence[Tensor | Operator]) -> Tensor:
+        """As :meth:`grid`, from features of :meth:`axis_features` or :meth:`operators` that were computed before."""
         return mode_products(weight, features)
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
@@ -94,6 +107,8 @@ class Complex(Encoding):
 
         So many points are taken at a time that at most about ``limit`` intermediate values are held.
         """
+        if self.is_line:
+            return self.products(weight, self.operators([coords[:, 0]], weight.dtype))
         some = torch.split(coords, self._points_at_once(weight, limit))
         return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
 
@@ -108,8 +123,8 @@ class Complex(Encoding):
         )
 
     def _points_at_once(self, weight: Tensor, limit: int) -> int:
-        # after the first axis each point holds all of the weight but that axis
-        return max(1, limit // max(1, weight.numel() // self.num_features[0]))
+        # a point has its features, and after the first axis all of the weight but that axis
+        return max(1, limit // max(sum(self.num_features), weight.numel() // self.num_features[0]))
 
     def forward(self, coords: Tensor) -> Tensor:
         """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""

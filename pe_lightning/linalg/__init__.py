@@ -2,6 +2,7 @@
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
+from pe_lightning.linalg.local import Local
 from pe_lightning.linalg.operators import (
     Banded,
     Dense,
@@ -20,6 +21,7 @@ __all__ = [
     "Banded",
     "Dense",
     "LeastSquares",
+    "Local",
     "Minimum",
     "Operator",
     "as_operator",

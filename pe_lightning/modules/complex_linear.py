@@ -28,7 +28,9 @@ __all__ = ["ComplexLinear"]
 PASSING = ("relu", "gelu", "silu")
 """Activations through which :meth:`ComplexNetwork.start_from` hands a solution on unchanged."""
 HIDDEN_LIMIT = 1 << 24
-"""Numbers of a hidden layer that are held at once outside training."""
+"""Numbers of a hidden layer, or features of the first axis, that are held at once outside training."""
+WINDOW = 64
+"""About how many features are computed per sample of a long axis."""
 
 
 class ComplexLinear(CoordinateModule):
@@ -189,7 +191,7 @@ class ComplexLinear(CoordinateModule):
         began = time.perf_counter()
         encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
         found = solve_data(
-            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, chosen_by=data.dataset
+            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, data.dataset, self.weight.dtype
         )
         self.solution = {**found.report(), "solve_seconds": self.choice_seconds + time.perf_counter() - began}
         # the network's features are the raw ones times the scales
@@ -254,10 +256,10 @@ class ComplexLinear(CoordinateModule):
         target: Tensor = self.cached("target", (values,), make)
         return target
 
-    def _axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
-        """Scaled, ``(N_a, K_a)``; in the precision of the coordinates, autocast or not."""
+    def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
+        """Scaled, ``(N_a, K_a)``, as tensors or operators; in the precision of the weights, autocast or not."""
         with torch.autocast(self.weight.device.type, enabled=False):
-            features: list[Tensor] = self.cached("features", axes, lambda: self.encoding.axis_features(axes))
+            features: list[Any] = self.cached("features", axes, lambda: self.encoding.operators(axes, self.weight.dtype))
         return features
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
@@ -301,7 +303,8 @@ class ComplexLinear(CoordinateModule):
     def _gram(self, batch: GridBatch) -> GramErrors | None:
         """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples do."""
         # a class with errors of its own has a loss of its own
-        if self.network.head is not None or self.features_are_trained or type(self).errors is not ComplexLinear.errors:
+        unsuited = self.network.head is not None or self.features_are_trained or self.encoding.is_line
+        if unsuited or type(self).errors is not ComplexLinear.errors:
             return None
 
         def make() -> GramErrors:
@@ -322,6 +325,8 @@ class ComplexLinear(CoordinateModule):
     def _grid_is_cheaper(self, batch: PointBatch) -> bool:
         """Whether evaluating the whole grid takes fewer multiplications than evaluating the points one by one."""
         assert batch.axes is not None
+        if self.encoding.is_line:
+            return True
         features = self.encoding.num_features
         sizes = [len(x) for x in batch.axes]
         grid = sum(math.prod(sizes[: a + 1]) * math.prod(features[a:]) for a in range(len(sizes)))
@@ -338,12 +343,15 @@ class ComplexLinear(CoordinateModule):
         """Values on a separable grid, exactly, by mode products."""
         info, network = self.require_info(), self.network
         self.encoding.check_axes(axes)
-        axes = [x.to(network.weight.dtype) for x in axes]
-        # a hidden layer holds `width` numbers per sample: then a few rows at a time
-        per_row = self.width * self.networks.num_signals * math.prod(len(x) for x in axes[1:])
-        rows = max(1, HIDDEN_LIMIT // max(per_row, 1) if network.head is not None else len(axes[0]))
+        axes = [x.to(torch.promote_types(x.dtype, network.weight.dtype)) for x in axes]
+        # features of a row, and of a hidden layer `width` numbers per sample: a few rows at a time
+        per_row = 0 if network.head is None else self.width * self.networks.num_signals * math.prod(map(len, axes[1:]))
+        per_row = max(per_row, WINDOW if self.encoding.is_line else self.encoding.num_features[0])
+        some_rows = torch.split(axes[0], max(1, HIDDEN_LIMIT // per_row))
         if not self.features_are_shared:
-            return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in torch.split(axes[0], rows)], 1)
-        first, *others = self.encoding.axis_features(axes)
-        blocks = [self._respond(network.linear([some, *others])).movedim(1, -1) for some in torch.split(first, rows)]
+            return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)
+        blocks, dtype = [], network.weight.dtype
+        for some in some_rows:
+            features = self.encoding.operators([some, *axes[1:]], dtype)
+            blocks.append(self._respond(network.linear(features)).movedim(1, -1))
         return torch.cat(blocks, 1) + network.mean.reshape(self.networks.num_signals, *[1] * info.num_axes, info.channels)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex
+from pe_lightning.linalg import Operator
 from pe_lightning.networks.mlp import ACTIVATIONS, MLP
 
 __all__ = ["ComplexNetwork"]
@@ -56,7 +57,7 @@ class ComplexNetwork(nn.Module):
         self.weight = nn.Parameter(weight)
         self.register_buffer("mean", torch.zeros(channels))
 
-    def linear(self, features: Sequence[Tensor]) -> Tensor:
+    def linear(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """The linear layer on a separable grid: features ``(n_a, K_a)`` per axis -> ``(outputs, n_1, ..., n_D)``."""
         return self.encoding.products(self.weight, features)
 
@@ -77,7 +78,7 @@ class ComplexNetwork(nn.Module):
 
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, by mode products: coordinates ``(n_a,)`` per axis -> ``(n_1, ..., n_D, C)``."""
-        return self.respond(self.linear(self.encoding.axis_features(axes))).movedim(0, -1) + self.mean
+        return self.respond(self.linear(self.encoding.operators(axes, self.weight.dtype))).movedim(0, -1) + self.mean
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
         """The activations of every hidden layer at points ``(P, D)``, each ``(P, width)``."""

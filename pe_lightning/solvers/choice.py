@@ -77,6 +77,8 @@ class Choice:
     """Ridge and held-out PSNR in dB, mean over signals, at the chosen width; ascending."""
     factors: tuple[tuple[float, float], ...] = ()
     """Where the width was chosen: relative to its default in units of the spacing, and the best held-out PSNR of each."""
+    factor: float = 1.0
+    """The chosen one of them."""
     tried: tuple[Mapping[str, Any], ...] = ()
     """Everything that was tried, in order: ``{"ridge": ..., "psnr": ..., "width": {argument: value} or None}``."""
 
@@ -89,6 +91,7 @@ class Choice:
             "value": [encoder.resolved().get(tunable(encoder) or "") for encoder in self.encoders],
             "curve": [list(point) for point in self.curve],
             "factors": [list(point) for point in self.factors],
+            "factor": self.factor,
             "tried": [dict(row) for row in self.tried],
         }
 
@@ -183,7 +186,7 @@ def _choose(
         look(chosen, coarse=False)
     points = tuple(sorted(curves[chosen].items()))
     strength = tied(points)[1 if scattered else 0] if ridge is None else ridge
-    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), tuple(tried))
+    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), chosen, tuple(tried))
 
 
 # -- grids ------------------------------------------------------------------------------------------------------------
@@ -307,8 +310,9 @@ def choose_points(
 ) -> Choice:
     """Chooses one ridge, and one width of the features, for a set of signals at scattered points.
 
-    A tenth of the training points of at most four signals is held out; of a large grid, points in windows of it. Ridges go down from the largest, each solve
-    starting from the last one's weights and taking at most 20 iterations, until they get worse: half a dozen ridges.
+    A tenth of the training points of at most four signals is held out; of a large grid, of the points in windows of it.
+    Ridges go down from the largest, each solve starting from the last one's weights and taking at most 20 iterations, until
+    they get worse: half a dozen ridges.
     The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
 
     Warns:
@@ -384,7 +388,8 @@ def _point_windows(
         places = index.to(values.device).expand(len(values), -1)[some]
         mask = torch.zeros(len(places), math.prod(grid), dtype=torch.bool, device=values.device).scatter_(1, places, True)
         whole = values.new_zeros(*mask.shape, values.shape[-1])
-        values = whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some]).unflatten(1, grid)
+        whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some])
+        values = whole.reshape(len(whole), *grid, -1)
     else:
         mask = mask.to(values.device).expand(len(values), *grid)[some]
         values = values[some]

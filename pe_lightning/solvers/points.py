@@ -16,7 +16,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LeastSquares, Minimum, Operator, conjugate_gradients, eigh, mode_products, rowwise_products
 
-__all__ = ["MaskedGrid", "PointProblem", "ScatteredPoints", "point_problem"]
+__all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_problem", "point_samples"]
 
 CACHE_BYTES = 1 << 30
 """Per-axis features of points are stored between iterations up to this size, and computed again beyond it."""
@@ -407,6 +407,19 @@ def point_problem(
     distributed: bool,
 ) -> PointProblem:
     """The problem of :func:`~pe_lightning.solvers.solve_points`, which describes the arguments."""
+    return PointProblem(*point_samples(values, encoders, coords, axes, mask, index, distributed), center, distributed)
+
+
+def point_samples(
+    values: Tensor,
+    encoders: Sequence[Encoder],
+    coords: Tensor | None,
+    axes: Sequence[Tensor] | None,
+    mask: Tensor | None,
+    index: Tensor | None,
+    distributed: bool,
+) -> tuple[Samples, Tensor, float]:
+    """Where the samples are, their values ``(S, C, P)``, and how many there could be."""
     if not values.is_floating_point():
         raise InputError(f"values are floating-point numbers, computed in float32 or float64; got {values.dtype}")
     if distributed and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -423,7 +436,7 @@ def point_problem(
                 f"got {tuple(values.shape)} and {tuple(mask.shape)}, {mask.dtype}"
             )
         samples = MaskedGrid(encoders, axes, mask.flatten(1))
-        return PointProblem(samples, values.flatten(1, -2).movedim(-1, 1), math.prod(grid), center, distributed)
+        return samples, values.flatten(1, -2).movedim(-1, 1), math.prod(grid)
     if values.ndim != 3:
         raise InputError(
             f"values at points have the shape (S, P, C), got {tuple(values.shape)}; for a whole grid pass axes and mask"
@@ -442,13 +455,12 @@ def point_problem(
         if distinct and every <= index.shape[1] * sum(tails):
             whole = values.new_zeros(*values.shape[:2], count)
             whole.scatter_(2, index[:, None].expand(*values.shape[:2], -1), values)
-            return PointProblem(MaskedGrid(encoders, axes, mask), whole, population, center, distributed)
+            return MaskedGrid(encoders, axes, mask), whole, population
         places = torch.unravel_index(index, grid)
         coords = torch.stack([x[place] for x, place in zip(axes, places, strict=True)], -1)
     if coords is None:
         raise InputError("say where the points are: coords, or axes with a mask or an index")
-    points = ScatteredPoints(encoders, _rows("coords", coords, values, 3))
-    return PointProblem(points, values, population, center, distributed)
+    return ScatteredPoints(encoders, _rows("coords", coords, values, 3)), values, population
 
 
 def _rows(name: str, rows: Tensor, values: Tensor, ndim: int) -> Tensor:

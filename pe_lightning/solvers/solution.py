@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder
+from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Operator, as_operator, encode_axis, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
@@ -35,8 +35,8 @@ class Solution:
     """The ridge, relative to the mean squared norm of the joint features over the training samples."""
     absolute_ridge: Tensor
     """What is added to the normal equations' diagonal, ``(S,)``."""
-    solver: Literal["grid", "points"]
-    """``grid`` is direct, ``points`` iterates."""
+    solver: Literal["grid", "line", "points"]
+    """``grid`` and ``line`` (one long axis) are direct, ``points`` iterates."""
     seconds: float = 0.0
     """From features to weights, this process's own time."""
     encoders: tuple[Encoder, ...] = ()
@@ -79,6 +79,8 @@ class Solution:
         coords = (coords[None] if coords.ndim == 2 else coords).to(self.weight.device, torch.float64)
         if coords.ndim != 3 or len(coords) not in (1, len(self.weight)):
             raise InputError(f"coords have the shape (P, D) or ({len(self.weight)}, P, D); got {tuple(coords.shape)}")
+        if len(coords) == 1 and len(self.encoders) == 1 and is_local(self.encoders[0]):
+            return self.evaluate([local_features(self.encoders[0], coords[0, :, 0], self.weight.dtype)])
         with full_precision(self.weight.device):
             values = ScatteredPoints(self.encoders, coords).to(self.weight.dtype).mv(self.weight.flatten(2))
             return values.add_(self.mean[..., None]).movedim(1, -1)
@@ -94,7 +96,7 @@ class Solution:
                 "effective_rank": self.effective_rank,
                 "methods": list(self.methods),
             }
-        else:
+        elif self.solver == "points":
             plain |= {
                 "iterations": self.iterations.tolist(),
                 "converged": bool(self.converged.all()),
@@ -109,6 +111,8 @@ class Solution:
 
 def encode(encoders: Sequence[Encoder], axes: Sequence[Tensor], device: torch.device) -> list[Operator]:
     """Raw features per axis in float64; axes of one encoder and the same coordinates share them."""
+    if len(encoders) == 1 and is_local(encoders[0]):
+        return [local_features(encoders[0], axes[0].to(device))]
     features: list[Operator] = []
     for a, (encoder, x) in enumerate(zip(encoders, axes, strict=True)):
         same = (b for b in range(a) if encoders[b] is encoder and torch.equal(axes[b], x))

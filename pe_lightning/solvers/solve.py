@@ -11,13 +11,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import EncoderLike
+from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver
-from pe_lightning.solvers.points import point_problem
+from pe_lightning.solvers.line import is_line, solve_line
+from pe_lightning.solvers.points import ScatteredPoints, point_problem, point_samples
 from pe_lightning.solvers.solution import Solution, encode
 
 __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
@@ -27,7 +28,7 @@ WARN_RESIDUAL = 0.05
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve used up its iterations while its residual was still large."""
+    """A solve stopped while its residual was still large."""
 
 
 def solve_grid(
@@ -73,6 +74,10 @@ def solve_grid(
     samples = [samples_per_unit(x) for x in axes]
     encoders = axis_encoders(encoder, [1 / n for n in samples], samples, values.shape[-1], values.device)
     choice = choose_grid(values, axes, encoders, ridge, sigma)
+    if is_line(choice.encoders):
+        points = ScatteredPoints(choice.encoders, axes[0].to(values.device)[None, :, None])
+        solution = solve_line(points, values.movedim(-1, 1), choice.ridge, center, distributed=False)
+        return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
     mean = values.new_zeros(len(values), values.shape[-1])
     if center:  # before anything is summed: float32 loses least
@@ -106,16 +111,28 @@ def solve_blocks(
     """
     began = time.perf_counter()
     solver: GridSolver | None = None
+    encoders: list[Encoder] = []
+    line: list[tuple[Tensor, Tensor]] = []
     for start, block in blocks:
-        if solver is None:
-            samples = [samples_per_unit(x) for x in axes]
-            encoders = axis_encoders(encoder, [1 / n for n in samples], samples, block.shape[-1], block.device)
-            solver = GridSolver(encode(encoders, axes, block.device), center=center)
+        if not encoders:
+            density = [samples_per_unit(x) for x in axes]
+            encoders = axis_encoders(encoder, [1 / n for n in density], density, block.shape[-1], block.device)
+        if is_line(encoders):  # whose weights take as much memory as the data
+            line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
+            continue
+        solver = solver or GridSolver(encode(encoders, axes, block.device), center=center)
         solver.accumulate(block, start)
-    if solver is None:
+    if line:
+        x, values = (torch.cat(parts, axis) for axis, parts in enumerate(zip(*line, strict=True)))
+        samples = ScatteredPoints(encoders, x[None, :, None])
+        together = torch.distributed.is_available() and torch.distributed.is_initialized()
+        found = solve_line(samples, values.movedim(-1, 1), ridge, center, together)
+    elif solver is not None:
+        solver.reduce()
+        found = solver.solve(ridge)
+    else:
         raise InputError("solve_blocks: no block came; a process without data passes one empty block (S, 0, ..., C)")
-    solver.reduce()
-    return replace(solver.solve(ridge), encoders=tuple(encoders), seconds=time.perf_counter() - began)
+    return replace(found, encoders=tuple(encoders), seconds=time.perf_counter() - began)
 
 
 def solve_points(
@@ -161,7 +178,7 @@ def solve_points(
             none) and calls this; all get the same weights.
 
     Warns:
-        ConvergenceWarning: If iterations run out while the relative residual is above 0.05.
+        ConvergenceWarning: If the solver stops while the relative residual is above 0.05.
     """
     if precondition and check_ridge(ridge) == 0:
         raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")
@@ -171,6 +188,10 @@ def solve_points(
     options: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
     options.update(center=center, distributed=distributed)
     choice = choose_points(values, encoder, ridge=ridge, sigma=sigma, **options)
+    if is_line(choice.encoders):
+        samples, points, _ = point_samples(values, choice.encoders, coords, axes, mask, index, distributed)
+        solution = solve_line(samples, points, choice.ridge, center, distributed)
+        return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
     with full_precision(values.device):
         problem = point_problem(values, choice.encoders, **options)
         use = choice.ridge > 0 if precondition is None else precondition
@@ -179,12 +200,12 @@ def solve_points(
     residual = torch.cat([result.relative_residual for result in results])
     used = torch.cat([result.iterations for result in results])
     # stopped before the cap: by the tolerance, or because rounding allows no more
-    converged = (residual <= tolerance) | (used < iterations)
+    converged = (residual <= tolerance) | ((used < iterations) & (residual <= WARN_RESIDUAL))
     worst = float(residual.max())
     if worst > WARN_RESIDUAL and not bool(converged.all()):
         warnings.warn(
-            f"the solver stopped after {iterations} iterations at a relative residual of {worst:.2g}; raise iterations, "
-            f"or the ridge (now {choice.ridge:.3g}, relative)",
+            f"the solver stopped after {int(used.max())} iterations at a relative residual of {worst:.2g}; raise "
+            f"iterations, or the ridge (now {choice.ridge:.3g}, relative)",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -87,5 +87,5 @@ def test_width_is_a_name_for_every_width():
     assert encoders.resolve({"name": "laplace", "width": "auto"}).automatic() == "scale"
     assert encoders.create("keys", width="auto").automatic() is None
     assert encoders.create("gau").copy(width=0.5).sigma == 0.5
-    with pytest.raises(InputError, match="encoder 'keys' has no width, got width=0.1; leave it out"):
+    with pytest.raises(InputError, match="encoder 'keys' has no width, got width"):
         encoders.create("keys", width=0.1)

@@ -1,0 +1,53 @@
+"""The features of a long axis as a matrix that is never dense."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders.base import Encoder
+from pe_lightning.linalg.local import WIDTH, Local
+
+__all__ = ["bandwidth", "is_local", "local_features"]
+
+MIN_FEATURES = 1024
+"""Below this the dense routes are as fast."""
+MAX_SHARE = 0.25
+"""A block of the matrix has this share of the features at most."""
+
+
+def bandwidth(encoder: Encoder) -> int:
+    """Shifts that two features are apart at most, if a sample sees both."""
+    assert encoder.support is not None and encoder.resolution is not None
+    return math.floor(2 * encoder.support * encoder.resolution + 1e-6)
+
+
+def is_local(encoder: Encoder) -> bool:
+    """Whether a sample sees few of the many features, all the same function moved by one spacing after another."""
+    trained = any(True for _ in encoder.parameters())
+    if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
+        return False
+    return WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
+
+
+def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Local:
+    """The features of coordinates ``(N,)``, in any order, computed in float64: ``(N, K)`` of a dtype.
+
+    Args:
+        encoder: One that :func:`is_local` allows.
+        x: Coordinates in [0, 1]; float64 where they are closer than float32 tells apart.
+        dtype: Of the result.
+        scale: What the features are multiplied by.
+    """
+    assert encoder.resolution is not None
+    x, resolution = x.double(), encoder.resolution
+
+    def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
+        # the features from the first one on are those from number 0 on of coordinates that are moved back
+        return encoder.leading(width)(x[numbers] - first[:, None].double() / resolution).mul_(scale)
+
+    position = encoder.position(x).clamp(0, encoder.num_features - 1)
+    with torch.no_grad():
+        return Local.build(rows, position, -(-bandwidth(encoder) // 2) + 1, encoder.num_features, dtype)

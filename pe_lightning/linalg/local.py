@@ -1,0 +1,119 @@
+"""Matrices of very many rows that differ from zero in a few neighbouring columns each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from pe_lightning.linalg.operators import Operator
+
+__all__ = ["Local"]
+
+WIDTH = 32
+"""Columns that the rows of one block are apart at most."""
+BLOCKS_AT_ONCE = 1 << 10
+"""Blocks that are computed or multiplied with themselves at once."""
+
+
+class Local(Operator):
+    """A matrix ``(N, K)`` in blocks: rows near each other with the columns from a first one on. Rows come in any order.
+
+    Unlike :class:`~pe_lightning.linalg.Banded` it never looks at a dense row, is differentiable with respect to what it
+    multiplies, and takes a few large products instead of one per block.
+
+    Args:
+        blocks: ``(B, n, w)``; rows that are not used are zero.
+        first: The first column of each block, ``(B,)``.
+        slots: Where each row is among the ``B n`` of the blocks, ``(N,)``.
+        columns: ``K``.
+    """
+
+    def __init__(self, blocks: Tensor, first: Tensor, slots: Tensor, columns: int) -> None:
+        self.blocks, self.first, self.slots = blocks, first, slots
+        self.shape = (len(slots), columns)
+        self.dtype, self.device = blocks.dtype, blocks.device
+
+    @classmethod
+    def build(
+        cls, rows: Callable[[Tensor, Tensor, int], Tensor], position: Tensor, reach: int, columns: int, dtype: torch.dtype
+    ) -> Local:
+        """Computes the blocks a few at a time.
+
+        Args:
+            rows: Rows ``(b, n)``, by number, in the columns from first ones ``(b,)`` on, ``w`` of them: ``(b, n, w)``.
+            position: In which column each row is largest, ``(N,)``; not necessarily a whole number.
+            reach: Columns further away are zero.
+            columns: ``K``, at least ``w = 32 + 2 * (reach + 1)``.
+            dtype: Of the result.
+        """
+        device, width = position.device, WIDTH + 2 * (reach + 1)
+        cell, order = (position / WIDTH).long().sort(stable=True)
+        # equally many rows per block: as many as an even spread has; those of a crowded cell fill several
+        size = max(1, -(-len(position) * WIDTH // columns))
+        found, counts = torch.unique_consecutive(cell, return_counts=True)
+        rank = torch.arange(len(cell), device=device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+        begins = rank % size == 0
+        block = begins.cumsum(0) - 1
+        first = (cell[begins] * WIDTH - reach).clamp(0, columns - width)
+        slots = torch.empty_like(order).scatter_(0, order, block * size + rank % size)
+        table = order.new_full((len(first) * size,), -1).scatter_(0, slots, torch.arange(len(order), device=device))
+        blocks = position.new_empty(len(first), size, width, dtype=dtype)
+        for some in _slices(len(first)):
+            numbers = table.view(-1, size)[some]
+            made = rows(numbers.clamp_min(0), first[some], width)
+            blocks[some] = made.masked_fill_((numbers < 0)[..., None], 0)
+        return cls(blocks, first, slots, columns)
+
+    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+        """One batched product."""
+        moved = x.to(self.dtype).movedim(axis, 0)
+        windows = moved.flatten(1).reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
+        made = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
+        rows = made.flatten(0, 1).index_select(0, self.slots)
+        return rows.view(self.shape[0], *moved.shape[1:]).movedim(0, axis)
+
+    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+        """One batched product, added to its columns."""
+        moved = x.to(self.dtype).movedim(axis, 0)
+        rows = moved.reshape(self.shape[0], -1)
+        filled = rows.new_zeros(self.blocks.shape[0] * self.blocks.shape[1], rows.shape[1]).index_copy(0, self.slots, rows)
+        made = torch.bmm(self.blocks.mT, filled.view(*self.blocks.shape[:2], rows.shape[1])).flatten(0, 1)
+        out = rows.new_zeros(self.shape[1], rows.shape[1]).index_add(0, self._columns().flatten(), made)
+        return out.view(self.shape[1], *moved.shape[1:]).movedim(0, axis)
+
+    def gram(self, bandwidth: int) -> Tensor:
+        r"""The lower band of :math:`\Psi^T \Psi`, as LAPACK takes it: ``(bandwidth + 1, K)``, entry (d, j) of row j + d."""
+        out = self.blocks.new_zeros(bandwidth + 1, self.shape[1])
+        columns = self._columns()
+        for some in _slices(len(self.first)):
+            products = self.blocks[some].mT @ self.blocks[some]
+            for d in range(min(bandwidth + 1, products.shape[1])):
+                below = products.diagonal(-d, 1, 2)
+                out[d].index_add_(0, columns[some, : below.shape[1]].flatten(), below.flatten())
+        return out
+
+    def squares(self) -> Tensor:
+        """The sum of the squares of all entries, ``()``."""
+        return self.blocks.square().sum()
+
+    def dense(self) -> Tensor:
+        """With zeros where nothing is stored."""
+        return self.mv(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
+
+    def rows(self, start: int, stop: int) -> Local:
+        """Of all blocks, so that nothing is copied."""
+        return Local(self.blocks, self.first, self.slots[start:stop], self.shape[1])
+
+    def to(self, dtype: torch.dtype) -> Local:
+        """Block by block."""
+        return Local(self.blocks.to(dtype), self.first, self.slots, self.shape[1])
+
+    def _columns(self) -> Tensor:
+        return self.first[:, None] + torch.arange(self.blocks.shape[2], device=self.device)
+
+
+def _slices(count: int) -> Iterator[slice]:
+    for start in range(0, count, BLOCKS_AT_ONCE):
+        yield slice(start, min(start + BLOCKS_AT_ONCE, count))
