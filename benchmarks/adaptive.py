@@ -11,13 +11,12 @@ are its defaults everywhere. They were chosen on the even-numbered half of the p
 - ``grid``: bicubic, Li and Orchard's corrections (R), the bank mixed by leave-one-out errors alone (B), Adaptive.
 - ``photo``: Pillow's and, if it is installed, OpenCV's filters at the same sample positions.
 - ``points``: 25 % and 10 % of the samples, at random. ``strides``: every third and fourth sample. ``noise``: on the trained
-  samples. ``clip``: a cube of 128 frames. ``large``: seconds and memory of a large picture. ``ablation``: what each part gives.
+  samples. ``clip``: a cube of 128 frames. ``large``: seconds and memory. ``ablation``: what each part gives.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import resource
 import time
@@ -31,10 +30,16 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from pe_lightning.baselines import interpolate
-from pe_lightning.data import GridBatch, ImageDataModule, PointBatch, RandomSampling, VideoDataModule, grid_axes
-from pe_lightning.data import point_coordinates
+from pe_lightning.data import (
+    GridBatch,
+    ImageDataModule,
+    PointBatch,
+    RandomSampling,
+    VideoDataModule,
+    grid_axes,
+    point_coordinates,
+)
 from pe_lightning.encodings.bank import Bank
-from pe_lightning.modules import Adaptive
 from pe_lightning.solvers import adaptive, solve_points
 from pe_lightning.solvers.adaptive import AdaptiveGrid
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
@@ -49,7 +54,9 @@ def steps(known: Tensor, shape: Sequence[int]) -> list[int]:
     return [-(-n // k) for n, k in zip(shape, known.shape, strict=False)]
 
 
-def fitted(encoder: str = "laplace", angles: int = 12, aspects: Sequence[float] = (2, 6), window: float = 0.8, ridge: float = 2**-10) -> Method:
+def fitted(
+    encoder: str = "laplace", angles: int = 12, aspects: Sequence[float] = (2, 6), window: float = 0.8, ridge: float = 2**-10
+) -> Method:
     """The adaptive fit, as the module makes it."""
 
     def run(known: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -161,7 +168,9 @@ def masks(shape: Sequence[int], stride: int) -> tuple[Tensor, Tensor]:
     return rest, odd
 
 
-def table(pictures: Tensor, methods: dict[str, Method], stride: int = 2, noise: float = 0.0, first: str | None = None) -> None:
+def table(
+    pictures: Tensor, methods: dict[str, Method], stride: int = 2, noise: float = 0.0, first: str | None = None
+) -> None:
     """A row per method: rest, its halves, odd, the worst difference to the first method, seconds a picture."""
     shape = tuple(pictures.shape[1:-1])
     rest, odd = masks(shape, stride)
@@ -270,7 +279,15 @@ def main(arguments: list[str] | None = None) -> None:
     if "clip" in chosen:
         cube = VideoDataModule("samples://bigbuckbunny", preset="papers").values
         print(f"clip of {tuple(cube.shape[1:])}")
-        table(cube, {"linear": baseline("linear"), "bicubic": baseline("bicubic"), "spline": baseline("spline"), "Adaptive": fitted()})
+        table(
+            cube,
+            {
+                "linear": baseline("linear"),
+                "bicubic": baseline("bicubic"),
+                "spline": baseline("spline"),
+                "Adaptive": fitted(),
+            },
+        )
     if "ablation" in chosen:
         variants = {f"{angles} angles": fitted(angles=angles) for angles in (0, 4, 8, 12, 16)}
         variants |= {f"aspects {aspects}": fitted(aspects=aspects) for aspects in ((2,), (6,), (2, 4, 8))}

@@ -67,7 +67,8 @@ def test_the_adaptive_fit_is_recommended_where_it_wins(capsys):
     name, psnr = best_of_table(capsys.readouterr().out)
     assert name == "Adaptive"
     found = fitted()
-    assert found["model"] == "Adaptive" and found["test/psnr"] == pytest.approx(psnr, abs=0.01)
+    assert found["model"] == "Adaptive"
+    assert found["test/psnr"] == pytest.approx(psnr, abs=0.01)
 
 
 def test_random_samples(capsys):
