@@ -36,7 +36,7 @@ RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
 """Of the local fits: the first without noise, else the one with the least held-out error."""
 SNAP = 2.0**-12
 """How far before a sample a point still belongs to it, in trained samples: coordinates are rounded."""
-OFFSETS = 256
+OFFSETS = 64
 """A grid of points with more places within a cell is predicted point by point."""
 LIMIT = 1 << 23
 """Numbers that are held at once."""
