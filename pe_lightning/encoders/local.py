@@ -26,10 +26,10 @@ def bandwidth(encoder: Encoder) -> int:
 
 def is_local(encoder: Encoder) -> bool:
     """Whether a sample sees few of the many features, all the same function moved by one spacing after another."""
-    if encoder.resolution is None or encoder.support is None or encoder.num_features < MIN_FEATURES:
-        return False
     trained = any(True for _ in encoder.parameters())
-    return not trained and WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
+    if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
+        return False
+    return WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
 
 
 def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Local:
