@@ -5,8 +5,8 @@
     python benchmarks/adaptive.py --only clip,large                 # the clip of datasets/, pictures of scikit-image
 
 Every second sample of each axis is trained on unless a section says otherwise; PSNR per picture of what was held out,
-not clamped, then the mean. ``rest``: all other samples; ``odd``: those between four trained ones. The settings of Adaptive
-are its defaults everywhere. They were chosen on the even-numbered half of the pictures; tables have both halves.
+not clamped, then the mean. ``rest``: all other samples; ``odd``: those between four trained ones. Times are those of the
+processor, all threads together, which depend less on other work. The settings of Adaptive are its defaults everywhere. They were chosen on the even-numbered half of the pictures; tables have both halves.
 
 - ``grid``: bicubic, Li and Orchard's corrections (R), the bank mixed by leave-one-out errors alone (B), Adaptive.
 - ``photo``: Pillow's and, if it is installed, OpenCV's filters at the same sample positions.
@@ -174,17 +174,17 @@ def table(
     """A row per method: rest, its halves, odd, the worst difference to the first method, seconds a picture."""
     shape = tuple(pictures.shape[1:-1])
     rest, odd = masks(shape, stride)
-    print(f"{'':30}  rest    even    odd-numbered   {'odd':5}  worst against {first or next(iter(methods))}   seconds")
+    print(f"{'':30}  rest    even    odd-numbered   {'odd':5}  worst against {first or next(iter(methods))}   core seconds")
     against: list[float] = []
     for name, method in methods.items():
-        scores, between, began = [], [], time.perf_counter()
+        scores, between, began = [], [], time.process_time()
         for place, truth in enumerate(pictures):
             known = truth[(slice(None, None, stride),) * len(shape)].contiguous()
             known = known + noise * torch.randn(known.shape, generator=torch.Generator().manual_seed(place))
             prediction = method(known, shape)
             scores.append(decibels(prediction, truth, rest))
             between.append(decibels(prediction, truth, odd))
-        seconds, against = (time.perf_counter() - began) / len(pictures), against or scores
+        seconds, against = (time.process_time() - began) / len(pictures), against or scores
         worst = min(a - b for a, b in zip(scores, against, strict=True))
         halves = [np.mean(scores[k::2]) if scores[k::2] else float("nan") for k in (0, 1)]
         print(
@@ -211,11 +211,11 @@ def points(pictures: Tensor, fraction: float) -> None:
         ).predict(axes),
         "Adaptive": lambda: adapted_points(batch, grid),
     }
-    print(f"{fraction:.0%} of the samples, at random:   rest   seconds")
+    print(f"{fraction:.0%} of the samples, at random:   rest   core seconds")
     for name, method in methods.items():
-        began = time.perf_counter()
+        began = time.process_time()
         prediction = method()
-        seconds = (time.perf_counter() - began) / len(pictures)
+        seconds = (time.process_time() - began) / len(pictures)
         scores = [decibels(p, t, m) for p, t, m in zip(prediction, pictures, rest, strict=True)]
         print(f"{name:30} {np.mean(scores):6.2f} {seconds:7.2f}", flush=True)
 
@@ -232,10 +232,12 @@ def large() -> None:
     source = ImageDataModule("samples://astronaut").values[0]
     picture = source.repeat(3, 4, 1)[:1356, :2040].contiguous()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.perf_counter()
+    began = time.process_time()
     fitted()(picture[::2, ::2].contiguous(), (1356, 2040))
-    seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"2040 x 1356 x 3: {seconds:.1f} s, {(peak - before) / 1024:.0f} MiB above the {before / 1024:.0f} MiB before")
+    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"2040 x 1356 x 3: {seconds:.1f} core seconds, {(peak - before) / 1024:.0f} MiB above the {before / 1024:.0f} MiB before"
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
