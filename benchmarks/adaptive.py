@@ -6,7 +6,8 @@
 
 Every second sample of each axis is trained on unless a section says otherwise; PSNR per picture of what was held out,
 not clamped, then the mean. ``rest``: all other samples; ``odd``: those between four trained ones. Times are those of the
-processor, all threads together, which depend less on other work. The settings of Adaptive are its defaults everywhere. They were chosen on the even-numbered half of the pictures; tables have both halves.
+processor, all threads together, which depend less on other work. The settings of Adaptive are its defaults everywhere.
+They were chosen on the even-numbered half of the pictures; tables have both halves.
 
 - ``grid``: bicubic, Li and Orchard's corrections (R), the bank mixed by leave-one-out errors alone (B), Adaptive.
 - ``photo``: Pillow's and, if it is installed, OpenCV's filters at the same sample positions.
