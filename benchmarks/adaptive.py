@@ -236,9 +236,8 @@ def large() -> None:
     began = time.process_time()
     fitted()(picture[::2, ::2].contiguous(), (1356, 2040))
     seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(
-        f"2040 x 1356 x 3: {seconds:.1f} core seconds, {(peak - before) / 1024:.0f} MiB above the {before / 1024:.0f} MiB before"
-    )
+    memory = f"{(peak - before) / 1024:.0f} MiB above the {before / 1024:.0f} MiB before"
+    print(f"2040 x 1356 x 3: {seconds:.1f} core seconds, {memory}")
 
 
 def main(arguments: list[str] | None = None) -> None:
