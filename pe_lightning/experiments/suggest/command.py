@@ -52,7 +52,7 @@ def suggest(
     from pe_lightning import encoders as known
 
     names = list(dict.fromkeys(_words(encoders)))
-    for name in names:
+    for name in set(names) - {"Adaptive"}:
         known.registry.get(name)  # raises with the nearest names
     counts = list(dict.fromkeys(_words(num_features)))
     if not all(word.isdecimal() and int(word) > 0 for word in counts):
