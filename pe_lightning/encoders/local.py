@@ -14,7 +14,7 @@ __all__ = ["bandwidth", "is_local", "local_features"]
 
 MIN_FEATURES = 1024
 """Below this the dense routes are as fast."""
-MAX_SHARE = 0.25
+MAX_SHARE = 0.5
 """A block of the matrix has this share of the features at most."""
 
 
