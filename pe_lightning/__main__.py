@@ -6,11 +6,14 @@ What needs no training answers without importing Lightning.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 
 from pe_lightning import __version__
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, did_you_mean, last_resort
+
+LONG_WORD = r"(\S{150})\S{150,}(\S{50})"
 
 FUNCTIONS = {
     "encoders": "pe_lightning.commands.list_encoders",
@@ -40,15 +43,17 @@ Which positional encoding represents this signal best, how fast, and why.
 
 {chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
 
-  pe-lightning fit --config configs/image/demo.yaml                 fit a sample photograph
-  pe-lightning fit --config configs/image/demo.yaml --data.paths FOLDER --model.encoder tri
+  pe-lightning fit my.jpg --encoder tri        fit signals of your own exactly: pictures, sound, tables, videos, volumes
+  pe-lightning fit --config image/demo         train on a sample photograph, by one of the recipes that come with it
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024
-  pe-lightning VERB --help                                          all options of a verb
+  pe-lightning VERB --help                     all options of a verb
 """
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status: 0, 2 for input that has to be changed, 130 after an interrupt.
+    """Runs the command and returns its exit status.
+
+    It is 0, 1 after a fault of the program, 2 for input that has to be changed, 130 after an interrupt.
 
     Args:
         args: The arguments; ``None`` takes those of the process.
@@ -63,8 +68,7 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         return _run(verb, arguments)
     except InputError as error:
-        print(f"pe-lightning: error: {error}", file=sys.stderr)
-        return 2
+        return _fail(str(error), 2)
     except (KeyboardInterrupt, SystemExit) as end:
         # Lightning makes an interrupt the status of a failure
         if isinstance(end, KeyboardInterrupt) or isinstance(end.__context__, KeyboardInterrupt):
@@ -73,6 +77,14 @@ def main(args: Sequence[str] | None = None) -> int:
         if end.code in (None, 0):  # the parser has printed what --help or --print_config ask for
             return 0
         raise
+    except Exception as error:
+        return _fail(*last_resort(error))
+
+
+def _fail(message: str, status: int) -> int:
+    """Prints an error with long words, such as paths of thousands of characters, cut in the middle."""
+    print("pe-lightning: error:", re.sub(LONG_WORD, r"\1...\2", message), file=sys.stderr)
+    return status
 
 
 def _run(verb: str, arguments: Sequence[str]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -15,9 +14,9 @@ from typing import Any, NamedTuple
 import platformdirs
 from filelock import FileLock
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_bytes
 
-__all__ = ["CacheError", "CacheFolder", "Cleared", "Entry", "show_bytes"]
+__all__ = ["CacheError", "CacheFolder", "Cleared", "Entry"]
 
 FOLDER, LIMIT = "PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"
 DEFAULT_GB = 20.0
@@ -164,15 +163,3 @@ def _default_limit() -> int:
     if limit <= 0:
         raise InputError(f"{LIMIT} is the limit of the cache, a positive number of gigabytes such as 20; got {given!r}")
     return limit
-
-
-def show_bytes(size: int) -> str:
-    """A size in the largest unit that it reaches, of 1000 each.
-
-    >>> show_bytes(999), show_bytes(20_000_000_000)
-    ('999 B', '20.0 GB')
-    """
-    if size < 1000:
-        return f"{size} B"
-    unit = min(int(math.log10(size)) // 3, 4)
-    return f"{size / 1000**unit:.1f} {('kB', 'MB', 'GB', 'TB')[unit - 1]}"

@@ -1,43 +1,158 @@
-"""From a checkpoint to the command line that made it."""
+"""Checkpoints as files, and from a checkpoint to the command line that made it."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import pickle
-from collections.abc import Mapping, Sequence
+import traceback
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch import Tensor
+from torch.optim import Optimizer
 
 from pe_lightning import __version__, runs
 from pe_lightning.errors import InputError
 
-__all__ = ["VERSION_KEY", "complete_arguments", "read_checkpoint", "read_model", "refuse_other_version"]
+__all__ = [
+    "LAST",
+    "VERSION_KEY",
+    "BestAndLast",
+    "CheckpointFiles",
+    "check_optimizer",
+    "complete_arguments",
+    "locate",
+    "read_checkpoint",
+    "read_model",
+    "refuse_other_version",
+    "restoring",
+]
 
+LAST = "last.ckpt"
 VERSION_KEY = "pe_lightning/version"
 """Where a checkpoint says which version of this package wrote it."""
 
 
-def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """A checkpoint as it was saved.
+class CheckpointFiles(TorchCheckpointIO):
+    """How a Trainer writes and reads checkpoints: beside the old file, then renamed; checked, and never unpickled.
+
+    Lightning writes into the temporary folder and copies from there over the old file, which both a kill and a full disk
+    leave in part.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Writes a checkpoint; :class:`InputError` if the disk is full, and the old file stays."""
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        runs.write_atomically(path, buffer.getbuffer())
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """As :func:`read_checkpoint`, whatever the other arguments are."""
+        return read_checkpoint(path)
+
+
+class BestAndLast(ModelCheckpoint):
+    """Writes ``last.ckpt`` after every epoch, whether the score improved or not, and ``best.ckpt`` where it did.
+
+    Epochs are closed when it writes, so that resuming starts a new one.
+
+    Args:
+        monitor: The logged value; ``None``: the latest is the best.
+        mode: Whether ``max`` or ``min`` of it is best.
+    """
+
+    def __init__(self, monitor: str | None, mode: str) -> None:
+        super().__init__(
+            filename="best", monitor=monitor, mode=mode, enable_version_counter=False, save_on_train_epoch_end=True
+        )
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes both; ``last.ckpt`` second, as it holds the best score."""
+        super().on_train_epoch_end(trainer, pl_module)
+        if not getattr(trainer, "fast_dev_run", False):
+            trainer.save_checkpoint(Path(str(self.dirpath)) / LAST)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the best score, if its checkpoint is in the run; the run may have been moved."""
+        best = str(Path(str(self.dirpath)) / f"best{self.FILE_EXTENSION}")
+        if os.path.isfile(best) and (score := state_dict["best_model_score"]) is not None:
+            paths = {"best_model_path": best, "kth_best_model_path": best, "last_model_path": ""}
+            super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": {best: score}})
+
+
+def locate(path: str | Path) -> Path:
+    """The checkpoint file that is meant, as an absolute path.
 
     Raises:
-        InputError: If the file is missing, is no checkpoint of Lightning, or was written by a version with other parameters.
+        InputError: If there is no such file: for a URL, a folder, and Lightning's words ``best``, ``last`` and ``hpc`` too.
     """
-    if not Path(path).is_file():
-        raise InputError(f"no checkpoint at {str(path)!r}; a run keeps its own in checkpoints/last.ckpt")
-    try:
-        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": checkpoint["state_dict"]}
-    except (RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
+    found = Path(path).expanduser()
+    if not os.path.isfile(found):
         raise InputError(
-            f"{str(path)!r} is not a checkpoint of pe_lightning, or is damaged ({type(error).__name__} while it was read)"
+            f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, and a run keeps its own in "
+            "RUN/checkpoints/last.ckpt"
+        )
+    return found.absolute()
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """A checkpoint as it was saved, on the CPU. No code in it is run.
+
+    Raises:
+        InputError: If the file is missing, is no checkpoint of Lightning, is damaged, or was written by a version with other
+            parameters.
+    """
+    found = locate(path)
+    try:
+        with zipfile.ZipFile(found) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("PyTorch does not compress")
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"the checksum of {damaged} is wrong")
+        checkpoint: dict[str, Any] = torch.load(found, map_location="cpu", weights_only=True)
+        checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": dict(checkpoint["state_dict"])}
+        ours = "_class_path" in checkpoint["hyper_parameters"]
+    except Exception as error:  # damaged files make zipfile and torch raise anything
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"cannot open {str(path)!r}: {error.strerror}") from error
+        reason = "its pickle asks for code" if isinstance(error, pickle.UnpicklingError) else type(error).__name__
+        raise InputError(
+            f"{str(path)!r} is not a checkpoint of pe_lightning, or is damaged ({reason} while it was read)"
         ) from error
-    if "_class_path" in checkpoint["hyper_parameters"]:  # of a model of ours
+    if ours:
         refuse_other_version(checkpoint, str(path))
     return checkpoint
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Checks a state that was loaded from a checkpoint, of optimisers whose fused kernels write without looking.
+
+    Raises:
+        InputError: If a tensor has not the shape, dtype and layout of its parameter, or a step is no number.
+    """
+    fused = isinstance(optimizer, (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD))
+    for parameter, state in optimizer.state.items() if fused else ():
+        for name, value in state.items():
+            like = torch.ones(()) if name == "step" else parameter
+            if isinstance(value, Tensor) and (
+                (value.shape, value.dtype) != (like.shape, like.dtype) or value.is_contiguous() < like.is_contiguous()
+            ):
+                raise InputError(
+                    f"the checkpoint is damaged: {name} in the state of the optimiser has shape {tuple(value.shape)} and "
+                    f"dtype {value.dtype}, its parameter {tuple(like.shape)} and {like.dtype}. Fit again without --ckpt_path"
+                )
 
 
 def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpoint") -> None:
@@ -52,6 +167,23 @@ def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpo
             f"{path!r} was written by pe_lightning {written}, this is {__version__}: fit again with the config.yaml of its "
             f"run, or install that version (pip install pe-lightning=={written})"
         )
+
+
+@contextmanager
+def restoring() -> Iterator[None]:
+    """Turns what Lightning raises while it restores a checkpoint into an :class:`InputError`: the content does not fit."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if not any(name.endswith("checkpoint_connector") for name in frames):
+            raise
+        raise InputError(
+            f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {' '.join(str(error).split())}. "
+            "Name another one, or fit again without --ckpt_path"
+        ) from error
 
 
 def read_model(path: str | Path) -> dict[str, Any] | None:

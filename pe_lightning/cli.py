@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import lightning
 import torch
-import wandb
 import yaml
 from jsonargparse import ArgumentError, Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
-from pe_lightning import encoders, naming, runs
+from pe_lightning import encoders, naming, recipes, runs
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
-from pe_lightning.checkpoints import complete_arguments, read_checkpoint
+from pe_lightning.callbacks.loggers import wandb_may_fail
+from pe_lightning.checkpoints import BestAndLast, complete_arguments, locate, read_checkpoint, restoring
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
@@ -43,6 +43,7 @@ OPTIONS = [
 ]
 """What can be misspelt and is no argument of a class that is named."""
 
+VERBOSE = ("-v", "--verbose")
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
 
@@ -76,19 +77,34 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     Raises:
         InputError: If something that was given has to be changed.
     """
-    prepare()
-    cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
+    given = [argument for argument in arguments if argument not in VERBOSE]
+    prepare(verbose=len(given) < len(arguments))
+    given = recipes.with_recipe(given) if verb == "fit" else given
+    with restoring():
+        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(given))])
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
     return INTERRUPTED if cli.stop.stopped and cli.trainer.is_global_zero else 0
 
 
-def prepare() -> None:
-    """Loads plugins and names, and quietens the terminal; to be called before a :class:`CoordinateCLI` is made."""
+def prepare(verbose: bool = False) -> None:
+    """Loads plugins and names; to be called before a :class:`CoordinateCLI` is made.
+
+    Args:
+        verbose: Whether Lightning says what it does: seed, devices, why a fit ends.
+    """
     naming.install()
-    # advertisements that Lightning prints for other products
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(lambda record: "Tip:" not in record.getMessage())
+    for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
+        logger = logging.getLogger(f"lightning.{name}")
+        logger.removeFilter(_is_ours)
+        if not verbose:
+            logger.addFilter(_is_ours)
     for message in NOT_FOR_USERS:
         warnings.filterwarnings("ignore", message=message)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a record is a warning, or not written by Lightning: our notices go through its logger too."""
+    return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
 
 
 class CoordinateCLI(LightningCLI):
@@ -104,7 +120,11 @@ class CoordinateCLI(LightningCLI):
 
     def __init__(self, args: list[str]) -> None:
         common: dict[str, Any] = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
-        listed = f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders)."
+        listed = (
+            f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders). Recipes for --config: "
+            f"{', '.join(recipes.names())}. --encoder is short for --model.encoder; -v shows what Lightning says."
+        )
+        usage = {"fit": f"Fits signals: pe-lightning fit FILE ..., exactly unless --config says otherwise. {listed}"}
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -116,7 +136,8 @@ class CoordinateCLI(LightningCLI):
             # checkpoints hold plain hyper-parameters of our own making
             load_from_checkpoint_support=False,
             trainer_defaults=TRAINER_DEFAULTS,
-            parser_kwargs=common | {verb: {**common, "description": listed, "prog": verb} for verb in self.subcommands()},
+            parser_kwargs=common
+            | {verb: {**common, "prog": verb, "description": usage.get(verb, listed)} for verb in self.subcommands()},
             args=args,
         )
 
@@ -145,9 +166,18 @@ class CoordinateCLI(LightningCLI):
             self.config = parser.parse_args(args if isinstance(args, list) else None)
         except ArgumentError as error:
             raise InputError(explain(str(error), OPTIONS)) from error
-        self._given_model = self.config[self.config.subcommand].model
-        path = self.config[self.config.subcommand].get("ckpt_path")
-        if path and Path(path).is_file():
+        given = self.config[self.config.subcommand]
+        self._given_model = given.model
+        if not 0 <= int(given.seed_everything) < 2**32:
+            raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {given.seed_everything}")
+        for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "val_check_interval"):
+            if isinstance(value := given.trainer[name], (int, float)) and value <= 0:
+                raise InputError(f"trainer.{name} must be above 0; got {value}")
+        if given.weights_only is False:
+            raise InputError("weights_only: false would run code of the checkpoint; leave it out")
+        given.weights_only = True  # Lightning asks for it
+        if given.ckpt_path:  # of an option, a configuration or the environment
+            given.ckpt_path = path = str(locate(given.ckpt_path))
             with _input_errors():
                 model = parser.instantiate_classes(self.config)[self.config.subcommand].model
             if isinstance(model, CoordinateModule):
@@ -179,21 +209,17 @@ class CoordinateCLI(LightningCLI):
         callbacks: list[Any] = [recorder, self.stop]
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
-        self.best = ModelCheckpoint(
-            filename="best",
-            monitor=getattr(self.model, "monitor", None),
-            mode=getattr(self.model, "monitor_mode", "max"),
-            save_last=True,
-            enable_version_counter=False,
-            save_on_train_epoch_end=True,  # after validation, with the epoch closed: resuming starts a new one
-        )
+        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
         if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
             callbacks.append(self.best)
         given = trainer.callbacks or []
         trainer.callbacks = [*(given if isinstance(given, list) else [given]), *callbacks]
         if trainer.logger in (None, True):
             trainer.logger = False  # the recorder attaches loggers once the run has a directory
-        return super().instantiate_trainer(**kwargs)
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except TypeError as error:  # Lightning's for --trainer.devices x
+            raise InputError(str(error)) from error
 
     def before_fit(self) -> None:
         """Builds the model for the data, so that bad input fails before anything is started or written."""
@@ -209,8 +235,11 @@ class CoordinateCLI(LightningCLI):
         """Ends a fit with the test evaluation of the last weights."""
         self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
         if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
-            wandb.finish()  # first: a run that is torn down would stay the current one of this process
-            wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
+            import wandb
+
+            with wandb_may_fail():
+                wandb.finish()  # first: a run that is torn down would stay the current one of this process
+                wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
 
 
 @contextmanager

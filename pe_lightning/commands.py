@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning.cache_folder import CacheFolder, Entry, show_bytes
-from pe_lightning.errors import InputError
+from pe_lightning.cache_folder import CacheFolder, Entry
+from pe_lightning.errors import InputError, show_bytes
 
 __all__ = ["cache", "list_encoders"]
 

@@ -1,7 +1,8 @@
 """The exception that tells a user what to change, and the parser's errors in the words of a user.
 
 Everything that can be wrong with a configuration, a file or an array is raised as :class:`InputError`; the command line
-prints it as one paragraph and exits with status 2. Any other exception is a bug and keeps its traceback.
+prints it as one paragraph and exits with status 2. Any other exception is a bug: the command line writes its traceback into
+a file and exits with status 1.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import math
 import pydoc
 import re
+import tempfile
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["InputError", "did_you_mean", "explain", "root_message", "subclasses"]
+__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "subclasses"]
 
 LIST_OPTIONS = "--help lists the options"
 CALLBACKS = ("PeakMemory", "Snapshots", "StableRank", "TimeToPSNR")
@@ -36,6 +40,18 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
 
 
+def show_bytes(size: int) -> str:
+    """A size in the largest unit that it reaches, of 1000 each.
+
+    >>> show_bytes(999), show_bytes(20_000_000_000)
+    ('999 B', '20.0 GB')
+    """
+    if size < 1000:
+        return f"{size} B"
+    unit = min(int(math.log10(size)) // 3, 4)
+    return f"{size / 1000**unit:.1f} {('kB', 'MB', 'GB', 'TB')[unit - 1]}"
+
+
 def subclasses(base: type[Any]) -> list[type[Any]]:
     """All subclasses of a class that have been imported."""
     return [found for cls in base.__subclasses__() for found in (cls, *subclasses(cls))]
@@ -53,6 +69,36 @@ def root_message(error: BaseException) -> str:
             return str(inner)
         error = inner
     return str(error)
+
+
+def last_resort(error: Exception) -> tuple[str, int]:
+    """One paragraph for an exception that nothing expected, and the exit status.
+
+    What the machine refuses (memory, files) is said in words, with status 2. The traceback of anything else is a file.
+    """
+    text = " ".join(str(error).split())
+    asked = re.search(r"allocate ([\d.]+ ?\w+)", text)
+    words = "out of memory|can't allocate memory|size calculation overflow"
+    if isinstance(error, MemoryError) or re.search(words, text):
+        import psutil
+
+        needed = re.sub(r"^(\d+) bytes$", lambda found: show_bytes(int(found[1])), asked[1]) if asked else "more"
+        return (
+            f"there is not enough memory: {needed} asked for at once, {show_bytes(psutil.virtual_memory().available)} free. "
+            "Make the signals (resize, center_crop, frames, length), num_features or the output smaller"
+        ), 2
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{error.strerror or text}: {str(error.filename or 'a file')!r}", 2
+    written = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="pe-lightning-", suffix=".txt", delete=False) as file:
+            file.write(written)
+    except OSError:
+        return f"{written}unexpected {type(error).__name__}: please report it with this traceback", 1
+    return (
+        f"unexpected {type(error).__name__}: {text[:300]}. This is a fault of the program, or of a class of your own; the "
+        f"traceback is in {file.name}"
+    ), 1
 
 
 def explain(message: str, options: Iterable[str] = ()) -> str:

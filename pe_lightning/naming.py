@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import pydoc
 import re
 from collections.abc import Mapping, Sequence
@@ -24,13 +25,13 @@ import jsonargparse
 import yaml
 from lightning.pytorch import LightningDataModule, LightningModule
 
-from pe_lightning import encoders
+from pe_lightning import encoders, recipes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources
 from pe_lightning.errors import InputError, did_you_mean, subclasses
 from pe_lightning.registry import Registry
-from pe_lightning.verbs import is_option
+from pe_lightning.verbs import is_option, long_form
 
 __all__ = ["MODE", "SHORT_FORMS", "expand", "expand_arguments", "expand_tree", "install"]
 
@@ -63,6 +64,9 @@ SHORT_FORMS = {
 CLASSES: dict[str, type] = {"model": LightningModule, "data": LightningDataModule}
 """Options that name a class, and its base."""
 
+MOST_VALUES = 100_000
+"""Of a configuration, repeated ones included."""
+
 _load = jsonargparse.get_loader("yaml")
 
 
@@ -70,7 +74,7 @@ def install() -> None:
     """Loads the plugins, and registers the loader as parser mode :data:`MODE`."""
     for registry in NAMED.values():
         registry.load_plugins()
-    jsonargparse.set_loader(MODE, lambda text: expand_tree(_load(text)), exceptions=(yaml.YAMLError,))
+    jsonargparse.set_loader(MODE, lambda text: expand_tree(_load_finite(text)), exceptions=(yaml.YAMLError,))
 
 
 def expand(value: Any, key: str, before: Any = None) -> Any:
@@ -158,7 +162,8 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
         option, equals, text = word.partition("=")
         head, *path = option.lstrip("-").replace(".init_args", "").split(".")
         if equals and head in ("c", "config"):
-            tree = _read_config(text)
+            text = recipes.find(text)
+            word, tree = f"{option}={text}", _read_config(text)
             part = _section(tree, "data")
             data = _find_class("data", part) or data
             named |= {key for key in NAMED if (part.get("init_args") or part).get(key) is not None}
@@ -199,7 +204,7 @@ def _join_values(arguments: Sequence[str]) -> list[str]:
     words: list[str] = []
     rest = list(arguments)
     while rest:
-        word = rest.pop(0)
+        word = long_form(rest.pop(0))
         if rest and not is_option(rest[0]) and re.fullmatch(r"-c|--(config|model|data)(\.[\w.]+)?\+?", word):
             word = f"{word}={rest.pop(0)}"
         words.append(word)
@@ -235,10 +240,12 @@ def _is_short(word: str, data: type[Any] | None) -> bool:
 
 
 def _read_config(config: str) -> dict[str, Any]:
-    """What a configuration file says; a file that cannot be read is the parser's to refuse."""
+    """What a configuration file says; one of another form is the parser's to refuse."""
     try:
-        return dict(_load(config if config.startswith("{") else Path(config).read_text()))
-    except (OSError, yaml.YAMLError, TypeError, ValueError):
+        return dict(_load_finite(config if config.startswith("{") else _text_of(config)))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         return {}
 
 
@@ -251,8 +258,31 @@ def _section(tree: Mapping[str, Any], option: str) -> dict[str, Any]:
 def _read(text: str) -> Any:
     """The value of an option: YAML, or the content of a YAML file."""
     try:
-        return _load(Path(text).read_text() if text.endswith((".yaml", ".yml", ".json")) else text)
-    except OSError as error:
-        raise InputError(f"cannot read {text!r}: {error.strerror or error}") from error
+        return _load_finite(_text_of(text) if text.endswith((".yaml", ".yml", ".json")) else text)
     except yaml.YAMLError as error:
         raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
+
+
+def _text_of(path: str) -> str:
+    """The content of a configuration file."""
+    try:
+        if not os.path.isfile(path):
+            raise InputError(f"cannot read {path!r}: there is no such file")
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+
+
+def _load_finite(text: str) -> Any:
+    """YAML, refused if it refers to itself, or repeats itself without end."""
+    try:
+        tree = _load(text)
+    except RecursionError as error:
+        raise InputError("a configuration is nested too deeply, or refers to itself") from error
+    rest, count = [tree], 0
+    while rest and count < MOST_VALUES:
+        value, count = rest.pop(), count + 1
+        rest += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if rest:
+        raise InputError(f"a configuration has more than {MOST_VALUES} values, or refers to itself (YAML's & and *)")
+    return tree

@@ -14,7 +14,7 @@ from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 
 from pe_lightning.errors import InputError, explain
 
-__all__ = ["call", "is_option"]
+__all__ = ["call", "is_option", "long_form", "split"]
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -74,7 +74,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
                 several.add(name)
         parser.add_argument(name if name in positional else f"--{name}", **settings)
     names = hints.keys() | flags
-    words, own, others = _split(arguments, names if further else None, several, flags)
+    words, own, others = split(arguments, names if further else None, several, flags)
     try:
         given: dict[str, Any] = parser.parse_args([*words, *own]).as_dict()
     except ArgumentError as error:
@@ -82,7 +82,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     return function(*[given.pop(name) for name in positional], *others, **given) or 0
 
 
-def _split(
+def split(
     arguments: Sequence[str], known: set[str] | None, several: set[str], flags: set[str]
 ) -> tuple[list[str], list[str], list[str]]:
     """Positional words, options of the verb (``None``: all) and other options, so that they can be given in any order."""
@@ -108,3 +108,8 @@ def _split(
 def is_option(argument: str) -> bool:
     """Whether a word of the command line is an option, not a value such as -1."""
     return argument.startswith("-") and not argument[1:2].isdigit()
+
+
+def long_form(option: str) -> str:
+    """``--encoder`` is ``--model.encoder``, and so are its arguments."""
+    return re.sub("^--encoder(?=[.=]|$)", "--model.encoder", option)

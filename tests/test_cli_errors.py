@@ -72,7 +72,7 @@ def test_options(capsys, arguments, words):
         (["fti"], ["unknown verb 'fti'", "'fit'"]),
         (["test"], ["test needs a checkpoint", "--ckpt_path"]),
         (["encoders", "gau"], ["unknown argument 'gau'"]),
-        (["fit"], ["missing: data, model"]),
+        (["fit"], ["fit needs signals, pe-lightning fit my.jpg"]),
         (["fit", "--model", "ComplexLinear", "--data", "ImageDataModule"], ["ComplexLinear needs encoder"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -15,6 +15,7 @@ from pe_lightning.naming import expand_arguments, expand_tree
 ROOT = Path(__file__).parents[1]
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(SWEEPS))
+UNTRAINED = {"trainable": False, "per_feature": False}
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml")]
 
 
@@ -60,7 +61,7 @@ def test_an_encoder_by_name_class_path_and_file(spelling, tmp_path):
     encoder = yaml.safe_load(word.removeprefix("--model.encoder="))
     assert encoder["class_path"].endswith(".Triangle")
     width = 0.5 if "half_width" in spelling or "yaml" in spelling else None
-    assert encoder["init_args"] == {"half_width": width, "padding": "auto", "spacing": None}
+    assert encoder["init_args"] == {"half_width": width, "padding": "auto", "spacing": None, **UNTRAINED}
 
 
 def test_arguments_after_a_name_are_its_own(capsys, tmp_path):
@@ -69,7 +70,7 @@ def test_arguments_after_a_name_are_its_own(capsys, tmp_path):
     options = ["--config", str(ROOT / "configs/image/complex_gau.yaml"), "--config", str(tmp_path / "other.yaml")]
     encoder = encoder_of(printed(capsys, *options))
     assert encoder["class_path"].endswith(".RandomFourier")
-    assert encoder["init_args"] == {"num_features": 256, "sigma": None, "seed": 0, "num_axes": 1}
+    assert encoder["init_args"] == {"num_features": 256, "sigma": None, "seed": 0, "num_axes": 1, **UNTRAINED}
     assert encoder_of(printed(capsys, *options, "--model.encoder.sigma", "30"))["init_args"]["sigma"] == 30
     named = ["--model.encoder", "[gau, {name: tri, num_features: 12}]", "--data.sampling.stride", "4"]
     config = printed(capsys, *DEMO, *named)

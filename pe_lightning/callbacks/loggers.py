@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import netrc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import wandb
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.callbacks.base import TrainingClock
+from pe_lightning.errors import InputError
 from pe_lightning.runs import write_atomically
 
-__all__ = ["TimedCSVLogger", "WandbSettings", "flat", "log_scores", "make_loggers", "wandb_is_offline"]
+__all__ = [
+    "TimedCSVLogger",
+    "TolerantWandbLogger",
+    "WandbSettings",
+    "flat",
+    "log_scores",
+    "make_loggers",
+    "wandb_is_offline",
+    "wandb_may_fail",
+]
 
 RUN_ID = "wandb/run-id.txt"
 """Where a run directory keeps the id of its W&B run."""
@@ -39,6 +50,9 @@ class WandbSettings:
         tags: Tags of the run.
         artifact: Whether the last checkpoint is uploaded to W&B too.
         enabled: Whether to log to W&B at all; the CSV log is written either way.
+
+    Raises:
+        InputError: If W&B does not take one of them, or the ``WANDB_MODE`` of the environment.
     """
 
     project: str = "pe-lightning"
@@ -49,6 +63,51 @@ class WandbSettings:
     tags: list[str] | None = None
     artifact: bool = False
     enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.enabled:
+            import wandb  # late: it makes folders in the temporary folder, which a killed process leaves
+
+            given: dict[str, Any] = {
+                "project": self.project,
+                "entity": self.entity,
+                "run_name": self.name,
+                "run_tags": self.tags,
+            }
+            given |= {"run_group": self.group, "run_job_type": self.job_type, "mode": os.environ.get("WANDB_MODE")}
+            try:
+                wandb.Settings(**{name: value for name, value in given.items() if value})
+            except (ValueError, wandb.errors.UsageError) as error:
+                raise InputError(f"W&B: {' '.join(str(error).split())}; --wandb.enabled false leaves it out") from error
+
+
+@contextmanager
+def wandb_may_fail() -> Iterator[None]:
+    """Turns trouble with W&B into a notice: no fit ends over it."""
+    try:
+        yield
+    except Exception as error:  # wandb raises anything
+        reason = f"{type(error).__name__}, {' '.join(str(error).split())}"
+        rank_zero_info(f"W&B failed ({reason}). The run directory has everything; --wandb.enabled false leaves W&B out.")
+
+
+class TolerantWandbLogger(WandbLogger):
+    """The W&B log of a run, whose trouble ends no fit."""
+
+    def log_metrics(self, *args: Any, **kwargs: Any) -> None:
+        """Logs numbers, tables and media."""
+        with wandb_may_fail():
+            super().log_metrics(*args, **kwargs)
+
+    def log_image(self, *args: Any, **kwargs: Any) -> None:
+        """Logs pictures."""
+        with wandb_may_fail():
+            super().log_image(*args, **kwargs)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Logs the configuration."""
+        with wandb_may_fail():
+            super().log_hyperparams(*args, **kwargs)
 
 
 def wandb_is_offline() -> bool:
@@ -95,13 +154,16 @@ def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals
     """
     loggers: list[Logger] = [TimedCSVLogger(run_dir, TrainingClock.of(trainer))]
     if settings.enabled:
-        # the run is started here and not by WandbLogger, whose arguments make wandb warn
-        experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
-        loggers.append(WandbLogger(experiment=experiment, save_dir=run_dir))
+        with wandb_may_fail():
+            # the run is started here and not by WandbLogger, whose arguments make wandb warn
+            experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
+            loggers.append(TolerantWandbLogger(experiment=experiment, save_dir=run_dir))
     return loggers
 
 
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
+    import wandb
+
     id_file = run_dir / RUN_ID
     known = id_file.read_text().strip() if id_file.is_file() else None
     offline = wandb_is_offline()
@@ -162,17 +224,21 @@ def log_scores(
     rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
     for logger in loggers:
         logger.log_metrics(baselines | {f"final/{key.replace('/', '_')}": value for key, value in scores.items()}, step)
-        if not isinstance(logger, WandbLogger):
-            continue
-        logger.experiment.summary.update(scores | baselines)
-        logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
-        if shown := list(pictures[:LOGGED_PICTURES]):
-            logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
-            videos = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
-            if videos := [path for path in videos if Path(path).is_file()]:
-                logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
-        if curve is not None:
-            logger.log_image("choice", [str(curve)], step=step)
-        if checkpoint is not None:
-            run = logger.experiment
-            run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")
+        if isinstance(logger, WandbLogger):
+            with wandb_may_fail():
+                logger.experiment.summary.update(scores | baselines)
+                logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
+                _log_media(logger, metrics, pictures[:LOGGED_PICTURES], curve, step)
+                if checkpoint is not None:
+                    run = logger.experiment
+                    run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")
+
+
+def _log_media(logger: WandbLogger, metrics: Mapping[str, Any], shown: Sequence[str], curve: Path | None, step: int) -> None:
+    if shown:
+        logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
+        videos = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
+        if videos := [path for path in videos if Path(path).is_file()]:
+            logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
+    if curve is not None:
+        logger.log_image("choice", [str(curve)], step=step)

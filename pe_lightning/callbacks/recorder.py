@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -16,7 +18,9 @@ import numpy.typing as npt
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.table import Table
 from skimage.metrics import structural_similarity
@@ -27,9 +31,11 @@ from pe_lightning import runs
 from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks.base import TimedCallback, data_of
 from pe_lightning.callbacks.loggers import WandbSettings, flat, log_scores, make_loggers
+from pe_lightning.checkpoints import LAST, CheckpointFiles, locate
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
+from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_choice
@@ -69,8 +75,8 @@ class RunRecorder(TimedCallback):
     """Gives a run its directory and fills it, for any module that describes itself (see :class:`Describes`).
 
     The directory is made when data and model are known to be good: a run that fails on bad input leaves nothing behind.
-    The first process chooses it and tells the others. A fit that resumes from a checkpoint keeps the directory of that
-    checkpoint; validate, test and predict of a checkpoint write into a folder beside it, named after what they do.
+    The first process chooses it and tells the others. A fit that resumes from a checkpoint in a folder ``checkpoints`` goes
+    on in the directory around it; validate, test and predict write into a folder there, named after what they do.
 
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
@@ -97,7 +103,7 @@ class RunRecorder(TimedCallback):
     ) -> None:
         super().__init__()
         self.root = root
-        self.ckpt_path = ckpt_path
+        self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
         self.wandb = wandb or WandbSettings()
         self.log_runs = log
         self.table = table
@@ -119,6 +125,8 @@ class RunRecorder(TimedCallback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Builds the module, which can still refuse the data, then chooses the directory and attaches loggers."""
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = CheckpointFiles()
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
         if not isinstance(pl_module, Describes):
@@ -130,11 +138,10 @@ class RunRecorder(TimedCallback):
         pl_module.configure_model()
         chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
         self.run_dir = Path(str(trainer.strategy.broadcast(str(chosen))))
-        home = self.run_dir if self.ckpt_path is None else runs.of_checkpoint(self.ckpt_path)
         held_out = (data := data_of(trainer)) is None or data.effective_protocol != "none"
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
-                callback.dirpath = callback.dirpath or str(home / runs.CHECKPOINTS)
+                callback.dirpath = callback.dirpath or str(self.run_dir / runs.CHECKPOINTS)
                 if stage == "fit" and callback.monitor == pl_module.monitor and not held_out:
                     callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
         if stage != "fit":
@@ -147,15 +154,14 @@ class RunRecorder(TimedCallback):
             trainer.loggers = make_loggers(trainer, self.run_dir, self.wandb, goals)
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
-        if self.ckpt_path is not None:
+        if self.ckpt_path is not None and (stage != "fit" or self.ckpt_path.parent.name == runs.CHECKPOINTS):
             run = runs.of_checkpoint(self.ckpt_path)
             folder = run if stage == "fit" else run / TrainerFn(stage).value
         elif self.folder is not None:
             folder = Path(self.folder).absolute()
         else:
-            described = describe(module, None)
-            signals = described["signals"]
-            name = [signals[0] if len(signals) == 1 else f"{len(signals)}-signals", described["model"], _encoders(described)]
+            described = module.describe()
+            name = [name_of(described.get("signals", ["data"]), data_of(trainer)), described["model"], _encoders(described)]
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", "-".join(filter(None, name)))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -174,7 +180,7 @@ class RunRecorder(TimedCallback):
         if self.run_dir is None:
             return
         if trainer.checkpoint_callbacks:  # which have none of a fit of no steps, and none after the last whole epoch
-            trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / "last.ckpt", weights_only=False)
+            trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
         self._log_description(trainer, pl_module)
 
     def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
@@ -231,7 +237,7 @@ class RunRecorder(TimedCallback):
             "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **described,
-            "baselines": score_baselines(data, _metric_of(pl_module)),
+            "baselines": {},
             **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": {
@@ -242,17 +248,19 @@ class RunRecorder(TimedCallback):
                 "numpy": np.__version__,
             },
         }
-        _write_json(self.run_dir / runs.METRICS, self.metrics)
+        _write_json(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
+        self.metrics["baselines"], best = score_baselines(data, _metric_of(pl_module))
         pictures = []
         if tested is not None:
             mask = data.split.train_mask().numpy() if data is not None else None
             write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
             folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
-            pictures = write_reconstructions(folder, self.metrics, *tested, info, train_mask=mask, write=write)
+            pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best)
             self._tested = None
+        _write_json(self.run_dir / runs.METRICS, self.metrics)
         choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
-        last = self.run_dir / runs.CHECKPOINTS / "last.ckpt" if self.wandb.artifact else None
+        last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
         if self.table:
             print_scores(self.metrics, self.run_dir)
@@ -274,7 +282,8 @@ class RunRecorder(TimedCallback):
             return
         if self._writer is None:
             data = getattr(trainer, "datamodule", None)
-            self._writer = PredictionWriter(self.run_dir, info, data if isinstance(data, OutputGrid) else None)
+            output = OutputGrid() if isinstance(data, SignalDataModule) else data if isinstance(data, OutputGrid) else None
+            self._writer = PredictionWriter(self.run_dir, info, output)
         for path in self._writer.add(outputs):
             if self.table:
                 print(path)
@@ -298,6 +307,14 @@ def _metric_of(module: Describes) -> str:
 def _encoders(described: Mapping[str, Any]) -> str:
     entries = described["encoder"] if isinstance(described["encoder"], list) else [described["encoder"]]
     return "+".join(dict.fromkeys(entry["name"].rpartition(".")[2] for entry in entries if entry))
+
+
+def name_of(signals: Sequence[str], data: SignalDataModule | None) -> str:
+    """What signals are called together: like the file or folder that all are from, else like the only one, or by number."""
+    paths = [] if data is None else data.source.describe().get("paths") or []
+    if len(signals) > 1 and len(paths) == 1:
+        return SourceFile(Path(paths[0]), paths[0]).stem
+    return signals[0] if len(signals) == 1 else f"{len(signals)}-signals"
 
 
 def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
@@ -393,25 +410,31 @@ def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str
     return scores, "test/ssim", why_not
 
 
-_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, dict[str, dict[str, Any]]]] = WeakKeyDictionary()
+Baselines = tuple[dict[str, dict[str, Any]], "tuple[str, Array] | None"]
+_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, Baselines]] = WeakKeyDictionary()
 
 
-def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict[str, dict[str, Any]]:
-    """What interpolation of the same training samples reaches on the same held-out samples, per method.
+def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Baselines:
+    """What interpolation of the same training samples reaches on the same held-out samples.
 
     Computed once per DataModule: the fits of a sweep share one. Nothing without a DataModule of ours, where nothing is held
     out, or for a metric that is not one of :data:`pe_lightning.metrics.metrics`.
+
+    Returns:
+        The scores per method; and the name of the best one with its prediction ``(S, *grid, C)``.
     """
     if data is None or data.effective_protocol == "none" or metric not in metrics:
-        return {}
-    key = f"test/{metric}"
+        return {}, None
+    key, sign = f"test/{metric}", 1 if metrics.get(metric).higher_is_better else -1
     if data.streamed:
-        return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}
-    found = _BASELINES.setdefault(data, {}).setdefault(metric, {})
-    if found:
-        return found
+        return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}, None
+    known = _BASELINES.setdefault(data, {})
+    if metric in known:
+        return known[metric]
     train, evaluation = data.train_batch(), data.evaluation_batch()
     on_grid = isinstance(train, GridBatch)
+    found: dict[str, dict[str, Any]] = {}
+    best: tuple[str, Array] | None = None
     for name in ("nearest", "linear", "bicubic", "spline") if on_grid else ("nearest", "delaunay"):
         if name == "delaunay" and (data.info.num_axes > 2 or train.values[..., 0].numel() > DELAUNAY_LIMIT):
             reason = f"left out: triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes"
@@ -419,12 +442,18 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> dict
             continue
         scores = create(metric, data.info.num_signals, sync_on_compute=False)  # the other processes are not here
         try:
-            scores.update(interpolate(name, train, evaluation.axes), evaluation.values, evaluation.mask)
+            prediction = interpolate(name, train, evaluation.axes)
+            scores.update(prediction, evaluation.values, evaluation.mask)
         except Exception as error:  # a fit that has succeeded does not end with what it is compared with
             found[name] = {key: None, f"{key}_reason": f"left out: {error}"}
+            rank_zero_info(f"{name} interpolation is {found[name][f'{key}_reason']}")
             continue
         found[name] = summary(scores.per_signal(), key, "nothing is held out")
-    return found
+        mean = found[name][key]
+        if mean is not None and (best is None or sign * mean > sign * found[best[0]][key]):
+            best = name, prediction.float().numpy()
+    known[metric] = found, best
+    return known[metric]
 
 
 def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
@@ -436,8 +465,10 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
     """
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), metric.upper() if metric in metrics else metric
-    titles = {test: f"test {word} ({report['protocol']})", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
-    units = {key: "" if key == "test/ssim" else unit for key in titles if key in report}
+    protocol = f" ({report['protocol']})" * (report["protocol"] is not None)
+    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
+    shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
+    units = {key: "" if key == "test/ssim" else unit for key in shown}
     table = Table(title=f"{report['model']}, {_encoders(report)}, {report['num_params']:,} parameters per signal")
     table.add_column("signal")
     for key in units:
@@ -460,12 +491,41 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
     for key in units:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)
+    folder = Path(os.path.relpath(run_dir)) if run_dir.is_relative_to(Path.cwd()) else run_dir
+    if hint := advice(report, folder):
+        console.print(hint, style="yellow", highlight=False, soft_wrap=True)
     if report["fit_seconds"] is not None:
-        console.print(f"{report['steps']} steps in {report['fit_seconds']:.1f} s", highlight=False)
+        solved = report.get("solve_seconds") is not None
+        parts = ["solved exactly"] * solved + [f"{report['steps']} steps"] * (report["steps"] > 0 or not solved)
+        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False)
     # printed without wrapping, so that the path can be copied
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():
-        print(f"reconstructions: {run_dir / runs.RECONSTRUCTIONS}")
-    print(f"metrics:         {run_dir / runs.METRICS}")
+        print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}")
+    print(f"metrics:         {folder / runs.METRICS}")
+
+
+def advice(report: Mapping[str, Any], folder: Path) -> str:
+    """A line where a result is below simple interpolation, with what to try; else nothing.
+
+    Args:
+        report: The content of ``metrics.json``.
+        folder: The run directory.
+    """
+    test, baselines = f"test/{report['metric']}", report["baselines"]
+    if report[test] is None or not baselines:  # which are there for registered metrics only
+        return ""
+    metric = metrics.get(report["metric"])
+    sign = 1 if metric.higher_is_better else -1
+    rivals = {name: baselines[name][test] for name in ("nearest", "linear", "delaunay") if name in baselines}
+    ahead = {name: sign * (score - report[test]) for name, score in rivals.items() if score is not None}
+    name = next((name for name in ahead if ahead[name] > 0), None)
+    if name is None:
+        return ""
+    exact = "the exact fit (--model.warm_start true --trainer.max_steps 0), or "
+    trained = report.get("solve_seconds") is None and report["model"] == "ComplexLinear"
+    config = folder / runs.CONFIG
+    other = f"pe-lightning suggest --config {shlex.quote(str(config))}" if config.is_file() else "another encoder or width"
+    return f"{f'{ahead[name]:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * trained}{other}."
 
 
 def _shown(value: float | None, unit: str, deviation: float | None = None) -> str:

@@ -106,6 +106,7 @@ class PSNRProgressBar(ProgressBar):
         if not self._enabled:
             return
         step, total = trainer.global_step, trainer.estimated_stepping_batches
+        console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -113,8 +114,10 @@ class PSNRProgressBar(ProgressBar):
             TextColumn("{task.fields[score]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
+            disable=not console.is_terminal,
             refresh_per_second=5,
+            transient=True,  # the table that follows has the scores of the last step
         )
         steps = None if total == float("inf") else int(total)
         self._task = self._progress.add_task("fit", total=steps, completed=step, score="")
@@ -128,8 +131,7 @@ class PSNRProgressBar(ProgressBar):
             self._update(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leaves the bar at its last state."""
-        self._update(trainer, pl_module)
+        """Takes the bar away."""
         self._stop()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
@@ -141,7 +143,10 @@ class PSNRProgressBar(ProgressBar):
             return
         monitor, logged = getattr(pl_module, "monitor", ""), trainer.callback_metrics
         metric = monitor.rpartition("/")[2]
-        now = pl_module.last_train_psnr() if isinstance(pl_module, CoordinateModule) else logged.get(f"train/{metric}")
+        # under several processes the latest logged score, which is that of all: the latest batch is this one's share
+        now = logged.get(f"train/{metric}")
+        if trainer.world_size == 1 and isinstance(pl_module, CoordinateModule):
+            now = pl_module.last_train_psnr()
         scores = {"train": now, "held out": logged.get(monitor)}
         shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
         self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))

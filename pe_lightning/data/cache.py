@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,11 @@ from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import reading
 from pe_lightning.data.values import decoded_blocks
+from pe_lightning.runs import PatientFile
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
-FORMAT = 2
+FORMAT = 3
 """Raised by whatever changes the meaning of an entry; those of another format are not found."""
 PATIENCE = 5.0
 """Seconds after which a notice says that another process is waited for."""
@@ -134,7 +134,7 @@ class SignalCache(CacheFolder):
         described["scaling"] = raw.scaling.to_dict()
         text = np.frombuffer(json.dumps(described, default=lambda number: number.item()).encode(), dtype=np.uint8)
         try:
-            with _PatientFile(temporary, "w+") as file:
+            with PatientFile(temporary) as file:
                 # this version of the format has checksums of its metadata
                 with h5py.File(file, "w", libver=("v110", "v110"), rdcc_nbytes=CHUNK_CACHE_BYTES) as entry:
                     entry.create_dataset("description", data=text, chunks=text.shape, fletcher32=True)
@@ -211,37 +211,6 @@ class StoredSignals:
             self.path.unlink()
         reason = str(error).partition(" (")[0].partition("\n")[0]
         return DamagedEntry(f"the cached signals in {str(self.path)!r} were damaged ({reason}) and have been removed")
-
-
-class _PatientFile(FileIO):
-    """A file for HDF5 to write to that keeps the first error for :meth:`check` to raise.
-
-    HDF5 cannot close a file whose disk is full, and crashes the process when it ends. So it does not learn of the error.
-    """
-
-    error: OSError | None = None
-
-    def write(self, content: Any, /) -> int:
-        """Writes all of it, if nothing failed before."""
-        rest = memoryview(content).cast("B")
-        size = len(rest)
-        try:
-            while rest and self.error is None:
-                rest = rest[super().write(rest) :]
-        except OSError as error:
-            self.error = error
-        return size
-
-    def truncate(self, size: int | None = None, /) -> int:
-        """Sets the size, which reserves nothing: only writes can fail for good."""
-        with suppress(OSError):
-            return super().truncate(size)
-        return size or 0
-
-    def check(self) -> None:
-        """Raises what went wrong."""
-        if self.error is not None:
-            raise self.error
 
 
 def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:

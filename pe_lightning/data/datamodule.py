@@ -22,6 +22,7 @@ from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
 from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.sampling import Sampling, samplings
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import GridSplit, Protocol, Split, check_protocol
@@ -107,7 +108,7 @@ class SignalDataModule(LightningDataModule):
         if everything:
             rank_zero_info(
                 f"Every sample is trained on, so protocol {self.protocol!r} has nothing to score: it is taken as "
-                f"'none', and there is no test PSNR. Hold samples out (now: {self.sampling!r}), or set protocol: all."
+                f"'none', and there is no held-out PSNR. Hold samples out (now: {self.sampling!r}), or set protocol: all."
             )
 
     @property
@@ -211,6 +212,12 @@ class SignalDataModule(LightningDataModule):
     def test_dataloader(self) -> GridLoader[GridBatch]:
         """The whole grid, at once or in blocks."""
         return self.dataset.evaluation_loader(self.process)
+
+    def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
+        """The coordinates of the whole grid, at once or in blocks."""
+        grid = OutputGrid(list(self.info.grid))
+        grid.trainer = self.trainer
+        return grid.predict_dataloader()
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Copies a whole batch of signals in memory to a device once and hands out that copy ever after.

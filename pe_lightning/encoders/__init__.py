@@ -7,27 +7,46 @@
 - :mod:`~pe_lightning.encoders.fourier`: ``linf``, ``logf``, ``rff``, ``basic``.
 - :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``, ``rect``, ``impulse``, ``keys``, ``bspline``.
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
+- :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``, ``pos_mlp``, and fixed ``sine1d``, ``sine_nd``, ``md_sine``.
+- :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``embed``.
+- :mod:`~pe_lightning.encoders.low_rank`: ``lines``, ``planes``.
+
+The last three have parameters, which are trained with the network. Of the others, ``gau``, ``tri``, ``laplace``, ``linf``,
+``logf`` and ``rff`` have with ``trainable=True``.
 """
 
 from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.local import bandwidth, is_local, local_features
+from pe_lightning.encoders.learned_fourier import AxisSines, FlatSines, JointSines, LearnableFourier, PositionMLP
+from pe_lightning.encoders.low_rank import Lines, Planes
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
+from pe_lightning.encoders.tables import Embedding, Grids, HashGrid
 
 __all__ = [
+    "AxisSines",
     "BSpline",
     "Basic",
+    "Embedding",
     "Encoder",
     "EncoderLike",
+    "FlatSines",
     "Gaussian",
+    "Grids",
+    "HashGrid",
     "Identity",
     "Impulse",
+    "JointSines",
     "Keys",
     "Laplace",
+    "LearnableFourier",
     "LinearFourier",
+    "Lines",
     "LogFourier",
     "Noise",
+    "Planes",
+    "PositionMLP",
     "RandomFourier",
     "Rectangle",
     "Sine",

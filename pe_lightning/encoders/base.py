@@ -6,10 +6,10 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +24,17 @@ __all__ = [
     "EncoderLike",
     "Width",
     "WidthLike",
+    "check_choice",
     "check_count",
     "check_positive",
     "exact_dtype",
+    "mean",
+    "plain",
+    "points",
     "registry",
 ]
+
+T = TypeVar("T")
 
 CountLike: TypeAlias = int | Literal["auto"]
 """A number of features, or ``"auto"``: as many as trained samples along the axis, once a model or solver knows them
@@ -106,12 +112,17 @@ class Encoder(nn.Module, ABC):
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
+    from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
+    """Arguments whose default ``"auto"`` leaves them to the data, and their values for so many trained samples per unit
+    length of each axis."""
 
     resolution: float | None = None
     """Features per unit length, where each is the one before it, moved by ``1 / resolution``."""
 
     num_features: int
     num_axes: int
+    trainable: bool = False
+    per_feature: bool = False
     _given: dict[str, Any]
     _rng_state: Tensor
 
@@ -120,7 +131,7 @@ class Encoder(nn.Module, ABC):
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         # a checkpoint holds plain values only, not NumPy numbers
-        given = {key: _plain(value) for key, value in list(bound.arguments.items())[1:]}
+        given = {key: plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
         # so that random initial values can be drawn again and told from learned ones
         object.__setattr__(self, "_rng_state", torch.get_rng_state())
@@ -214,7 +225,16 @@ class Encoder(nn.Module, ABC):
             default = registry.parameters(type(self))[made.width.argument].default
             if made.given().get(made.width.argument, default) is None:
                 made = made.widened(samples, 1.0)
-        return made
+        return made.for_samples([samples])
+
+    def for_samples(self, samples: Sequence[float]) -> Self:
+        """The encoder with all of :attr:`from_samples` that is ``auto`` set, of as many axes as there are ``samples``."""
+        changes = {key: rule(samples) for key, rule in self.from_samples.items() if self._given.get(key, "auto") == "auto"}
+        return self.copy(num_axes=len(samples), **changes) if changes else self
+
+    def sample_value(self, name: str, value: Any) -> Any:
+        """The value of an argument of :attr:`from_samples`; of ``"auto"``, the one until samples are known."""
+        return self.from_samples[name]([UNSIZED] * self.num_axes) if isinstance(value, str) and value == "auto" else value
 
     def widened(self, samples: float, factor: float) -> Self:
         """The encoder with its width at ``factor`` times the default for ``samples`` per unit length; more is smoother.
@@ -246,7 +266,7 @@ class Encoder(nn.Module, ABC):
     def resolved(self) -> dict[str, Any]:
         """Every constructor argument with the value in force: the attribute of its name, what was given, or the default."""
         return {
-            key: _plain(getattr(self, key, self._given.get(key, parameter.default)))
+            key: plain(getattr(self, key, self._given.get(key, parameter.default)))
             for key, parameter in registry.parameters(type(self)).items()
         }
 
@@ -335,6 +355,34 @@ def exact_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def mean(samples: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.prod(samples) ** (1 / len(samples))
+
+
+def points(encoder: Encoder, x: Tensor) -> Tensor:
+    """The points ``(*batch, num_axes)`` that ``x`` stands for, in the dtype to compute features in.
+
+    Raises:
+        InputError: If ``x`` has another number of coordinates.
+    """
+    coords = x.to(exact_dtype(x))[..., None] if encoder.num_axes == 1 else x.to(exact_dtype(x))
+    if coords.shape[-1:] != (encoder.num_axes,):
+        raise InputError(
+            f"{type(encoder).__name__}: points of {encoder.num_axes} axes have the shape (*batch, {encoder.num_axes}), "
+            f"got {tuple(x.shape)}"
+        )
+    return coords
+
+
+def check_choice(owner: object, name: str, value: T, allowed: Sequence[T]) -> T:
+    """``value`` if it is one of those allowed, else an :class:`InputError` that names it."""
+    if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
+        words = " or ".join(str(one).lower() for one in allowed)
+        raise InputError(f"{type(owner).__name__}: {name} must be {words}, got {value!r}")
+    return value
+
+
 def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
     """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not minimum <= int(value) < 2**63:
@@ -342,21 +390,25 @@ def check_count(owner: object, name: str, value: object, minimum: int = 1) -> in
     return int(value)
 
 
-def check_positive(owner: object, name: str, value: object, maximum: float = 1e12) -> float:
-    """``value`` if it is a number in [1e-12, ``maximum``], else an :class:`InputError` that names it."""
+def check_positive(owner: object, name: str, value: object, maximum: float = 1e12, minimum: float = 1e-12) -> float:
+    """``value`` if it is a number in [``minimum``, ``maximum``], else an :class:`InputError` that names it."""
     number: Any = value  # compared before it is converted: float() of a very long integer overflows
-    if isinstance(value, bool) or not isinstance(value, Real) or not 1e-12 <= number <= maximum:
+    if isinstance(value, bool) or not isinstance(value, Real) or not minimum <= number <= maximum:
         raise InputError(
-            f"{type(owner).__name__}: {name} must be a positive number from 1e-12 to {maximum:g}, got {value!r}"
+            f"{type(owner).__name__}: {name} must be a {'positive ' if minimum else ''}number from {minimum:g} to "
+            f"{maximum:g}, got {value!r}"
         )
     return float(value)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> Any:
+    """Numbers, also of NumPy or PyTorch, as Python's, several as a list; anything else as it is."""
     if isinstance(value, (bool, str)) or value is None:
         return value
-    if isinstance(value, Tensor) and value.numel() == 1:
-        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, Tensor):  # a learned one of several signals has one value each
+        return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value

@@ -6,12 +6,13 @@ import math
 from abc import abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pe_lightning.encoders.base import CountLike, Encoder, Width, WidthLike, check_count, exact_dtype, registry
+from pe_lightning.encoders.base import CountLike, Encoder, Width, WidthLike, check_count, points, registry
+from pe_lightning.encoders.trainable import Trained, set_trainable
 from pe_lightning.errors import InputError
 
-__all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier"]
+__all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier", "waves"]
 
 
 class Fourier(Encoder):
@@ -43,20 +44,8 @@ class Fourier(Encoder):
 
     def forward(self, x: Tensor) -> Tensor:
         """Cosines, then sines."""
-        coords = x.to(exact_dtype(x))[..., None] if self.num_axes == 1 else x.to(exact_dtype(x))
-        if coords.shape[-1:] != (self.num_axes,):
-            raise InputError(
-                f"{type(self).__name__}: points of {self.num_axes} axes have the shape (*batch, {self.num_axes}), "
-                f"got {tuple(x.shape)}"
-            )
-        angular = (2 * math.pi * self.frequencies_like(coords)).to(coords.dtype).repeat(2, 1)
-        # cos(a) = sin(a + pi/2): several times faster than concatenating cosines and sines. Sums of products, not a matrix
-        # product: under autocast or TF32 that would round the phases to 8-11 bits.
-        phase = angular.new_zeros(self.num_features)
-        phase[: self.num_features // 2] = math.pi / 2
-        for axis in range(self.num_axes):
-            phase = torch.addcmul(phase, coords[..., axis, None], angular[:, axis])
-        return phase.sin_().to(x.dtype)
+        coords = points(self, x)
+        return waves(coords, 2 * math.pi * self.frequencies_like(coords)).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
         r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`."""
@@ -66,9 +55,16 @@ class Fourier(Encoder):
 class _Octaves(Fourier):
     """Frequencies from 2^0 to 2^sigma; a subclass spaces them."""
 
-    def __init__(self, num_features: CountLike = "auto", sigma: WidthLike = None) -> None:
+    sigma = Trained()
+
+    def __init__(
+        self, num_features: CountLike = "auto", sigma: WidthLike = None, trainable: bool = False, per_feature: bool = False
+    ) -> None:
         super().__init__(num_features)
+        set_trainable(self, trainable, per_feature)
         self.sigma = self.width_value(sigma, self.num_features, maximum=64)
+        if per_feature:
+            self.log_factors = nn.Parameter(torch.zeros(self.num_features // 2, dtype=torch.float32, device="cpu"))
 
     @abstractmethod
     def spaced(self, steps: Tensor) -> Tensor:
@@ -78,7 +74,8 @@ class _Octaves(Fourier):
         """The frequencies, ``(num_features / 2, 1)``."""
         # float64 where the device has it, so that the frequencies of every dtype are the same numbers, rounded
         dtype = torch.float32 if x.device.type == "mps" else torch.float64
-        return self.spaced(torch.linspace(0, 1, self.num_features // 2, dtype=dtype, device=x.device))[:, None]
+        frequencies = self.spaced(torch.linspace(0, 1, self.num_features // 2, dtype=dtype, device=x.device))
+        return (frequencies * self.log_factors.exp() if self.per_feature else frequencies)[:, None]
 
 
 @registry.register("linf")
@@ -92,6 +89,8 @@ class LinearFourier(_Octaves):
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1.
+        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each frequency is trained by a factor of its own too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 50.
     """
@@ -116,6 +115,8 @@ class LogFourier(_Octaves):
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1.
+        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each frequency is trained by a factor of its own too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 51.
     """
@@ -142,6 +143,9 @@ class RandomFourier(Fourier):
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
+        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive. The ``state_dict``
+            then holds the frequencies for ``sigma = 1``.
+        per_feature: Whether each frequency is trained on its own too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 52;
     *Rethinking Positional Encoding*, Sec. 4.1.
@@ -153,29 +157,49 @@ class RandomFourier(Fourier):
     joint = True
     frequencies: Tensor
 
-    def __init__(self, num_features: CountLike = "auto", sigma: WidthLike = None, seed: int = 0, num_axes: int = 1) -> None:
+    sigma = Trained()
+
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        sigma: WidthLike = None,
+        seed: int = 0,
+        num_axes: int = 1,
+        trainable: bool = False,
+        per_feature: bool = False,
+    ) -> None:
         super().__init__(num_features, num_axes)
+        set_trainable(self, trainable, per_feature)
         self.sigma = self.width_value(sigma, self.num_features)
         self.seed = check_count(self, "seed", seed, minimum=0)
         generator = torch.Generator("cpu").manual_seed(self.seed)
         # float32 whatever the default dtype: the same draw everywhere, and .double() and .float() lose nothing
         normal = torch.randn(self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu")
-        self.register_buffer("frequencies", self.sigma * normal)
+        if per_feature:
+            self.frequencies = nn.Parameter(normal)
+        else:
+            self.register_buffer("frequencies", normal if trainable else self.sigma * normal)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
         """The frequencies, ``(num_features / 2, num_axes)``."""
-        return self.frequencies.to(x.dtype)
+        frequencies = self.frequencies.to(x.dtype)
+        return frequencies * self.sigma if self.trainable else frequencies
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The expectation over the draw, :math:`D(\Delta) = \exp(-2\pi^2\sigma^2 |\Delta|^2)`, one at zero."""
+        r"""The expectation over the draw, :math:`D(\Delta) = \exp(-2\pi^2\sigma^2 |\Delta|^2)`, one at zero.
+
+        Of frequencies that are trained on their own it is the exact sum over them.
+        """
+        if self.per_feature:
+            return super().distance(delta)
         squared = delta.square() if self.num_axes == 1 else delta.square().sum(-1)
-        return torch.exp(-2 * (math.pi * self.sigma) ** 2 * squared)
+        return (-2 * (math.pi * self.sigma) ** 2 * squared).exp()
 
     def stable_rank(self, num_samples: int) -> float:
         r"""Asymptotically :math:`\min(N, \sqrt{2\pi}\sigma)`; 750 frequencies stay 10 to 45 % below it. One axis only."""
-        if self.num_axes > 1:
+        if self.num_axes > 1 or self.per_feature:
             return super().stable_rank(num_samples)
-        return max(1.0, min(num_samples, self.num_features, math.sqrt(2 * math.pi) * self.sigma))
+        return max(1.0, min(num_samples, self.num_features, math.sqrt(2 * math.pi) * torch.as_tensor(self.sigma).item()))
 
 
 @registry.register("basic")
@@ -198,3 +222,20 @@ class Basic(Fourier):
     def frequencies_like(self, x: Tensor) -> Tensor:
         """The single frequency, ``(1, 1)``."""
         return torch.ones(1, 1, dtype=x.dtype, device=x.device)
+
+
+def waves(coords: Tensor, angular: Tensor) -> Tensor:
+    r"""Cosines, then sines, of :math:`w_j \cdot x`.
+
+    Shape:
+        Points ``(*batch, M)`` and angular frequencies ``(J, M)`` -> ``(*batch, 2 J)``, in the dtype of the points.
+    """
+    count, num_axes = angular.shape
+    angular = angular.to(coords.dtype).repeat(2, 1)
+    # cos(a) = sin(a + pi/2): several times faster than concatenating cosines and sines. Sums of products, not a matrix
+    # product: under autocast or TF32 that would round the phases to 8-11 bits.
+    phase = angular.new_zeros(2 * count)
+    phase[:count] = math.pi / 2
+    for axis in range(num_axes):
+        phase = torch.addcmul(phase, coords[..., axis, None], angular[:, axis])
+    return phase.sin_()

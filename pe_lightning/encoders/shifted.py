@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from pe_lightning.encoders.base import (
     CountLike,
@@ -18,8 +19,10 @@ from pe_lightning.encoders.base import (
     check_count,
     check_positive,
     exact_dtype,
+    plain,
     registry,
 )
+from pe_lightning.encoders.trainable import Trained, set_trainable
 from pe_lightning.errors import InputError
 
 __all__ = ["BSpline", "CubicKernel", "Gaussian", "Impulse", "Keys", "Laplace", "Rectangle", "Shifted", "Triangle"]
@@ -30,6 +33,9 @@ PaddingLike: TypeAlias = int | Literal["edge", "auto"]
 
 NEGLIGIBLE = 2.0**-30
 """Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
+LEAST_EXPONENT = {torch.float32: math.log2(NEGLIGIBLE), torch.float64: -100.0}
+"""Exponentials below 2 to this power are zero. Neither they nor squares of products of several axes are then subnormal,
+which costs a processor up to a hundred cycles for each operation."""
 
 
 class Shifted(Encoder):
@@ -104,8 +110,8 @@ class Shifted(Encoder):
         """Distance from its shift beyond which a feature is negligible."""
         if self.reach is None:
             return None
-        reach = self.reach * (self.spacing if self.width is None else self.resolved()[self.width.argument])
-        return reach + (self.spacing if self.padding == "edge" else 0.0)
+        width = self.spacing if self.width is None else torch.as_tensor(getattr(self, self.width.argument)).max().item()
+        return self.reach * width + (self.spacing if self.padding == "edge" else 0.0)
 
     @property
     def features_per_unit(self) -> float:
@@ -113,12 +119,26 @@ class Shifted(Encoder):
         return self.resolution
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding."""
-        return {**super().resolved(), "num_features": self.num_shifts}
+        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding.
 
-    def _bounded_rank(self, rank: float, num_samples: int) -> float:
+        Of widths per feature it is the geometric mean.
+        """
+        found = {**super().resolved(), "num_features": self.num_shifts}
+        if self.per_feature and self.width is not None:
+            logarithms: Tensor = getattr(self, f"log_{self.width.argument}")
+            found[self.width.argument] = plain(logarithms.mean(-1).exp())
+        return found
+
+    def common_width(self) -> float | Tensor:
+        """The width, where all features have the same; else nothing that follows from it has a closed form."""
+        if self.width is None or self.per_feature:
+            raise NotImplementedError(f"{type(self).__name__} has no closed form with a width per feature")
+        width: float | Tensor = getattr(self, self.width.argument)
+        return width
+
+    def _bounded_rank(self, rank: float | Tensor, num_samples: int) -> float:
         """A stable rank is at least one, and at most the number of rows and of columns that are not zero."""
-        return max(1.0, min(rank, num_samples, self.num_shifts))
+        return max(1.0, min(torch.as_tensor(rank).item(), num_samples, self.num_shifts))
 
 
 @registry.register("gau")
@@ -133,6 +153,8 @@ class Gaussian(Shifted):
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
         padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
     *Rethinking Positional Encoding*, Prop. 2.
@@ -143,14 +165,19 @@ class Gaussian(Shifted):
     reach = math.sqrt(-2 * math.log(NEGLIGIBLE))
     fallback_ridge = 0.05
 
+    sigma = Trained(each=True)
+
     def __init__(
         self,
         num_features: CountLike = "auto",
         sigma: WidthLike = None,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        trainable: bool = False,
+        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
+        set_trainable(self, trainable, per_feature)
         self.sigma = self.width_value(sigma, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -159,11 +186,11 @@ class Gaussian(Shifted):
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`."""
-        return math.sqrt(math.pi) * self.sigma * torch.exp(-((delta / (2 * self.sigma)) ** 2))
+        return math.sqrt(math.pi) * self.common_width() * torch.exp(-((delta / (2 * self.common_width())) ** 2))
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 2\sqrt\pi \sigma)`, to 3 % with enough features and samples."""
-        return self._bounded_rank(1 / (2 * math.sqrt(math.pi) * self.sigma), num_samples)
+        return self._bounded_rank(1 / (2 * math.sqrt(math.pi) * self.common_width()), num_samples)
 
 
 @registry.register("tri")
@@ -178,6 +205,8 @@ class Triangle(Shifted):
             writes the full width ``2 d``.)
         padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        trainable: Whether ``half_width`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
     """
@@ -187,14 +216,19 @@ class Triangle(Shifted):
     reach = 1.0
     fallback_ridge = 1e-4
 
+    half_width = Trained(each=True)
+
     def __init__(
         self,
         num_features: CountLike = "auto",
         half_width: WidthLike = None,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        trainable: bool = False,
+        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
+        set_trainable(self, trainable, per_feature)
         self.half_width = self.width_value(half_width, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -206,12 +240,12 @@ class Triangle(Shifted):
 
         (The paper prints :math:`d^2 \max(1 - u/2, 0)^2`, 17 % off in shape.)
         """
-        u = delta.abs() / self.half_width
-        return self.half_width * torch.where(u <= 1, 2 / 3 - u**2 + u**3 / 2, (2 - u).clamp_min(0) ** 3 / 6)
+        u = delta.abs() / self.common_width()
+        return self.common_width() * torch.where(u <= 1, 2 / 3 - u**2 + u**3 / 2, (2 - u).clamp_min(0) ** 3 / 6)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 4 / (3 \cdot 2d))`, to 3 % with enough features and samples."""
-        return self._bounded_rank(2 / (3 * self.half_width), num_samples)
+        return self._bounded_rank(2 / (3 * self.common_width()), num_samples)
 
 
 @registry.register("laplace")
@@ -228,6 +262,8 @@ class Laplace(Shifted):
             ``1.5/K``.
         padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        trainable: Whether ``scale`` is where training starts from, as a parameter that stays positive.
+        per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
@@ -236,14 +272,19 @@ class Laplace(Shifted):
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     reach = -math.log(NEGLIGIBLE)
 
+    scale = Trained(each=True)
+
     def __init__(
         self,
         num_features: CountLike = "auto",
         scale: WidthLike = None,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        trainable: bool = False,
+        per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
+        set_trainable(self, trainable, per_feature)
         self.scale = self.width_value(scale, self.resolution)
 
     def kernel(self, offsets: Tensor) -> Tensor:
@@ -252,12 +293,12 @@ class Laplace(Shifted):
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \ell (1 + |\Delta|/\ell) \exp(-|\Delta|/\ell)`."""
-        u = delta.abs() / self.scale
-        return self.scale * (1 + u) * torch.exp(-u)
+        u = delta.abs() / self.common_width()
+        return self.common_width() * (1 + u) * torch.exp(-u)
 
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 4\ell)`, with enough features and samples."""
-        return self._bounded_rank(1 / (4 * self.scale), num_samples)
+        return self._bounded_rank(1 / (4 * self.common_width()), num_samples)
 
 
 @registry.register("rect")
@@ -416,6 +457,12 @@ class BSpline(CubicKernel):
         v = 1 - u
         return v**3 / 6, 2 / 3 - u * u + u**3 / 2, 2 / 3 - v * v + v**3 / 2, u**3 / 6
 
+    def distance(self, delta: Tensor) -> Tensor:
+        r"""The B-spline of degree 7, of a feature with itself, at :math:`K \Delta`, divided by ``K``."""
+        u = 4 - (delta * self.resolution).abs()  # its end is at 4; from there inwards only powers of what is positive add
+        powers = [(-1) ** k * math.comb(8, k) * (u - k).clamp_min(0) ** 7 for k in range(5)]
+        return torch.stack(powers).sum(0) / (math.factorial(7) * self.resolution)
+
 
 def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
     """``factor * x``, overwriting ``x`` where the factor is a number; a learned one may differ between signals."""
@@ -423,9 +470,9 @@ def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
 
 
 def exponential(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``exp(factor * x)``, overwriting ``x`` where the factor is a number."""
-    # exp2, since torch's exp on the CPU is four times slower wherever its result underflows, as most features' does
-    return multiply(x, factor / math.log(2)).exp2_()
+    """``exp(factor * x)``, exactly zero where that is negligible; overwrites ``x`` where the factor is a number."""
+    exponent = multiply(x, factor / math.log(2))
+    return threshold(exponent, LEAST_EXPONENT[exponent.dtype], -math.inf, inplace=True).exp2_()
 
 
 def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:

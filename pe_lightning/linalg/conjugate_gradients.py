@@ -74,7 +74,8 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
 
     A signal stops when the norm of its gradient, in the preconditioner's norm, has fallen by ``tolerance`` from its value
     at zero. The gradient is updated by recursion; when all signals have stopped it is computed again from the weights, and
-    if rounding has made the recursion too optimistic the iteration starts again from there, as long as that helps.
+    if rounding has made the recursion too optimistic the iteration starts again from there, as long as that helps. Weights
+    that are worse than those it started from, or not finite, are not kept.
 
     Each of at most ``iterations`` is one product and one with the transpose. ``initial`` is ``(s, C, K)``, or zero.
     """
@@ -91,9 +92,14 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
         before, active = size, size > bound
         if spent >= iterations or not bool(active.any()):
             break
+        kept, kept_error = z.clone(), error
         spent += _iterate(problem, z, gradient, bound, active, iterations - spent, used)
         gradient, error = problem.gradient(z)
         size = problem.size(gradient)
+        worse = ~(size <= before)  # by rounding, or not finite: that signal is done
+        z = torch.where(worse[:, None, None], kept, z)
+        size, error = torch.where(worse, before, size), torch.where(worse, kept_error, error)
+        bound = torch.where(worse, torch.inf, bound)
         if not bool((active & (size < 0.25 * before)).any()):
             break  # rounding is the limit: another start would gain less than a factor of two
     relative = torch.where(start > 0, (size / start).sqrt(), torch.zeros_like(size))

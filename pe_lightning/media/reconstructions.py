@@ -17,9 +17,9 @@ from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.media.pictures import FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
-from pe_lightning.media.signals import choose_format, write_signal
+from pe_lightning.media.signals import choose_format, new_array, write_signal
 from pe_lightning.metrics import unit_of
-from pe_lightning.runs import file_names, frames_of, replacing
+from pe_lightning.runs import PatientFile, file_names, frames_of, replacing
 
 __all__ = ["FileAssembly", "PredictionWriter", "write_comparison", "write_reconstructions"]
 
@@ -44,11 +44,12 @@ def write_reconstructions(
     info: SignalInfo | None = None,
     train_mask: npt.NDArray[np.bool_] | None = None,
     write: Write | None = None,
+    interpolation: tuple[str, Array] | None = None,
 ) -> list[str]:
     """Writes every signal, and of signals of 1 to 3 axes ``<stem>_comparison.png`` and ``<stem>_comparison.h5``.
 
-    The picture shows truth, reconstruction and error; of many rows or cubes, it is that of the first :data:`SHEETS`. The
-    HDF5 file has truth and reconstruction as data (see :func:`write_comparison`).
+    The picture shows what was trained on, truth, reconstruction, interpolation and error; of many rows or cubes, it is that
+    of the first :data:`SHEETS`. The HDF5 file has them as data (see :func:`write_comparison`).
 
     Args:
         folder: Where to.
@@ -58,6 +59,8 @@ def write_reconstructions(
         info: What the source is; without it images are PNG, and anything else NPY.
         train_mask: Which samples were trained on, ``(S or 1, *grid)``.
         write: Writes a signal in a format of its source's own, or returns ``None``.
+        interpolation: The name of the best interpolation, one of ``metrics["baselines"]``, and what it makes of the trained
+            samples, ``(S, *grid, C)``.
 
     Returns:
         The paths of the pictures, those of the first signals.
@@ -71,57 +74,66 @@ def write_reconstructions(
         if not 2 <= truth.ndim <= 4:
             continue
         trained = None if train_mask is None else train_mask[index if len(train_mask) > 1 else 0]
-        frames, pair = [0], (prediction, truth)
+        other = None if interpolation is None else interpolation[1][index]
+        compared = {"reconstruction": prediction, "truth": truth} | ({} if other is None else {"interpolation": other})
+        frames = [0]
         if truth.ndim == 4:
             frames = frames_of(len(truth), min(COMPARED_FRAMES, max(1, COMPARED_BYTES // (2 * truth[0].size))))
-            pair = prediction[frames], truth[frames]
-        write_comparison(folder / f"{stem}_comparison.h5", *pair, info, frames, trained)
+            compared = {name: cube[frames] for name, cube in compared.items()}
+        write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
         if truth.ndim != 3 and index >= SHEETS:
             continue
-        score = metrics[f"test/{metric}_per_signal"][index]
-        held_out = "" if score is None else f", {f'{score:.2f} {unit_of(metric)}'.rstrip()} held out"
-        caption = f"reconstruction{held_out}"
+
+        def caption(what: str, scores: Mapping[str, Any], index: int = index) -> str:
+            score = scores[f"test/{metric}_per_signal"][index]
+            return what if score is None else f"{what}, {f'{score:.2f} {unit_of(metric)}'.rstrip()} held out"
+
+        about, beside = caption("reconstruction", metrics), None
+        if interpolation is not None and other is not None:
+            method = interpolation[0]
+            beside = caption(f"{method} interpolation", metrics["baselines"][method]), other
         if truth.ndim == 2:
-            sheet = row_plot(prediction, truth, trained, caption, info.rate if info is not None else None)
+            sheet = row_plot(prediction, truth, trained, about, info.rate if info is not None else None, beside)
         elif truth.ndim == 3:
-            sheet = comparison(prediction, truth, caption)
+            sheet = comparison(prediction, truth, about, trained=trained, interpolation=beside)
         else:
             shown = frames_of(len(truth), FRAMES)
-            sheet = comparison_frames(prediction[shown], truth[shown], caption, shown, len(truth))
+            some = None if trained is None else trained[shown]
+            beside = None if beside is None else (beside[0], beside[1][shown])
+            sheet = comparison_frames(prediction[shown], truth[shown], about, shown, len(truth), some, beside)
         pictures.append(str(write_png(folder / f"{stem}_comparison.png", sheet)))
     return pictures
 
 
 def write_comparison(
     path: Path,
-    prediction: Array,
-    truth: Array,
+    values: Mapping[str, Array],
     info: SignalInfo | None = None,
     frames: Sequence[int] = (0,),
     trained: npt.NDArray[np.bool_] | None = None,
 ) -> None:
-    """Writes reconstruction and truth of a signal of 1 to 3 axes atomically, for ``pe-lightning compare`` to show.
+    """Writes what is compared of a signal of 1 to 3 axes atomically, for ``pe-lightning compare`` to show.
 
-    HDF5 with datasets ``truth`` and ``reconstruction``. Of a row they are float32, what was [0, 1] in training, and
+    HDF5 with a dataset for each of the ``values``. Of a row they are float32, what was [0, 1] in training, and
     ``trained`` has one boolean per sample. Of a picture or cube they are 8-bit pictures ``(n, H, W, C)``, n = 1 for a
     picture, else frames of the cube whose numbers are the attribute ``frames``; of more than four channels the first. The
     attributes ``media`` and ``rate`` are those of the source, where it is known.
 
     Args:
         path: Where to.
-        prediction: ``(*grid, C)``, of a cube some frames.
-        truth: Same shape.
+        values: ``truth``, ``reconstruction`` and perhaps ``interpolation``: ``(*grid, C)``, of a cube some frames.
         info: What the source is.
         frames: Which frames of a cube they are.
         trained: Of a row, which samples were trained on, ``(N,)``.
     """
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        for name, values in (("truth", truth), ("reconstruction", prediction)):
+    with replacing(path) as temporary, PatientFile(temporary) as stream, h5py.File(stream, "w") as file:
+        truth = values["truth"]
+        for name, array in values.items():
             if truth.ndim == 2:
-                file.create_dataset(name, data=values, dtype=np.float32, chunks=True, shuffle=True, compression=1)
+                file.create_dataset(name, data=array, dtype=np.float32, chunks=True, shuffle=True, compression=1)
                 continue
             channels = truth.shape[-1] if truth.shape[-1] <= 4 else 1
-            levels = to_levels(values[..., :channels]).reshape(len(frames), *truth.shape[-3:-1], channels)
+            levels = to_levels(array[..., :channels]).reshape(len(frames), *truth.shape[-3:-1], channels)
             file.create_dataset(name, data=levels, chunks=(1, *levels.shape[1:]), compression=1)
             file.attrs["frames"] = list(frames)
         if truth.ndim == 2 and trained is not None:
@@ -154,7 +166,7 @@ class FileAssembly:
             folder.mkdir(parents=True, exist_ok=True)
             shape = (*(grid or info.grid), info.channels)
             for path in self.paths:
-                np.lib.format.open_memmap(_unfinished(path), "w+", np.dtype(info.scaling.dtype), shape).flush()
+                new_array(_unfinished(path), info.scaling.dtype, shape)
 
     def add(self, block: Tensor, start: Sequence[int] | None = None) -> None:
         """Takes a block ``(S, n_1, ..., n_D, C)``, whose first sample is ``start``; the first of all by default."""
@@ -194,7 +206,8 @@ class FileAssembly:
         for index, path in enumerate(self.paths):
             stored = np.load(path, mmap_mode="r")
             prediction = self.info.scaling.to_unit(np.concatenate([stored[part] for part in parts]), index)
-            write_comparison(path.with_name(f"{path.stem}_comparison.h5"), prediction, values[index], self.info, frames)
+            compared = {"truth": values[index], "reconstruction": prediction}
+            write_comparison(path.with_name(f"{path.stem}_comparison.h5"), compared, self.info, frames)
 
 
 def _unfinished(path: Path) -> Path:

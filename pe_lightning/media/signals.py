@@ -13,8 +13,11 @@ lasts as long as its source: its rate is the source's times the ratio of the siz
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
+import os
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -31,9 +34,9 @@ from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.media.pictures import to_image, to_levels
-from pe_lightning.runs import replacing
+from pe_lightning.runs import PatientFile, replacing
 
-__all__ = ["Formats", "choose_format", "write_signal"]
+__all__ = ["Formats", "choose_format", "new_array", "write_signal"]
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
 """What a signal is written as; ``auto``: what suits its medium, else NPY."""
@@ -118,7 +121,7 @@ def write_signal(
         elif chosen == "wav":
             _write_wav(file, scaling.restore(values, index), round(rate or 0))
         elif chosen == "npy":
-            array = np.lib.format.open_memmap(file, "w+", np.dtype(scaling.dtype), values.shape)
+            array = new_array(file, scaling.dtype, values.shape)
             _restore_into(array, values, scaling, index)
             array.flush()
         else:
@@ -212,7 +215,18 @@ def _write_wav(path: Path, samples: npt.NDArray[Any], rate: int) -> None:
     subtype = WAV_SUBTYPES[samples.dtype.name]
     if samples.dtype == np.uint8:  # which soundfile does not take; the lower bits are dropped again
         samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
-    soundfile.write(path, samples, rate, subtype=subtype, format="WAV")
+    buffer = io.BytesIO()  # libsndfile does not say what is wrong with a file
+    soundfile.write(buffer, samples, rate, subtype=subtype, format="WAV")
+    path.write_bytes(buffer.getbuffer())
+
+
+def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:
+    """A new NPY file to write to in place; its space is reserved, as a full disk would kill the process later on."""
+    array: np.memmap[Any, np.dtype[Any]] = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), tuple(shape))
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def _write_h5(
@@ -223,7 +237,7 @@ def _write_h5(
     names = _AXES.get(info.media, ()) if info is not None else ()
     if len(names) != values.ndim - 1:
         names = tuple(f"axis{number}" for number in range(1, values.ndim))
-    with h5py.File(path, "w") as file:
+    with PatientFile(path) as stream, h5py.File(stream, "w") as file:
         dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
         _restore_into(dataset, values, scaling, index)
         dataset.attrs["axes"] = [*names, "channel"]

@@ -1,7 +1,8 @@
 """LightningModules: an encoding and what maps its features to values."""
 
+from pe_lightning.modules.adaptive import Adaptive
 from pe_lightning.modules.base import CoordinateModule
 from pe_lightning.modules.complex_linear import ComplexLinear
 from pe_lightning.modules.simple_mlp import SimpleMLP
 
-__all__ = ["ComplexLinear", "CoordinateModule", "SimpleMLP"]
+__all__ = ["Adaptive", "ComplexLinear", "CoordinateModule", "SimpleMLP"]

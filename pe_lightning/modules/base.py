@@ -13,13 +13,14 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning import __version__, metrics
-from pe_lightning.checkpoints import VERSION_KEY, refuse_other_version
+from pe_lightning.checkpoints import VERSION_KEY, check_optimizer, refuse_other_version
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
@@ -292,7 +293,7 @@ class CoordinateModule(LightningModule, ABC):
         self._make_metrics(self.networks.num_signals, together=False)
 
     def on_fit_end(self) -> None:
-        """Gathers the signals that other processes fitted."""
+        """Gathers the signals that other processes fitted; says the score where Lightning's own progress bar is shown."""
         self.choice_seconds = 0.0
         if self.shard is not None:
             strategy, signals = self.trainer.strategy, self.require_info().num_signals
@@ -300,6 +301,20 @@ class CoordinateModule(LightningModule, ABC):
             self.networks.replace_signals(lambda tensor: strategy.gather(tensor, signals))
             self.shard = None
             self._make_metrics(signals, together=True)
+        data, bar = getattr(self.trainer, "datamodule", None), self.trainer.progress_bar_callback
+        shown = self.trainer.is_global_zero and type(bar).__module__.startswith("lightning.")
+        if shown and isinstance(data, SignalDataModule) and not data.streamed and data.effective_protocol != "none":
+            self._say_score(data)
+
+    @torch.no_grad()
+    def _say_score(self, data: SignalDataModule) -> None:
+        name, signals = data.info.metric, data.info.num_signals
+        batch = data.transfer_batch_to_device(data.evaluation_batch(), self.device, 0)
+        score = metrics.create(name, signals, sync_on_compute=False).to(self.device)  # the other processes are not here
+        score.update(self._evaluate(batch.axes), batch.values, batch.mask)
+        mean = f"{score.per_signal().mean():.2f} {metrics.unit_of(name)}".rstrip()
+        over = f", mean over {signals} signals" if signals > 1 else ""
+        rank_zero_info(f"held-out {name.upper()}: {mean} (protocol {data.effective_protocol}{over})")
 
     def _over_signals(self, values: Tensor) -> Tensor:
         """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
@@ -443,6 +458,12 @@ class CoordinateModule(LightningModule, ABC):
         with torch.autocast(errors.device.type, enabled=False):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Zeroes gradients that move no weight, whose squares in Adam's second moments would be subnormal: slow to compute."""
+        for parameter in self.parameters():
+            if (gradient := parameter.grad) is not None:
+                torch.hardshrink(gradient, 128 * torch.finfo(gradient.dtype).tiny ** 0.5, out=gradient)
+
     def configure_gradient_clipping(
         self,
         optimizer: torch.optim.Optimizer,
@@ -463,8 +484,10 @@ class CoordinateModule(LightningModule, ABC):
         return compute() if self.features_are_trained else self.batch_cache.get(name, inputs, compute)
 
     def on_train_start(self) -> None:
-        """Forgets features of an earlier fit."""
+        """Forgets features of an earlier fit, and checks what the optimiser was given by a checkpoint."""
         self.batch_cache.clear()
+        for optimizer in self.trainer.optimizers:
+            check_optimizer(optimizer)
 
     def on_train_end(self) -> None:
         """Frees the features of the training batch."""
@@ -506,7 +529,8 @@ class CoordinateModule(LightningModule, ABC):
         """
         fitted = self.is_fitted
         for name, value in values.items():
-            self.log(name, value, batch_size=1, logger=False if fitted else None)
+            # sync_dist changes nothing here; without it Lightning warns
+            self.log(name, value, batch_size=1, logger=False if fitted else None, prog_bar=True, sync_dist=True)
         if fitted and self.loggers and not self.trainer.sanity_checking:
             row = {name: value.item() for name, value in values.items()} | {"epoch": self.current_epoch}
             for logger in self.loggers:

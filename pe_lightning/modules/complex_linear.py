@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -188,7 +188,7 @@ class ComplexLinear(CoordinateModule):
         began = time.perf_counter()
         encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
         found = solve_data(
-            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, chosen_by=data.dataset
+            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, data.dataset, self.weight.dtype
         )
         self.solution = {**found.report(), "solve_seconds": self.choice_seconds + time.perf_counter() - began}
         # the network's features are the raw ones times the scales
@@ -226,9 +226,7 @@ class ComplexLinear(CoordinateModule):
     def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
         """Scaled, ``(N_a, K_a)``, as tensors or operators; in the precision of the weights, autocast or not."""
         with torch.autocast(self.weight.device.type, enabled=False):
-            features: list[Any] = self.cached(
-                "features", axes, lambda: self.encoding.operators(axes, self.weight.dtype)
-            )
+            features: list[Any] = self.cached("features", axes, lambda: self.encoding.operators(axes, self.weight.dtype))
         return features
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:

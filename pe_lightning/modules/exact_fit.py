@@ -19,21 +19,31 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.solvers import Choice, Solution, choose_grid, choose_points, solve_blocks, solve_grid, solve_points
 
-__all__ = ["choose_data", "size_encoders", "solve_data"]
+__all__ = ["choose_data", "samples_of", "size_encoders", "solve_data"]
 
 Ridge = float | Literal["auto"]
 
 
+def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
+    """Samples per unit length of each axis, in two ways.
+
+    Returns:
+        Those of the training grid, or of the whole grid where trained samples are scattered; and the trained ones, or as
+        many as a grid of their density has.
+    """
+    per_unit = [samples_per_unit(x) for x in dataset.axes]
+    split = dataset.split
+    if isinstance(split, GridSplit):
+        per_unit = [samples_per_unit(x[index]) for x, index in zip(dataset.axes, split.index, strict=True)]
+        return per_unit, per_unit
+    share = split.num_train / math.prod(split.grid)
+    return per_unit, [n * share ** (1 / len(per_unit)) for n in per_unit]
+
+
 def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder]) -> list[Encoder]:
     """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples."""
-    per_unit = [samples_per_unit(x) for x in dataset.axes]
-    split, channels = dataset.split, dataset.values.shape[-1]
-    if isinstance(split, GridSplit):
-        per_unit = samples = [samples_per_unit(x[index]) for x, index in zip(dataset.axes, split.index, strict=True)]
-    else:
-        share = split.num_train / math.prod(split.grid)
-        samples = [n * share ** (1 / len(per_unit)) for n in per_unit]
-    return sized(encoders, [1 / n for n in per_unit], samples, channels)
+    per_unit, samples = samples_of(dataset)
+    return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1])
 
 
 def choose_data(
@@ -74,6 +84,7 @@ def solve_data(
     device: torch.device,
     choice: Choice | None = None,
     chosen_by: SignalDataset | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Solution:
     """Fits the linear layer exactly to the training samples; several processes do it together.
 
@@ -86,6 +97,7 @@ def solve_data(
         device: Where to compute.
         choice: What was chosen before, with the encoders.
         chosen_by: The signals that width and ridge are chosen by; by default those of ``dataset``.
+        dtype: In which to solve.
     """
     wanted = any(encoder.automatic() for encoder in encoders)
     if choice is None and (wanted or ridge == "auto"):
@@ -100,14 +112,19 @@ def solve_data(
         share = process.share(batch.values.shape[1])
         where = _where(batch, share)
         found = solve_points(
-            batch.values[:, share], encoders, ridge=ridge, center=center, distributed=process.world_size > 1, **where
+            batch.values[:, share].to(dtype),
+            encoders,
+            ridge=ridge,
+            center=center,
+            distributed=process.world_size > 1,
+            **where,
         )
     elif process.world_size == 1 and not isinstance(dataset.values, FileValues):
         whole = to_device(dataset.choice_batch(), device)
-        found = solve_grid(whole.values, encoders, whole.axes, ridge=ridge, center=center)
+        found = solve_grid(whole.values.to(dtype), encoders, whole.axes, ridge=ridge, center=center)
     else:
         axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
-        found = solve_blocks(_blocks(dataset, process, device), encoders, axes, ridge=ridge, center=center)
+        found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, ridge=ridge, center=center)
     return found if choice is None else replace(found, choice=choice)
 
 
@@ -121,12 +138,14 @@ def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:
     return {"coords": batch.coords[:, share], "axes": batch.axes, "index": index}
 
 
-def _blocks(dataset: SignalDataset, process: Process, device: torch.device) -> Iterator[tuple[Sequence[int], Tensor]]:
+def _blocks(
+    dataset: SignalDataset, process: Process, device: torch.device, dtype: torch.dtype
+) -> Iterator[tuple[Sequence[int], Tensor]]:
     """This process's blocks, or one without samples, which the solver needs for the shapes."""
     none = True
     for block in dataset.train_blocks(process):
         none = False
-        yield block.start or (0,) * len(block.axes), block.values.to(device)
+        yield block.start or (0,) * len(block.axes), block.values.to(device, dtype)
     if none:
         signals, *grid, channels = dataset.values.shape
-        yield [0] * len(grid), torch.zeros(signals, *[0] * len(grid), channels, device=device)
+        yield [0] * len(grid), torch.zeros(signals, *[0] * len(grid), channels, device=device, dtype=dtype)

@@ -11,9 +11,11 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.exact_fit import samples_of
 from pe_lightning.networks import Activation, SimpleNetwork, check_activation
 
 __all__ = ["SimpleMLP"]
@@ -100,6 +102,14 @@ class SimpleMLP(CoordinateModule):
         encoding = Simple(self.encoder, info.num_axes, self.layout, self.normalize)
         return SimpleNetwork(encoding, info.channels, self.depth, self.width, self.activation, self.sigmoid)
 
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Sets the resolutions that encoders leave to the data: cells of tables, positions."""
+        if self.info is None:
+            _, samples = samples_of(data.dataset)
+            joint = len(self._configured) == 1 and self._configured[0].joint and self.layout in ("auto", "joint")
+            one = [math.prod(samples) ** (1 / len(samples))]
+            self._configured = [encoder.for_samples(samples if joint else one) for encoder in self._configured]
+
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""
         coords = _coordinates(batch)
@@ -152,4 +162,6 @@ def _coordinates(batch: GridBatch | PointBatch) -> Tensor:
     """The coordinates of the samples of a batch, ``(S or 1, P, D)``."""
     if isinstance(batch, PointBatch):
         return batch.coords.to(batch.values.dtype)
-    return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(1, -1, len(batch.axes))
+    return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(
+        1, -1, len(batch.axes)
+    )

@@ -78,6 +78,8 @@ class Choice:
     """Ridge and held-out PSNR in dB, mean over signals, at the chosen width; ascending."""
     factors: tuple[tuple[float, float], ...] = ()
     """Where the width was chosen: relative to its default in units of the spacing, and the best held-out PSNR of each."""
+    factor: float = 1.0
+    """The chosen one of them."""
     tried: tuple[Mapping[str, Any], ...] = ()
     """Everything that was tried, in order: ``{"ridge": ..., "psnr": ..., "width": {argument: value} or None}``."""
 
@@ -90,6 +92,7 @@ class Choice:
             "value": [encoder.resolved().get(tunable(encoder) or "") for encoder in self.encoders],
             "curve": [list(point) for point in self.curve],
             "factors": [list(point) for point in self.factors],
+            "factor": self.factor,
             "tried": [dict(row) for row in self.tried],
         }
 
@@ -184,7 +187,7 @@ def _choose(
         look(chosen, coarse=False)
     points = tuple(sorted(curves[chosen].items()))
     strength = tied(points)[1 if scattered else 0] if ridge is None else ridge
-    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), tuple(tried))
+    return Choice(strength, widths[chosen], "held-out", points, tuple(sorted(factors.items())), chosen, tuple(tried))
 
 
 # -- grids ------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ WARN_RESIDUAL = 0.05
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve used up its iterations while its residual was still large."""
+    """A solve stopped while its residual was still large."""
 
 
 def solve_grid(
@@ -176,7 +176,7 @@ def solve_points(
             none) and calls this; all get the same weights.
 
     Warns:
-        ConvergenceWarning: If iterations run out while the relative residual is above 0.05.
+        ConvergenceWarning: If the solver stops while the relative residual is above 0.05.
     """
     if precondition and check_ridge(ridge) == 0:
         raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")
@@ -193,12 +193,12 @@ def solve_points(
         found = _solution(problem, results, choice.ridge)
     residual, used = found.relative_residual, found.iterations
     # stopped before the cap: by the tolerance, or because rounding allows no more
-    converged = (residual <= tolerance) | (used < iterations)
+    converged = (residual <= tolerance) | ((used < iterations) & (residual <= WARN_RESIDUAL))
     worst = float(residual.max())
     if worst > WARN_RESIDUAL and not bool(converged.all()):
         warnings.warn(
-            f"the solver stopped after {iterations} iterations at a relative residual of {worst:.2g}; raise iterations, "
-            f"or the ridge (now {choice.ridge:.3g}, relative)",
+            f"the solver stopped after {int(used.max())} iterations at a relative residual of {worst:.2g}; raise "
+            f"iterations, or the ridge (now {choice.ridge:.3g}, relative)",
             ConvergenceWarning,
             stacklevel=2,
         )

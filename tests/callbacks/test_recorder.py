@@ -1,6 +1,7 @@
 """What the recorder leaves of any module that describes itself, and the seconds of a fit in its logs."""
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from rich.console import Console
 from small_fits import signals
 from torch import nn
 from torch.utils.data import DataLoader
 
 from pe_lightning.__main__ import main
+from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
-from pe_lightning.callbacks.recorder import score_baselines
+from pe_lightning.callbacks.recorder import advice, score_baselines
 from pe_lightning.data import TensorDataModule, VideoDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.errors import InputError
@@ -68,7 +71,9 @@ def loader():
     return DataLoader([(point, int(point.sum() > 0)) for point in x], batch_size=16)
 
 
-def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, capsys):
+def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, capsys, monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr("pe_lightning.callbacks.terminal.Console", lambda **_: Console(file=terminal, force_terminal=True))
     recorder, module = RunRecorder(root=tmp_path, wandb=WandbSettings(enabled=False)), Classifier()
     callbacks = [recorder, PSNRProgressBar(refresh_every=1)]
     more = {"callbacks": callbacks, "max_steps": 4, "enable_checkpointing": True, "enable_progress_bar": True}
@@ -84,9 +89,8 @@ def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, ca
     assert found["fit_seconds"] > 0
     assert not any("psnr" in key or "ssim" in key for key in found)
     assert sorted(path.name for path in recorder.run_dir.iterdir()) == ["checkpoints", "logs", "metrics.json"]
-    printed = capsys.readouterr()
-    assert "test accuracy" in printed.out
-    assert "held out" in printed.err
+    assert "held-out accuracy" in capsys.readouterr().out
+    assert "held out" in terminal.getvalue()
 
 
 def test_what_cannot_be_recorded_is_refused_with_what_is_missing(make_trainer, tmp_path):
@@ -128,7 +132,7 @@ def test_what_would_never_stop_a_fit_is_refused(callback, held_out, refused):
 
 def test_baselines_have_the_metric_of_the_module():
     data = TensorDataModule(signals(2, 16, 12))
-    in_db, ratio = score_baselines(data), score_baselines(data, "snr")
+    in_db, ratio = score_baselines(data)[0], score_baselines(data, "snr")[0]
     assert list(in_db) == list(ratio) == ["nearest", "linear", "bicubic", "spline"]
     held_out = data.evaluation_batch()
     energy = (held_out.values.square().sum(-1) * held_out.mask).flatten(1).sum(1)
@@ -136,7 +140,29 @@ def test_baselines_have_the_metric_of_the_module():
     for name, row in ratio.items():
         expected = [value - offset for value, offset in zip(in_db[name]["test/psnr_per_signal"], shift, strict=True)]
         assert row["test/snr_per_signal"] == pytest.approx(expected, abs=1e-3)
-    assert score_baselines(data, "accuracy") == {}
+    assert score_baselines(data, "accuracy") == ({}, None)
+
+
+def test_what_is_below_interpolation_says_so_with_what_to_try(tmp_path):
+    baselines = {name: {"test/psnr": score} for name, score in (("nearest", 20.0), ("linear", 25.0), ("bicubic", 27.0))}
+    report = {"metric": "psnr", "baselines": baselines, "model": "ComplexLinear", "solve_seconds": None}
+    assert advice(report | {"test/psnr": 25.1}, tmp_path) == ""
+    assert advice(report | {"test/psnr": None}, tmp_path) == ""
+    text = advice(report | {"test/psnr": 24.0}, tmp_path)
+    assert text.startswith("1.00 dB below linear interpolation. Try the exact fit")
+    (tmp_path / "config.yaml").touch()
+    text = advice(report | {"test/psnr": 12.5, "solve_seconds": 0.1}, tmp_path)
+    assert text == f"7.50 dB below nearest interpolation. Try pe-lightning suggest --config {tmp_path / 'config.yaml'}."
+
+
+def test_the_best_interpolation_is_kept_for_the_pictures():
+    data = TensorDataModule(signals(2, 16, 12))
+    scores, best = score_baselines(data)
+    name = max(scores, key=lambda method: scores[method]["test/psnr"])
+    assert best is not None
+    assert best[0] == name
+    batch = data.evaluation_batch()
+    np.testing.assert_array_equal(best[1], interpolate(name, data.train_batch(), batch.axes).numpy())
 
 
 def test_signals_that_stay_in_their_file_are_compared_too(fit, tmp_path):

@@ -55,7 +55,7 @@ def test_examples_in_docstrings(name):
 
 @pytest.mark.parametrize("grid", [(9,), (6, 7), (3, 4, 2, 3)])
 def test_grid_batches_for_any_number_of_axes(grid):
-    values = tensor(2, *grid, 3)
+    values = tensor(2, *grid, 2)
     data = TensorDataModule(values, sampling=GridSampling(1) if 2 in grid else "grid")
     stride = data.sampling.stride
     batch, evaluation = data.train_batch(), data.evaluation_batch()

@@ -19,6 +19,7 @@ from pe_lightning.errors import InputError
 K = 8
 PIECEWISE_CONSTANT = {"rect", "impulse", "square", "noise"}
 SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline"}
+SMOOTH |= {"lff", "pos_mlp", "sine1d", "sine_nd", "md_sine", "hash", "grid", "embed", "lines", "planes"}
 
 
 def takes(name: str, key: str) -> bool:
@@ -108,17 +109,17 @@ def test_gradients(name: str) -> None:
 # -- state and descriptions -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rff", "noise"])
+@pytest.mark.parametrize("name", [name for name in names() if takes(name, "seed")])
 def test_the_seed_decides(name: str) -> None:
-    x = torch.rand(20)
+    x, mlp = torch.rand(20), {"mlp": True} if takes(name, "mlp") else {}
     torch.manual_seed(5)
-    first = small(name, seed=1)(x)
+    first = small(name, seed=1, **mlp)(x)
     state = torch.random.get_rng_state()
-    assert torch.equal(small(name, seed=1)(x), first)
+    assert torch.equal(small(name, seed=1, **mlp)(x), first)
     assert torch.equal(torch.random.get_rng_state(), state)  # the global generator is left alone
-    other = small(name, seed=2)
+    other = small(name, seed=2, **mlp)
     assert not torch.equal(other(x), first)
-    other.load_state_dict(small(name, seed=1).state_dict())
+    other.load_state_dict(small(name, seed=1, **mlp).state_dict())
     assert torch.equal(other(x), first)
 
 
@@ -138,8 +139,9 @@ def test_a_description_rebuilds_the_encoder(name: str) -> None:
         assert twin.num_features == encoder.num_features
         assert torch.equal(twin(x), encoder(x))
     assert resolve(encoder) is encoder
-    numbers = create(name, **{key: np.int64(6) for key in ("num_features", "padding", "seed") if takes(name, key)})
-    assert all(type(v) in (int, float, str, bool) for v in [*numbers.spec().values(), *numbers.resolved().values()])
+    numbers = create(name, **{key: np.int64(6) for key in ("num_features", "padding", "seed", "finest") if takes(name, key)})
+    values = [v for value in (*numbers.spec().values(), *numbers.resolved().values()) for v in np.atleast_1d(value).tolist()]
+    assert all(type(v) in (int, float, str, bool) for v in values)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -190,6 +192,20 @@ BAD = {
     "spacing": [0, 1.5, True, "1"],
     "num_axes": [0, True, 1.5],
     "num_positions": [0, True, 1.5],
+    "trainable": [0, "yes", None],
+    "per_feature": [1, "no", None],
+    "gamma": [0, -1.0, True, None],
+    "init": ["gaussian", None, 1],
+    "mlp": [1, "yes", None],
+    "layer_norm": [1, None],
+    "flat": [1, None],
+    "interpolation": ["cubic", None],
+    "dropout": [-0.1, 1.0, True, None],
+    "kl": [-1.0, float("nan"), True, None],
+    **{key: [0, True, 1.5, None] for key in ("num_inputs", "hidden", "groups", "rank", "num_levels", "level_features")},
+    **{key: [0, True, 1.5, None, "many", [8, 8], [0]] for key in ("finest", "resolution", "plane_resolution")},
+    "span": [0.5, True, None, float("inf")],
+    "table_size": [0, True, 1.5, None],
 }
 
 
@@ -197,7 +213,9 @@ BAD = {
 def test_invalid_values_are_named(name: str) -> None:
     for key in registry.parameters(registry.get(name)):
         for value in BAD[key]:
-            with pytest.raises(InputError, match=rf"{registry.get(name).__name__}: {key} must be .*, got {value!r}"):
+            with pytest.raises(
+                InputError, match=rf"{registry.get(name).__name__}: {key} must be .*, got {re.escape(repr(value))}"
+            ):
                 create(name, **{key: value})
 
 
@@ -254,7 +272,7 @@ def test_features_are_negligible_beyond_the_support(name: str) -> None:
     encoder = create(name, **({"num_features": 200} if takes(name, "num_features") else {}))
     far = torch.linspace(0, 0.999, 4000, dtype=torch.float64)
     if encoder.support is None:
-        assert name in {"linf", "logf", "rff", "basic", "identity", "noise", "sine", "square"}
+        assert not encoder.directional or name in {"sine", "square"}, "bumps have a support"
         return
     offsets = (far[:, None] - torch.arange(200, dtype=torch.float64) / 200).abs()
     features = encoder(far).abs()

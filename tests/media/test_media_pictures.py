@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import matplotlib
 import numpy as np
 import pytest
+from PIL import Image
 
 from pe_lightning.media.pictures import (
     DETAIL,
@@ -12,6 +15,7 @@ from pe_lightning.media.pictures import (
     comparison,
     comparison_frames,
     error_map,
+    plot_choice,
     row_plot,
     to_image,
 )
@@ -75,6 +79,33 @@ def test_frames_are_below_one_another() -> None:
         assert np.array_equal(sheet[number * (height + 4) :][:height], np.asarray(expected))
 
 
+def test_a_comparison_shows_what_was_trained_on_and_interpolation() -> None:
+    truth, prediction, other = random(256, 300, 3), random(256, 300, 3), random(256, 300, 3)
+    trained = np.zeros((256, 300), dtype=bool)
+    trained[::2, ::2] = True
+    sheet = np.asarray(comparison(prediction, truth, "", trained=trained, interpolation=("bicubic", other)))[22:]
+    panels = [sheet[:, start : start + 300] for start in range(0, sheet.shape[1], 304)]
+    assert len(panels) == 5
+    expected = [np.where(trained[..., None], truth, 0), truth, prediction, other]
+    for panel, values in zip(panels, expected, strict=False):
+        assert np.abs(panel - 255.0 * values).max() <= 0.51
+    cube = comparison_frames(truth[None], truth[None], "", [2], 3, trained[None], ("bicubic", other[None]))
+    assert (np.asarray(cube)[22:, 3 * 304 : 3 * 304 + 300] == panels[3]).all()
+
+
+def test_the_plot_of_a_choice_marks_the_chosen_ridge_and_width(tmp_path: Path) -> None:
+    choice = {"curve": [(1e-3, 20.0), (1e-2, 21.0), (1e-1, 20.5)], "factors": [(0.5, 19.0), (1.0, 20.0), (2.0, 21.0)]}
+
+    def orange(ridge: float, factor: float) -> np.ndarray:
+        path = plot_choice(tmp_path / "choice.png", choice | {"ridge": ridge, "factor": factor})
+        pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)[60:200]  # without the legends' place
+        return np.nonzero((np.abs(pixels - ORANGE).max(-1) < 40).all(0))[0]
+
+    narrow, wide = orange(1e-2, 0.5), orange(1e-2, 2.0)
+    assert narrow[0] == wide[0], "the ridge"
+    assert narrow[-1] < wide[-1], "the width"
+
+
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 ORANGE, BLUE, BLACK = (255, 127, 14), (31, 119, 180), (0, 0, 0)
@@ -91,8 +122,8 @@ def wave(count: int, channels: int = 1) -> np.ndarray:
 
 
 def test_a_row_shows_truth_reconstruction_and_trained_samples() -> None:
-    truth = wave(200)
-    image = row_plot(truth * 0.7, truth, np.arange(200) < 50, "reconstruction")
+    truth = wave(100)
+    image = row_plot(truth * 0.7, truth, np.arange(100) < 25, "reconstruction")
     assert min(amount(image, colour) for colour in (ORANGE, BLUE, BLACK)) > 200
     columns = np.nonzero((np.abs(np.asarray(image).astype(int)[:230] - BLUE).max(-1) < 40).any(0))[0]  # above the legend
     assert 0 < columns.max() < image.width * 0.4, "trained samples are where they are"

@@ -11,7 +11,7 @@ from fits import GAU, MODULES, SAMPLINGS, Losses, MakeTrainer, fit, signals
 from lightning.pytorch import seed_everything
 from torch import Tensor
 
-from pe_lightning.data import Batching, PointBatch, TensorDataModule
+from pe_lightning.data import Batching, PointBatch, TensorDataModule, grid_axes
 from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
@@ -316,3 +316,19 @@ def test_a_fitted_module_refuses_data_of_another_shape(make_trainer: MakeTrainer
     other = TensorDataModule(signals(3, 8))
     with pytest.raises(InputError, match=r"holds 2 signal\(s\) of 1 axes.*the data has 3 signal\(s\)"):
         fit(module, other, make_trainer, 1)
+
+
+def test_a_python_fit_says_its_score_and_predicts(make_trainer, caplog):
+    """Where Lightning's own progress bar is shown; a fit that draws nothing says nothing."""
+    data, module = TensorDataModule(signals(2, 16, 12)), ComplexLinear(GAU, warm_start=True)
+    with caplog.at_level("INFO", "lightning.pytorch.utilities.rank_zero"):
+        trainer = fit(module, data, make_trainer, 0, enable_progress_bar=True)
+    (said,) = [record.getMessage() for record in caplog.records if "PSNR" in record.getMessage()]
+    trainer.test(module, data, verbose=False)
+    expected = module.scores["test/psnr"].mean().item()
+    assert said == f"held-out PSNR: {expected:.2f} dB (protocol rest, mean over 2 signals)"
+    (predicted,) = trainer.predict(module, data)
+    torch.testing.assert_close(predicted, module.predict_grid(grid_axes((16, 12))))
+    caplog.clear()
+    fit(ComplexLinear(GAU, warm_start=True), data, make_trainer, 0)
+    assert not any("PSNR" in record.getMessage() for record in caplog.records)

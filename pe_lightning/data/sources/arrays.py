@@ -16,6 +16,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.checks import in_common, join_scalings, number_range, one_length, value_scaling
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.runs import check_contained
 
 __all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
 
@@ -208,6 +209,8 @@ def find_array(
     with _opened(file, format) as container:
         name = "" if format == "npy" else _choose(file, key, container)
         array = container[name] if name else container
+        if format == "hdf5":
+            check_contained(array, file.path, file.given)
         dtype, chunks = array.dtype, getattr(array, "chunks", None)
         if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
             chunks = (*array.shape[:-1], 1)

@@ -24,6 +24,7 @@ __all__ = [
     "join_scalings",
     "number_range",
     "one_length",
+    "resized",
     "value_scaling",
 ]
 
@@ -65,6 +66,14 @@ def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
     if not is_list(sides, lambda side: is_count(side, 2)) or len(sides) != 2:
         raise InputError(f"{name} must be an integer >= 2 or [height, width] of two such integers; got {value!r}")
     return sides[0], sides[1]
+
+
+def resized(resize: Size, size: tuple[int, int]) -> tuple[int, int]:
+    """The size to resample a picture to: ``[height, width]``, or ``n`` for its shorter side, the aspect ratio kept."""
+    if not isinstance(resize, int):
+        return resize[0], resize[1]
+    height, width = (max(2, round(resize * side / min(size))) for side in size)
+    return height, width
 
 
 def number_range(name: str, value: Sequence[float] | None, least: float = -np.inf) -> tuple[float, float] | None:

@@ -5,6 +5,7 @@ Frame folders are read through Pillow, TIFF stacks through tifffile and NIfTI th
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import logging
 import re
@@ -32,6 +33,7 @@ Edit: TypeAlias = Callable[[AnyArray], AnyArray]
 Limits: TypeAlias = "tuple[float, float] | None"
 
 _DEPTH = "ZTQI"  # the letters that tifffile gives to the axis that pages are stacked along; Q and I are unnamed ones
+_HEADER_BYTES = 1 << 20  # at most, of a NIfTI file with its extensions
 _GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
 
 BLOCK_BYTES = 2**24
@@ -289,6 +291,10 @@ def read_nifti(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip
     least and the greatest value become 0 and 1, of integers too. A fourth axis of up to 4 becomes channels.
     """
     volume = _load_nifti(file, max_pixels)
+    if file.path.suffix.lower() == ".gz":
+        with reading(file.given), gzip.open(file.path) as stream:  # to the checksum at its end, which nibabel does not reach
+            while stream.tell() < _HEADER_BYTES + 8 * volume.size and stream.read(BLOCK_BYTES):
+                pass
 
     def read(frames: range) -> Iterator[AnyArray]:
         whole = _load_nifti(file, max_pixels)

@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.sources.checks import MAX_PIXELS, Size, as_size, check_choice, check_count, in_common, number_range
+from pe_lightning.data.sources.checks import (
+    MAX_PIXELS,
+    Size,
+    as_size,
+    check_choice,
+    check_count,
+    in_common,
+    number_range,
+    resized,
+)
 from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, distinct_names, expand, format_of
 from pe_lightning.data.sources.pictures import FloatArray, decode_image, header_of, over_white
 from pe_lightning.errors import InputError
@@ -33,8 +43,8 @@ class ImageSource(Source):
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
         center_crop: ``n`` or ``[height, width]`` of the central part to take.
-        resize: ``n`` (``n`` x ``n``) or ``[height, width]`` to resample to, after the crop: cubic, smoothed first where
-            it shrinks, clipped to the range of the image, each channel for itself. The aspect ratio is not preserved.
+        resize: ``[height, width]`` to resample to, after the crop; or ``n`` for the shorter side, the aspect ratio kept.
+            Cubic, smoothed first where it shrinks, clipped to the range of the image, each channel for itself.
         color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
             one, the luma 0.299 R + 0.587 G + 0.114 B.
         alpha: ``"composite"``: transparent images are laid over white. ``"keep"``: if any image has transparency, every
@@ -80,7 +90,7 @@ class ImageSource(Source):
         in_common(
             "sizes (height x width)",
             [(file.given, image.shape[:2]) for file, image in zip(files, images, strict=True)],
-            f"Set center_crop (the largest that all of them have is {common}) or resize",
+            f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]",
         )
         dtypes = {header_of(file).dtype for file in files}
         dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
@@ -105,9 +115,13 @@ def read_picture(
 ) -> FloatArray:
     """One picture, cropped and resized, ``(H, W, C)``."""
     image = decode_image(file, max_pixels)
-    if not keep_alpha:
+    if not keep_alpha and image.shape[-1] in (2, 4):
+        if image[..., -1].min() < 1:
+            rank_zero_info(
+                f"{file.given!r} is transparent: it is laid over white. For its opacity as a channel set alpha: keep."
+            )
         image = over_white(image)
-    crop, size = as_size("center_crop", center_crop), as_size("resize", resize)
+    crop = as_size("center_crop", center_crop)
     if crop is not None:
         height, width = image.shape[:2]
         if crop[0] > height or crop[1] > width:
@@ -116,7 +130,8 @@ def read_picture(
             )
         top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
         image = image[top : top + crop[0], left : left + crop[1]].copy()  # so that the whole image is freed
-    if size is None or image.shape[:2] == size:
+    size = image.shape[:2] if resize is None else resized(resize, image.shape[:2])
+    if image.shape[:2] == size:
         return image
     from skimage import transform  # late: it brings in SciPy, which takes longer than reading an image
 

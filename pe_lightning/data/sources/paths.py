@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -146,6 +147,8 @@ def expand(
             if not counted:
                 raise nothing_in(path, formats, what)
             found.extend(SourceFile(file, str(file)) for file in counted)
+        elif os.path.lexists(path):
+            raise InputError(f"{text!r} is neither a file nor a folder (a pipe, a device or a broken link)")
         else:
             raise _missing(path)
     return found
@@ -212,20 +215,26 @@ def is_stack(file: SourceFile) -> bool:
         return len(tiff.pages) > 1 or bool(tiff.series[0].size > tiff.pages[0].size)
 
 
-def kind_of(path: str) -> Literal["images", "rows", "video"]:
-    """The registered source that reads a file, folder or sample, by what it is called; a folder by the files in it."""
-    if path.startswith(SCHEME):
-        return "video" if path.removeprefix(SCHEME) in video_samples() else "images"
-    given = Path(path).expanduser()
-    files = visible_files(given) if given.is_dir() else [given]
-    kinds = {kind for file in files if (kind := _kind_of_file(file))}
-    if len(kinds) != 1:
-        raise InputError(
-            f"{path!r} is, or holds, {' and '.join(sorted(kinds)) or 'no signals that are known by their names'}; "
-            f"give files of one kind: {', '.join(suffixes_of(set(_SUFFIXES) - ARRAYS))} (an array can hold rows, images or "
-            "volumes)"
-        )
-    return kinds.pop()
+def kind_of(*paths: str) -> Literal["images", "rows", "video"]:
+    """The registered source that reads files, folders or samples, by what they are called; a folder by the files in it."""
+    kinds: dict[Literal["images", "rows", "video"], str] = {}
+    for path in paths:
+        if path.startswith(SCHEME):
+            kinds.setdefault("video" if path.removeprefix(SCHEME) in video_samples() else "images", path)
+            continue
+        given = Path(path).expanduser()
+        files = visible_files(given) if given.is_dir() else [given]
+        found = {kind for file in files if (kind := _kind_of_file(file))}
+        if not found:
+            raise InputError(
+                f"{path!r} is, or holds, no signals that are known by their names: "
+                f"{', '.join(suffixes_of(set(_SUFFIXES) - ARRAYS))} (an array can hold rows, images or volumes)"
+            )
+        kinds |= dict.fromkeys(found, path)
+    if len(kinds) > 1:
+        listed = " and ".join(f"{kind} ({path!r})" for kind, path in sorted(kinds.items()))
+        raise InputError(f"signals that are fitted together are of one kind, these are {listed}; give files of one kind")
+    return next(iter(kinds))
 
 
 def _kind_of_file(path: Path) -> Literal["images", "rows", "video"] | None:

@@ -67,6 +67,9 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Float
     with reading(file.given):
         try:
             with _opened(file) as image:
+                if image.format == "PNG":
+                    image.verify()  # the checksums, which decoding does not look at
+            with _opened(file) as image:
                 array = _decode(file, image, max_pixels)
         except UnidentifiedImageError:
             if format_of(file.path) != "tiff":

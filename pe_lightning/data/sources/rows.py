@@ -66,7 +66,7 @@ class RowSource(Source):
         seed: Images: of the random rows and columns, a non-negative integer. They depend on it, the image's position and
             its size alone.
         center_crop: Images: the central part to take first, ``n`` or ``[height, width]``.
-        resize: Images: the size to resample to first, after the crop, ``n`` or ``[height, width]``.
+        resize: Images: the size to resample to first, after the crop: ``[height, width]``, or ``n`` for the shorter side.
         color: Images: ``auto``, ``rgb`` or ``grey``.
         max_pixels: Images: refuse a file whose header claims more; ``None`` for no limit.
         select: Tables: names or positions (from 0) of the columns to take; by default all that hold numbers.

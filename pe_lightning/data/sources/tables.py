@@ -20,6 +20,7 @@ from pe_lightning.errors import InputError, did_you_mean
 __all__ = ["Column", "read_table", "read_tables"]
 
 _DELIMITERS = "\t;, "  # in this order, where several fit equally well: commas may be decimal
+_MOST_COLUMNS = 10_000
 _SAMPLE = 50  # lines that the delimiter is found from
 _MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})  # no names of columns
 
@@ -77,6 +78,8 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
             is missing or not a finite number; the message has its line.
     """
     lines, rows = _rows(file)
+    if columns is None and len(rows[0]) > _MOST_COLUMNS:
+        raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {_MOST_COLUMNS}: choose some by select")
     names = [""] * len(rows[0])
     if header := _has_header(rows):
         names = [cell.strip() for cell in rows[0]]

@@ -23,9 +23,11 @@ class TensorSource(Source):
     """An array in memory as signals, with any number of axes.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels. Floating point in [0, 1], which
-            becomes float32; or uint8 or uint16, divided by 255 or 65535. It is copied.
-        names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default.
+        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels; or one picture, ``(H, W, 3)`` or
+            ``(H, W, 4)``. Floating point in [0, 1], which becomes float32; or uint8 or uint16, divided by 255 or 65535. It
+            is copied.
+        names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
+            for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
 
     Raises:
         InputError: If the array has another layout or dtype, values that are not finite or outside [0, 1], or the
@@ -34,6 +36,9 @@ class TensorSource(Source):
 
     def __init__(self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None) -> None:
         self.values = _as_values(values)  # checked here, not when read: the mistake is in the line that calls us
+        count = 0 if names is None or isinstance(names, str) else len(names)
+        if self.values.ndim == 3 and self.values.shape[-1] in (3, 4) and count != len(self.values):
+            self.values = self.values[None]
         dtype = str(values.dtype).removeprefix("torch.")
         self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
         self.names = _checked_names(names, len(self.values))

@@ -56,8 +56,8 @@ class VideoSource(Source):
             A folder of nothing but pictures is one signal.
         frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
         center_crop: ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``, the central part to take.
-        resize: ``n`` (``n`` x ``n``) or ``[h, w]`` to resample every frame to: bicubic, anti-aliased, in the dtype of the
-            source. The aspect ratio is not preserved.
+        resize: ``[h, w]`` to resample every frame to, or ``n`` for the shorter side, the aspect ratio kept: bicubic,
+            anti-aliased, in the dtype of the source.
         fps: Frames per second to resample videos to. For what has no clock (frame folders, volumes), its rate.
         color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
         preset: ``"papers"``: the central square of every frame, resized to 256 x 256, of which the central cube of 128 x
@@ -93,7 +93,7 @@ class VideoSource(Source):
             checks.check_choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
                 raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset to null")
-        self._size = checks.as_size("resize", self.resize)
+        checks.as_size("resize", self.resize)
         crop = self.center_crop
         depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
         checks.check_count("center_crop", depth, 2)
@@ -134,7 +134,7 @@ class VideoSource(Source):
 
     @property
     def _unedited(self) -> bool:
-        return (self.frames, self._crop, self._size, self.preset, self.color) == (None, None, None, None, "auto")
+        return (self.frames, self._crop, self.resize, self.preset, self.color) == (None, None, None, None, "auto")
 
     def _files(self) -> list[tuple[SourceFile, Kind]]:
         """What ``paths`` stands for, in the order given."""
@@ -169,8 +169,8 @@ class VideoSource(Source):
             side = min(clip.size)
             clip = clip.cropped((None, side, side)).resized((_PAPERS_FRAME, _PAPERS_FRAME))
             return clip.cropped((_PAPERS_CUBE, _PAPERS_CUBE, _PAPERS_CUBE))
-        if self._size is not None:
-            clip = clip.resized(self._size)
+        if self.resize is not None:
+            clip = clip.resized(checks.resized(self.resize, clip.size))
         return clip if self._crop is None else clip.cropped(self._crop)
 
     def _joined(self, clips: Sequence[Clip]) -> RawSignals:

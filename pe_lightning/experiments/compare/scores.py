@@ -251,7 +251,7 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
     units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
     found = [
         TableCell("runs", "runs", _number(runs, "d"), runs),
-        TableCell(f"test_{metric.name}", f"test {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
+        TableCell(f"test_{metric.name}", f"held-out {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
         TableCell("difference", f"difference ({units})", change, difference.mean),
         TableCell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
         TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),

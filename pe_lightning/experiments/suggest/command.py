@@ -128,14 +128,10 @@ def _data_module(paths: Sequence[str]) -> str:
     """The DataModule for files, samples or folders, by what they are called."""
     from pe_lightning.data.sources import kind_of
 
-    how = f"say which with --data {', '.join(DATA_MODULES.values())}"
     try:
-        kinds = sorted({kind_of(path.strip("'\"")) for path in paths})
+        return DATA_MODULES[kind_of(*(path.strip("'\"") for path in paths))]
     except InputError as error:
-        raise InputError(f"{error}; {how}") from error
-    if len(kinds) > 1:
-        raise InputError(f"the paths are of several kinds, {', '.join(kinds)}; give one, or {how}")
-    return DATA_MODULES[kinds[0]]
+        raise InputError(f"{error}; or say which with --data {', '.join(DATA_MODULES.values())}") from error
 
 
 def _print_data(data: SignalDataModule) -> None:

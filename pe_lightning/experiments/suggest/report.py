@@ -19,7 +19,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.samples import SCHEME
 from pe_lightning.experiments.compare.reading import Metric
-from pe_lightning.experiments.suggest.search import SearchResult, TrialScore
+from pe_lightning.experiments.suggest.search import ADAPTIVE, SearchResult, TrialScore
 
 __all__ = ["configuration", "print_result", "verdict"]
 
@@ -127,9 +127,10 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         out: The file that the text is for.
     """
     best = result.of(interpolation=False)[0]
+    adaptive = best.candidate.name == ADAPTIVE
     if best.whole is not None:
         found = [encoder.spec() for encoder in best.whole.encoders]
-        encoder = found[0] if all(entry == found[0] for entry in found) else found
+        encoder: object = found[0] if found[1:] == found[:-1] and found else found
         ridge: object = best.whole.ridge
         what = "sigma and ridge were" if best.candidate.width else "ridge was"
         how = f"{what} chosen on trained samples that were held out; write auto to choose again, for other data"
@@ -137,22 +138,25 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
         how = "sigma and ridge are chosen when the fit sees all samples; the encoder was judged on windows of them"
     seed = tree["seed_everything"]
-    lines = [
-        f"# Written by pe-lightning suggest. {verdict(result)}",
-        f"# Run it: pe-lightning fit --config {out}",
-        "model:",
-        "  class_path: ComplexLinear",
+    solved = [
         "  init_args:",
         f"    # {how}",
         f"    encoder: {_flow(encoder)}",
         f"    ridge: {_flow(ridge)}",
         "    warm_start: true # the exact fit, no training",
+    ]
+    lines = [
+        f"# Written by pe-lightning suggest. {verdict(result)}",
+        f"# Run it: pe-lightning fit --config {out}",
+        "model:",
+        f"  class_path: {'Adaptive' if adaptive else 'ComplexLinear'}",
+        *([] if adaptive else solved),
         "data:",
         f"  class_path: {type(data).__name__}",
         "  init_args:",
         *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
         "trainer:",
-        "  max_steps: 0 # more, to train on from the exact fit",
+        "  max_steps: 0" + ("" if adaptive else " # more, to train on from the exact fit"),
         *([f"seed_everything: {_flow(seed)}"] if seed else []),
     ]
     return "\n".join(lines) + "\n"

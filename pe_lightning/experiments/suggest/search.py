@@ -23,6 +23,7 @@ from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
+from pe_lightning.modules import Adaptive
 from pe_lightning.modules.exact_fit import solve_data
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "score", "search"]
@@ -43,6 +44,8 @@ CLOSE = 1.0
 """Encoders that are further behind, in dB, are not tried on all samples, nor with padding."""
 RANK_POINTS = 1024
 """Scattered points whose features' stable rank is shown."""
+ADAPTIVE = "Adaptive"
+"""The name of the candidate that is no encoder, but a model of its own."""
 NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
 
 
@@ -107,14 +110,14 @@ class Candidate:
 
 
 def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[Candidate], dict[str, str]]:
-    """The encoders to try, in that order, and why others cannot be solved for.
+    """What to try, in that order, and why other encoders cannot be solved for: Adaptive unless something is asked for.
 
     Args:
         names: Encoders to try; all registered ones if empty.
         counts: Features per axis to try; those of :data:`VARIANTS` if empty.
     """
-    found: list[Candidate] = []
     skipped = {} if names else dict(encoders.registry.broken())
+    found = [] if names or counts else [Candidate(ADAPTIVE)]
     for name in names or encoders.names():
         try:
             encoder = encoders.create(name)
@@ -295,7 +298,8 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
     candidate.check_memory(signals)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
-        found, prediction = (_interpolate if candidate.interpolation else _solve)(candidate, signals, device)
+        fit = _interpolate if candidate.interpolation else _adapt if candidate.name == ADAPTIVE else _solve
+        found, prediction = fit(candidate, signals, device)
     truth = to_device(signals.dataset.evaluation_batch, prediction.device)
     metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
     metric.update(prediction, truth.values, truth.mask)
@@ -322,3 +326,13 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     rank = float(feature_rank(encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
     found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
     return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
+
+
+def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    """The model Adaptive with its defaults."""
+    module, began = Adaptive(), time.perf_counter()
+    module.build(signals.info)
+    module.calibrate(signals.dataset.train_batch)
+    module.to(device).solve()
+    found = TrialScore((), time.perf_counter() - began, module.num_params)
+    return found, module.predict_grid([axis.to(device) for axis in signals.dataset.axes])

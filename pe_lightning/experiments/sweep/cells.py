@@ -16,6 +16,7 @@ import yaml
 from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import flatten
+from pe_lightning.verbs import long_form
 
 __all__ = [
     "CONFIG_OPTIONS",
@@ -78,7 +79,7 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        key, _, values = text.removeprefix("--").partition("=")
+        key, _, values = long_form(f"--{text.strip().removeprefix('--')}")[2:].partition("=")
         key = key.strip().replace(".init_args", "")
         if not values or not re.fullmatch(r"\w+(\.\w+)*", key):
             raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: --vary model.encoder=gau,tri,rff")

@@ -155,7 +155,7 @@ def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str
     for key in keys:
         table.add_column(Text(key), overflow="fold")
     table.add_column("seeds", justify="right")
-    table.add_column(f"test {metric.title}".replace(" (", "\n("), justify="right", no_wrap=True)
+    table.add_column(f"held-out {metric.title}".replace(" (", "\n("), justify="right", no_wrap=True)
     means = {settings: statistics.fmean(values) for settings, values in scores.items()}
     for settings in sorted(means, key=means.__getitem__, reverse=metric.higher_is_better):
         values = scores[settings]

@@ -1,5 +1,7 @@
 """A set of images to one array: channels, transparency, crop, resize, sizes."""
 
+import logging
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -72,7 +74,7 @@ def test_center_crop(tmp_path, crop, rows, columns):
 def test_resize(tmp_path, resize):
     array = save(tmp_path / "a.png", 16, 20, 3)
     values, _ = read_images(str(tmp_path), resize=resize)
-    assert values.shape[1:3] == ((8, 8) if resize == 8 else tuple(resize))
+    assert values.shape[1:3] == ((8, 10) if resize == 8 else tuple(resize)), "the shorter side is 8"
     assert values.dtype == np.float32
     assert values.min() >= 0
     assert values.max() <= 1
@@ -83,6 +85,17 @@ def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
     array = save(tmp_path / "a.png", 16, 20, 3)
     np.testing.assert_array_equal(read_images(str(tmp_path), resize=[16, 20])[0][0], array)
     np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=16, resize=16)[0][0], array[:, 2:18])
+
+
+def test_transparent_pictures_are_said_to_be_laid_over_white(tmp_path, caplog):
+    Image.fromarray(np.full((4, 4, 4), 255, np.uint8)).save(tmp_path / "opaque.png")
+    Image.fromarray(np.full((4, 4, 4), 128, np.uint8)).save(tmp_path / "clear.png")
+    with caplog.at_level(logging.INFO):
+        read_images(str(tmp_path / "opaque.png"))
+        read_images(str(tmp_path / "clear.png"), alpha="keep")
+        assert not caplog.messages
+        read_images(str(tmp_path / "clear.png"))
+    assert ["clear.png' is transparent: it is laid over white" in message for message in caplog.messages] == [True]
 
 
 def test_a_crop_that_is_too_large(tmp_path):

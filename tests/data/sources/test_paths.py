@@ -99,6 +99,6 @@ def test_kind_of(tmp_path):
         (tmp_path / "one.tif", "images"), (tmp_path / "stack.tif", "video"),
     ):  # fmt: skip
         assert kind_of(str(path)) == kind, path
-    refused(lambda: kind_of(str(tmp_path / "m")), "images and rows", "give files of one kind")
+    refused(lambda: kind_of(str(tmp_path / "m")), "images (", ") and rows (", "give files of one kind")
     refused(lambda: kind_of("a.npy"), "an array can hold rows, images or volumes")
     refused(lambda: kind_of("a.xyz"), "no signals that are known")

@@ -68,7 +68,7 @@ def test_images_that_are_not_square(tmp_path, caplog):
     refused(RowSource(path, rows=[1], columns=[2]).read, *parts)
     assert read_rows(path, rows=[1], columns=[2], length=20).shape == (2, 20, 1)
     np.testing.assert_array_equal(unit(read_rows(path, rows=[3], center_crop=[10, 12])), image[None, 8, 9:21])
-    assert read_rows(path, num_rows=2, num_columns=2, resize=24).shape == (4, 24, 1)
+    assert read_rows(path, num_rows=2, num_columns=2, resize=[24, 24]).shape == (4, 24, 1)
 
 
 @pytest.mark.parametrize(

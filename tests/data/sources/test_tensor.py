@@ -58,3 +58,12 @@ def test_names(names):
     values = np.zeros((2, 4, 1))
     assert TensorSource(values, ["x", "y"]).read().names == ("x", "y")
     refused(lambda: TensorSource(values, names), "name")
+
+
+def test_three_axes_of_colours_are_one_picture():
+    picture = np.random.default_rng(0).random((6, 5, 3), np.float32)
+    raw = TensorSource(picture).read()
+    assert (raw.shape, raw.media, raw.names) == ((1, 6, 5, 3), "image", ("signal0",))
+    rows = TensorSource(picture, [f"row{number}" for number in range(6)]).read()
+    assert rows.shape == (6, 5, 3)
+    assert TensorSource(picture[..., :2]).read().shape == (6, 5, 2), "two channels are no colours"

@@ -80,7 +80,7 @@ def make_run(tmp_path: Path, signals: MakeSignals) -> Callable[..., Path]:
                 frames = frames_of(len(truth), 32) if truth.ndim == 4 else [0]
                 some = frames if truth.ndim == 4 else slice(None)
                 path = folder / "reconstructions" / f"{stem}_comparison.h5"
-                write_comparison(path, made[some], truth[some], info, frames, trained)
+                write_comparison(path, {"truth": truth[some], "reconstruction": made[some]}, info, frames, trained)
         return folder
 
     return make

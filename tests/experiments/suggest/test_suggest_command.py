@@ -127,7 +127,10 @@ def write(name: str, content: str | bytes) -> str:
         (lambda: [picture("a.png", 8, 8), "--num_features", "many"], ["--num_features", "'many'"]),
         (lambda: [picture("a.png", 8, 8), "--encoders", "gau", "--num_features", "1000000"], ["GB of memory"]),
         (lambda: [picture("a.png", 8, 8), "--model.encoder", "gau"], ["unknown option '--model.encoder'"]),
-        (lambda: [picture("a.png", 8, 8), write("b.wav", "x")], ["several kinds"]),
+        (
+            lambda: [picture("a.png", 8, 8), write("b.wav", "x")],
+            ["images", "rows", "give files of one kind", "--data ImageDataModule"],
+        ),
     ],
 )
 def test_bad_input(capsys, make, words):

@@ -1,0 +1,124 @@
+"""Low-rank tables: products of trained functions of each axis, and of planes. The relatives of complex encoding."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Iterable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders.base import Encoder, check_count, points, registry
+from pe_lightning.encoders.tables import Cells, cells_of, interpolate, share_of_samples, strides
+
+__all__ = ["Lines", "Planes"]
+
+
+class _LowRank(Encoder):
+    """Piecewise linear functions of each axis, and piecewise bilinear ones of pairs of axes: one table after the other."""
+
+    joint = True
+    normalizable = False
+    resolution: list[int]
+    plane_resolution: list[int]
+
+    def __init__(self, rank: int, num_axes: int) -> None:
+        super().__init__(check_count(self, "rank", rank), num_axes)
+        self.rank = self.num_features
+
+    def draw(self, seed: int, pairs: Iterable[tuple[int, int]]) -> None:
+        """Draws all tables, from 0.1 to 0.5, so that products of several do not vanish."""
+        self.pairs = list(pairs)
+        nodes = [[n + 1] for n in self.resolution] + [[self.plane_resolution[a] + 1 for a in pair] for pair in self.pairs]
+        self.sizes = [math.prod(each) for each in nodes]
+        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        start = torch.empty(sum(self.sizes), self.rank, dtype=torch.float32, device="cpu")
+        self.table = nn.Parameter(start.uniform_(0.1, 0.5, generator=generator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The product of the lines, and of each plane with the lines of other axes; past [0, 1] as at its border."""
+        columns = points(self, x).clamp(0, 1).unbind(-1)
+        tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
+        sides = zip(tables[: self.num_axes], columns, self.resolution, strict=True)
+        lines = [interpolate(table, [column * n], [n], [1]) for table, column, n in sides]
+        features = functools.reduce(operator.mul, lines)
+        for pair, table in zip(self.pairs, tables[self.num_axes :], strict=True):
+            cells = [self.plane_resolution[axis] for axis in pair]
+            position = [columns[axis] * n for axis, n in zip(pair, cells, strict=True)]
+            plane = interpolate(table, position, cells, strides([n + 1 for n in cells]))
+            others = [line for axis, line in enumerate(lines) if axis not in pair]
+            features = features + functools.reduce(operator.mul, others, plane)
+        return features.to(x.dtype)
+
+
+@registry.register("lines")
+class Lines(_LowRank):
+    r"""Products of a trained function per axis: :math:`\psi_r(x) = \prod_a l_{a,r}(x_a)`.
+
+    A linear layer of it is a tensor of rank ``rank`` (CP decomposition), where complex encoding has all entries. The
+    functions are piecewise linear. In 1-D it is a table with linear interpolation.
+
+    Args:
+        rank: Number of products, which are the features.
+        resolution: Cells of all axes, or a list of one per axis; ``auto``: as many as trained samples. More are not trained.
+        seed: Seed of the initial values, from 0.1 to 0.5.
+        num_axes: Number of coordinates of a point.
+
+    Shape:
+        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, rank)``.
+
+    Reference: Chen et al., *TensoRF: Tensorial Radiance Fields*, ECCV 2022, Sec. 3 (CP).
+    """
+
+    formula = "product over the axes of trained piecewise linear functions"
+
+    from_samples: ClassVar = {"resolution": share_of_samples(1)}
+
+    def __init__(self, rank: int = 64, resolution: Cells = "auto", seed: int = 0, num_axes: int = 1) -> None:
+        super().__init__(rank, num_axes)
+        self.resolution = cells_of(self, "resolution", resolution)
+        self.draw(seed, [])
+
+
+@registry.register("planes")
+class Planes(_LowRank):
+    r"""Lines and low-resolution planes, added.
+
+    :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes hold what is no
+    product of lines; the lines hold the details along the axes. In 2-D it is :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in
+    1-D a line. The products are element by element, over ``rank`` components.
+
+    Args:
+        rank: Number of components, which are the features.
+        resolution: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples.
+        plane_resolution: Cells of the planes, likewise; ``auto``: a quarter of the trained samples.
+        seed: Seed of the initial values, from 0.1 to 0.5.
+        num_axes: Number of coordinates of a point.
+
+    Shape:
+        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, rank)``.
+
+    Reference: Sivgin et al., *Geometric Algebra Planes: Convex Implicit Neural Volumes*, arXiv 2411.13525, without
+    the volume; Fridovich-Keil et al., *K-Planes*, CVPR 2023.
+    """
+
+    formula = "product of trained lines of each axis + trained planes of two axes, times the other lines"
+
+    from_samples: ClassVar = {"resolution": share_of_samples(1), "plane_resolution": share_of_samples(4)}
+
+    def __init__(
+        self,
+        rank: int = 32,
+        resolution: Cells = "auto",
+        plane_resolution: Cells = "auto",
+        seed: int = 0,
+        num_axes: int = 1,
+    ) -> None:
+        super().__init__(rank, num_axes)
+        self.resolution = cells_of(self, "resolution", resolution)
+        self.plane_resolution = cells_of(self, "plane_resolution", plane_resolution)
+        self.draw(seed, itertools.combinations(range(self.num_axes), 2))

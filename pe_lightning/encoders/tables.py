@@ -1,0 +1,269 @@
+"""Tables of trained vectors, interpolated between positions: multi-resolution hash grids and grids, embeddings."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_count, check_positive, plain, points, registry
+from pe_lightning.encoders.learned_fourier import Grouped, round_mean
+from pe_lightning.encoders.shifted import cell
+from pe_lightning.errors import InputError
+
+__all__ = ["Cells", "Embedding", "Grids", "HashGrid", "cells_of", "interpolate", "share_of_samples", "strides"]
+
+PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
+"""Factors of the hash per axis: those of the paper, and of its reference implementation for more than three axes."""
+
+
+Cells: TypeAlias = int | list[int] | Literal["auto"]
+"""Cells of a table per axis: of all axes, of each, or as the trained samples are."""
+
+
+def interpolate(
+    table: Tensor, positions: Sequence[Tensor], cells: Sequence[int], factors: Sequence[int], hashed: bool = False
+) -> Tensor:
+    """Linear interpolation, axis by axis, between the entries of a table at the ``2^D`` corners of a cell.
+
+    Args:
+        table: ``(rows, F)``.
+        positions: Coordinates on each axis in units of cells, from 0 to their number, ``(*batch,)``.
+        cells: Number of cells on each axis; one less than there are nodes.
+        factors: One per axis. The row of a node is the sum of its coordinates times these.
+        hashed: Whether it is their exclusive or instead, modulo the number of rows.
+
+    Returns:
+        ``(*batch, F)``, twice differentiable with respect to table and positions.
+    """
+    lower = [x.detach().floor().clamp(0, n - 1) for x, n in zip(positions, cells, strict=True)]
+    shares = [(1 - (x - left), x - left) for x, left in zip(positions, lower, strict=True)]
+    terms = [(left.long() * factor, (left.long() + 1) * factor) for left, factor in zip(lower, factors, strict=True)]
+    features = table.new_zeros(())
+    # all choices of one side per axis, in the same order for both
+    for row_terms, axis_shares in zip(itertools.product(*terms), itertools.product(*shares), strict=True):
+        row = functools.reduce(operator.xor if hashed else operator.add, row_terms)
+        share = functools.reduce(operator.mul, axis_shares)
+        # index_select: its backward pass takes half the time of that of table[row]
+        entries = table.index_select(0, (row % len(table) if hashed else row).flatten())
+        features = features + share[..., None] * entries.reshape(*row.shape, table.shape[-1])
+    return features
+
+
+def strides(nodes: Sequence[int]) -> list[int]:
+    """What one step along each axis adds to the row of a dense table with so many nodes per axis."""
+    return [math.prod(nodes[axis + 1 :]) for axis in range(len(nodes))]
+
+
+def cells_of(encoder: Encoder, name: str, value: Cells) -> list[int]:
+    """The number of cells on each axis, checked."""
+    given = encoder.sample_value(name, value)
+    cells = [plain(n) for n in given] if isinstance(given, (list, tuple)) else [plain(given)] * encoder.num_axes
+    if len(cells) != encoder.num_axes or not all(type(n) is int and n >= 1 for n in cells):
+        raise InputError(
+            f"{type(encoder).__name__}: {name} must be 'auto', an integer >= 1, or a list of {encoder.num_axes}, one per "
+            f"axis, got {value!r}"
+        )
+    return cells
+
+
+def share_of_samples(divisor: float) -> Callable[[Sequence[float]], list[int]]:
+    """A rule: one cell on each axis per ``divisor`` trained samples."""
+    return lambda samples: [max(1, round(n / divisor)) for n in samples]
+
+
+class _Levels(Encoder):
+    """Grids of rising resolution, each of a few features; those of more than ``limit`` nodes share entries by a hash."""
+
+    joint = True
+    normalizable = False
+    from_samples: ClassVar = {"finest": share_of_samples(4)}
+
+    def __init__(
+        self, num_levels: int, level_features: int, finest: Cells, span: float, limit: int | None, seed: int, num_axes: int
+    ) -> None:
+        levels = check_count(self, "num_levels", num_levels)
+        self.level_features = check_count(self, "level_features", level_features)
+        super().__init__(levels * self.level_features, num_axes)
+        self.finest = cells_of(self, "finest", finest)
+        self.span = check_positive(self, "span", span, minimum=1)
+        coarser = [self.span ** -(1 - level / max(levels - 1, 1)) for level in range(levels)]
+        self.cells = [[max(1, math.floor(n * share + 1e-6)) for n in self.finest] for share in coarser]
+        dense = [math.prod(n + 2 for n in cells) for cells in self.cells]
+        self.sizes = [min(nodes, limit or nodes) for nodes in dense]
+        self.hashed = [size < nodes for size, nodes in zip(self.sizes, dense, strict=True)]
+        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        start = torch.empty(sum(self.sizes), self.level_features, dtype=torch.float32, device="cpu")
+        self.table = nn.Parameter(start.uniform_(-1e-4, 1e-4, generator=generator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features of each level, from the coarsest; coordinates outside of [0, 1] take the border's."""
+        coords = points(self, x).clamp(0, 1)
+        features = []
+        tables = torch.split(self.table.to(coords.dtype), self.sizes)
+        for table, cells, hashed in zip(tables, self.cells, self.hashed, strict=True):
+            # half a cell further, so that the nodes of different levels do not coincide; one cell more holds them
+            positions = [column * n + 0.5 for column, n in zip(coords.unbind(-1), cells, strict=True)]
+            factors = PRIMES[: self.num_axes] if hashed else strides([n + 2 for n in cells])
+            features.append(interpolate(table, positions, [n + 1 for n in cells], factors, hashed))
+        return torch.cat(features, -1).to(x.dtype)
+
+
+@registry.register("hash")
+class HashGrid(_Levels):
+    r"""Multi-resolution hash grid: trained vectors at the nodes of grids of ``N_l`` cells, interpolated linearly.
+
+    :math:`N_l = \lfloor N_1 b^{l-1} \rfloor` cells of each axis on level ``l``, half a cell shifted. A grid with more nodes
+    than ``table_size`` stores the node ``n`` in row :math:`(\bigoplus_a n_a \pi_a) \bmod T` of its table, with fixed primes.
+    Nodes that share a row are told apart by the other levels and by the network. For one small network, which it makes
+    much faster to fit; cells finer than the spacing of the trained samples are noise between them.
+
+    Args:
+        num_levels: Number of levels.
+        level_features: Features of each level; the output has ``num_levels * level_features``.
+        finest: Cells ``N_L`` of the last level, of all axes or a list of one per axis. ``auto`` is a quarter of the trained
+            samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
+        span: How many times finer the last level is than the first, ``N_L / N_1``.
+        table_size: Number ``T`` of rows of a level's table.
+        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
+        num_axes: Number of coordinates of a point, at most 7.
+
+    Shape:
+        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_levels * level_features)``.
+
+    Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
+    Sec. 3.
+    """
+
+    formula = "linear interpolation in hashed tables of trained vectors, several resolutions"
+
+    def __init__(
+        self,
+        num_levels: int = 8,
+        level_features: int = 4,
+        finest: Cells = "auto",
+        span: float = 4.0,
+        table_size: int = 32768,
+        seed: int = 0,
+        num_axes: int = 1,
+    ) -> None:
+        self.table_size = check_count(self, "table_size", table_size)
+        super().__init__(num_levels, level_features, finest, span, self.table_size, seed, num_axes)
+        if self.num_axes > len(PRIMES):
+            raise InputError(f"HashGrid: num_axes must be at most {len(PRIMES)}, got {num_axes!r}")
+
+
+@registry.register("grid")
+class Grids(_Levels):
+    r"""Dense grids of several resolutions: trained vectors at all nodes, interpolated linearly.
+
+    As ``hash`` with tables as large as the grids: exact, but of ``finest ** num_axes`` entries.
+
+    Args:
+        num_levels: Number of levels.
+        level_features: Features of each level; the output has ``num_levels * level_features``.
+        finest: Cells of the last level, of all axes or a list of one per axis. ``auto``: a quarter of the trained samples.
+        span: How many times finer the last level is than the first.
+        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
+        num_axes: Number of coordinates of a point.
+
+    Shape:
+        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_levels * level_features)``.
+
+    Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
+    Sec. 3.
+    """
+
+    formula = "linear interpolation in dense tables of trained vectors, several resolutions"
+
+    def __init__(
+        self,
+        num_levels: int = 8,
+        level_features: int = 4,
+        finest: Cells = "auto",
+        span: float = 4.0,
+        seed: int = 0,
+        num_axes: int = 1,
+    ) -> None:
+        super().__init__(num_levels, level_features, finest, span, None, seed, num_axes)
+
+
+@registry.register("embed")
+class Embedding(Grouped):
+    r"""A trained vector per position :math:`i/P`, as Transformers have them; between positions interpolated.
+
+    With ``flat`` one vector per position of all axes together (Embed-1D of the paper), else one per position of each axis,
+    side by side (Embed-2D, Embed-4D).
+
+    Args:
+        num_features: Number of features of the output; ``auto``: as many as trained samples.
+        num_positions: Number ``P`` of positions per axis; ``auto``: of the trained samples. Positions between which there is
+            no sample are not trained.
+        flat: Whether all axes of a group have one table together, of ``P ** num_axes`` rows.
+        interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
+        mlp: Whether an MLP comes after the vectors, as in ``lff``.
+        num_inputs: Length of the vector of a group below the MLP; without it there are ``num_features / groups``.
+        hidden: Hidden units of the MLP.
+        groups: Number of groups that the coordinates are divided into. All share their weights.
+        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
+        dropout: Share of the hidden units that are left out in training.
+        seed: Seed of all initial weights; the vectors are normal, of mean squared length one.
+        num_axes: Number of coordinates of a point.
+
+    Raises:
+        InputError: If an axis would have no feature.
+
+    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
+    Embed-1D, -2D and -4D in Tables 7-9.
+    """
+
+    formula = "row x P of a trained table, or between two"
+    from_samples: ClassVar = {"num_positions": round_mean}
+    normalizable = False
+
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        num_positions: CountLike = "auto",
+        flat: bool = False,
+        interpolation: Literal["linear", "nearest"] = "linear",
+        mlp: bool = False,
+        num_inputs: int = 256,
+        hidden: int = 32,
+        groups: int = 1,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+        seed: int = 0,
+        num_axes: int = 1,
+    ) -> None:
+        super().__init__(num_features, num_axes, groups, mlp, num_inputs)
+        positions = self.sample_value("num_positions", num_positions)
+        self.num_positions = check_count(self, "num_positions", positions, minimum=2)
+        self.flat = check_choice(self, "flat", flat, (False, True))
+        self.interpolation = check_choice(self, "interpolation", interpolation, ("linear", "nearest"))
+        each = self.num_axes // self.groups
+        if not flat and self.num_inputs < each:
+            raise InputError(f"Embedding: {each} axes of a group need at least {each} features, got {self.num_inputs}")
+        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        start = torch.empty(self.num_positions ** (each if flat else 1), self.num_inputs, dtype=torch.float32, device="cpu")
+        self.table = nn.Parameter(start.normal_(0, self.num_inputs**-0.5, generator=generator))
+        self.add_modulator(hidden, layer_norm, dropout, generator)
+
+    def group_features(self, coords: Tensor) -> Tensor:
+        """The vectors of the positions."""
+        last = self.num_positions - 1
+        nearest = self.interpolation == "nearest"
+        position = (cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions).clamp(0, last)
+        table, positions = self.table.to(coords.dtype), position.unbind(-1)
+        if self.flat:
+            nodes = [self.num_positions] * len(positions)
+            return interpolate(table, positions, [last] * len(positions), strides(nodes))
+        blocks = torch.tensor_split(table, len(positions), 1)
+        each = [interpolate(block, [column], [last], [1]) for block, column in zip(blocks, positions, strict=True)]
+        return torch.cat(each, -1)

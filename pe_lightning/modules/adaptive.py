@@ -1,0 +1,204 @@
+"""The exact fit that adapts to the picture."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.encoders import Encoder
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.errors import InputError
+from pe_lightning.modules.base import CoordinateModule, plain_encoder
+from pe_lightning.networks.adaptive import AdaptiveNetwork
+from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+
+__all__ = ["Adaptive"]
+
+
+class Adaptive(CoordinateModule):
+    r"""Exact local fits by a bank of rotated and stretched encoders, mixed where each predicts well; nothing is trained.
+
+    The bank holds the encoder as it is, and rotated and stretched. Each member fits the samples around a point exactly,
+    with a ridge and a free mean. At every trained sample it is measured how well each member predicts it from the others,
+    and the members are mixed at every point by these errors nearby. Fit it with ``max_steps: 0``.
+
+    It holds the trained samples: they are its parameters, ``num_params`` counts them (and the coordinates of scattered
+    ones), and its checkpoint is as large as they are.
+
+    Args:
+        encoder: The encoder of the bank, with a closed form of its similarity ``D``. Its width follows the distance of the
+            trained samples unless it is given, in units of the longest axis; ``num_features`` plays no part.
+        angles: Number of directions in 2-D; in 3-D they are the 13 to a voxel's neighbours. 0: the encoder alone.
+        aspects: How much longer than wide the stretched encoders are, each above 1.
+        window: Standard deviation of the local mean of errors, in trained samples.
+        noise: ``none`` interpolates, to a ridge of 0.001 on grids and 0.06 of scattered samples. ``auto`` chooses the ridge,
+            the variance of the noise relative to that of the signal nearby, by the held-out error: noisy samples are
+            smoothed. It fits six times.
+
+    Raises:
+        InputError: If an argument is out of range; on a fit, if ``max_steps`` is not 0 or the signals stay in their file.
+
+    Reference: Li and Orchard, *New Edge-Directed Interpolation*, IEEE Trans. Image Processing 10, 2001, for statistics at
+    twice the spacing; docs/adaptive.md has the derivation.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder | str = "laplace",
+        angles: int = 12,
+        aspects: list[float] = [2.0, 6.0],  # noqa: B006  (never changed)
+        window: float = 0.8,
+        noise: Literal["none", "auto"] = "none",
+    ) -> None:
+        super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
+        if self._several_encoders:
+            raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
+        if isinstance(angles, bool) or not isinstance(angles, int) or angles < 0:
+            raise InputError(f"angles must be an integer >= 0, such as 12; got {angles!r}")
+        if not all(isinstance(rho, (int, float)) and 1 < rho <= 100 for rho in aspects):
+            raise InputError(f"aspects must be numbers above 1 and up to 100, such as [2, 6]; got {aspects!r}")
+        if isinstance(window, bool) or not 0.1 <= window <= 100:
+            raise InputError(f"window must be a number of trained samples from 0.1 to 100, such as 0.8; got {window!r}")
+        if noise not in ("none", "auto"):
+            raise InputError(f"noise must be 'none' or 'auto', got {noise!r}")
+        self.angles, self.aspects, self.window, self.noise = angles, [float(rho) for rho in aspects], float(window), noise
+        self._fields: list[AdaptiveGrid | AdaptivePoints] = []
+        self.save_hyperparameters(
+            {
+                "_class_path": f"{type(self).__module__}.{type(self).__qualname__}",
+                "encoder": plain_encoder(self._configured[0]),
+                "angles": angles,
+                "aspects": self.aspects,
+                "window": self.window,
+                "noise": noise,
+            },
+            logger=False,
+        )
+
+    def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
+        """The bank, for samples that come later."""
+        return AdaptiveNetwork(Bank(self._configured[0], info.num_axes, self.angles, self.aspects))
+
+    @property
+    def network(self) -> AdaptiveNetwork:
+        """The samples of all signals, ``(S, n_1, ..., n_D, C)``."""
+        network = self.networks.network
+        assert isinstance(network, AdaptiveNetwork)
+        return network
+
+    @property
+    def num_params(self) -> int:
+        """Numbers that are held of one signal: its samples, and their coordinates if they are scattered."""
+        return super().num_params + (self.network.coords[0].numel() if self.info is not None else 0)
+
+    # -- the fit --------------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Builds from the Trainer's DataModule.
+
+        Raises:
+            InputError: If there are steps to train.
+        """
+        trainer = self._trainer_or_none()
+        if trainer is not None and trainer.state.fn == TrainerFn.FITTING and trainer.max_steps != 0:
+            raise InputError("Adaptive is solved for, not trained: set --trainer.max_steps 0")
+        super().configure_model()
+
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Refuses signals that stay in their file."""
+        if data.streamed:
+            raise InputError("Adaptive holds all trained samples; set --data.in_memory true, or fit a part of the signals")
+
+    @torch.no_grad()
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        """Takes the trained samples."""
+        network, info = self.network, self.require_info()
+        network.samples.data = batch.values.clone()
+        if isinstance(batch, PointBatch):
+            network.coords.data = batch.coords.expand(info.num_signals, -1, -1).clone()
+            return
+        positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
+        if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
+            raise InputError("Adaptive needs trained samples at equal distances along each axis, or sampling: random or mask")
+        network.first.copy_(torch.stack([along[0] for along in positions]))
+        network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
+
+    def on_fit_start(self) -> None:
+        """Fits."""
+        self.solve()
+
+    def solve(self) -> None:
+        """Chooses the ridge of each signal and fits the samples that the module holds."""
+        began = time.perf_counter()
+        tried = RIDGES if self.noise == "auto" else (RIDGE,) if self.network.coords.numel() else RIDGES[:1]
+        self._fields = []
+        for place in range(self.networks.num_signals):
+            found = [self._field(place, ridge) for ridge in tried]
+            self._fields.append(min(found, key=lambda field: field.error))
+            self.network.ridge[place] = self._fields[-1].ridge
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+        self.solution = {"solver": "adaptive", "solve_seconds": seconds, "members": len(self._fields[0].bank.forms)}
+        ridges = self.network.ridge.unique().tolist()
+        self.solution |= {"ridge": ridges[0] if len(ridges) == 1 else None}
+
+    def on_fit_end(self) -> None:
+        """Gathers the signals that other processes fitted."""
+        super().on_fit_end()
+        self._fields = []
+
+    def _field(self, place: int, ridge: float) -> AdaptiveGrid | AdaptivePoints:
+        network, grid = self.network, self.require_info().grid
+        bank, samples = network.encoding, network.samples[place].detach()
+        if network.coords.numel():
+            return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge)
+        first, step = network.first[place].tolist(), network.step[place].tolist()
+        return AdaptiveGrid(bank, samples, grid, first, step, self.window, ridge)
+
+    @property
+    def fields(self) -> list[AdaptiveGrid | AdaptivePoints]:
+        """The signals as functions of coordinates; made when they are first asked for."""
+        self.require_info()
+        if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:
+            with torch.inference_mode(False), torch.no_grad():
+                each = enumerate(self.network.ridge.tolist())
+                self._fields = [self._field(place, ridge) for place, ridge in each]
+        return self._fields
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Builds from the checkpoint, for as many samples as it holds."""
+        super().on_load_checkpoint(checkpoint)
+        self._fields = []
+        for name in ("samples", "coords"):
+            getattr(self.network, name).data = torch.empty_like(
+                checkpoint["state_dict"][f"networks.network.{name}"], device=self.device
+            )
+
+    # -- use ------------------------------------------------------------------------------------------------------------
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Prediction minus truth, ``(S, M)``."""
+        if isinstance(batch, GridBatch):
+            return (self.predict_grid(batch.axes) - batch.values).flatten(1)
+        each = batch.coords.expand(len(self.fields), -1, -1)
+        prediction = torch.stack([field.at(points) for field, points in zip(self.fields, each, strict=True)])
+        return (prediction - batch.values).flatten(1)
+
+    def at_points(self, points: Tensor) -> Tensor:
+        """Values at points: ``(P, D)`` -> ``(S, P, C)``, differentiable in the points."""
+        return torch.stack([field.at(points) for field in self.fields])
+
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+        self.encoding.check_axes(axes)
+        return torch.stack([field.predict(axes) for field in self.fields])

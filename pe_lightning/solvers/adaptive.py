@@ -1,0 +1,280 @@
+r"""The exact fit that adapts to the picture: local ridge fits by a bank of encoders, mixed where each predicts well.
+
+Every member of a :class:`~pe_lightning.encodings.bank.Bank` is a ridge regression with a free mean on the samples around a
+point (ordinary kriging). Which member to trust is measured where the truth is known: at every trained sample, each member
+predicts it twice from others, from its neighbours (leave-one-out) and from those that are two spacings apart, in the
+geometry of a prediction between samples. The weights of the members are :math:`(e + \epsilon)^{-\beta}` of the local mean
+``e`` of these squared errors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.errors import InputError
+
+__all__ = ["RIDGES", "AdaptiveGrid", "ordinary_kriging"]
+
+TAPS = (-1, 0, 1, 2)
+"""The samples around a point along an axis, counted from the one on its left: 4 x 4 in 2-D."""
+REACH = 2
+"""A sample is predicted from those up to so many away, without itself: 5 x 5 - 1 in 2-D."""
+HALO = 4
+"""How far the errors of a sample reach: three from two spacings, and one more on the right."""
+KINDS = 1.0
+"""Weight of the errors at two spacings beside those of leaving one out."""
+POWER = 5.0
+FLOOR = 3e-6
+"""Added to errors: a difference of 1/600 of the range is no reason to prefer a member."""
+RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
+"""Of the local fits: the first without noise, else the one with the least held-out error."""
+SNAP = 2.0**-12
+"""How far before a sample a point still belongs to it, in trained samples: coordinates are rounded."""
+OFFSETS = 256
+"""A grid of points with more places within a cell is predicted point by point."""
+LIMIT = 1 << 23
+"""Numbers that are held at once."""
+CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
+
+
+def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    r"""The ridge fit with a free mean, solved for the weights of the samples.
+
+    A value at a point with similarities ``k`` ``(n,)`` to the samples is the sum of the samples times ``k @ slope + mean``;
+    these weights sum to one. Directions in which the similarity matrix is negative, by rounding or because ``D`` of a
+    length is no covariance in the plane, count as zero.
+
+    Args:
+        similarity: Of the samples to each other, ``(*batch, n, n)`` float64.
+        ridge: Added to its diagonal, which is one.
+
+    Returns:
+        ``slope`` ``(*batch, n, n)`` and ``mean`` ``(*batch, n)``.
+
+    Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 2.7.
+    """
+    values, vectors = torch.linalg.eigh(similarity)
+    inverse = (vectors / (values.clamp_min(0) + ridge)[..., None, :]) @ vectors.mT
+    ones = inverse.sum(-1)
+    mean = ones / ones.sum(-1, keepdim=True)
+    return inverse - ones[..., :, None] * mean[..., None, :], mean
+
+
+class AdaptiveGrid:
+    """One signal on a grid of trained samples, as a function of coordinates.
+
+    Past the outermost samples the border is replicated. Between samples the function is differentiable; at them it may
+    step by what the ridge leaves.
+
+    Args:
+        bank: The encoders.
+        values: The trained samples ``(n_1, ..., n_D, C)``.
+        grid: Samples of the whole signal per axis, ``N_a``: coordinates are positions divided by it.
+        first: Position of the first trained sample of each axis.
+        step: Distance of trained samples, per axis.
+        window: Standard deviation of the local mean of errors, in trained samples.
+        ridge: Of the local fits, relative to the diagonal.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        values: Tensor,
+        grid: Sequence[int],
+        first: Sequence[float],
+        step: Sequence[float],
+        window: float,
+        ridge: float,
+    ) -> None:
+        self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
+        self.sizes = values.shape[:-1]
+        float64 = {"dtype": torch.float64, "device": values.device}
+        self.first, self.step = torch.tensor(first, **float64), torch.tensor(step, **float64)  # type: ignore[arg-type]
+        self.spacing = math.prod(step) ** (1 / len(step))
+        self.taps = _cube(TAPS, len(grid), values.device)
+        self.slope, self.mean = self._kriging(self.taps)
+        mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * len(bank.forms))]
+        self.mixture = torch.cat([mixture for mixture, _ in mixed])
+        """Weight of each member at each sample, ``(n_1, ..., n_D, M)``; they sum to one."""
+        self.error = sum(float(error) for _, error in mixed) / math.prod(self.sizes)
+        """The mean squared held-out error of the members, weighted as they are mixed."""
+
+    def _similarity(self, delta: Tensor) -> Tensor:
+        """``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
+        step = self.step.to(delta.dtype)
+        return self.bank.similarity(delta * step, self.spacing, max(self.grid)).movedim(-1, 0)
+
+    def _kriging(self, taps: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return ordinary_kriging(self._similarity(taps[:, None] - taps), self.ridge)
+
+    def weights(self, offset: Tensor) -> Tensor:
+        """Weights of the samples around points: places within the cell ``(P, D)`` in [0, 1) -> ``(M, P, 4^D)``."""
+        similarity = self._similarity(offset[:, None] - self.taps.to(offset))
+        return similarity @ self.slope.to(offset) + self.mean.to(offset)[:, None]
+
+    # -- which member predicts well where -------------------------------------------------------------------------------
+
+    def _rows(self, sizes: Sequence[int], per_sample: int) -> Iterator[slice]:
+        """Tiles of the first axis, for so many numbers per sample."""
+        rows = max(1, LIMIT // (per_sample * math.prod(sizes[1:])))
+        return (slice(start, min(start + rows, sizes[0])) for start in range(0, sizes[0], rows))
+
+    @torch.no_grad()
+    def errors(self, rows: slice) -> Tensor:
+        """Mean squared held-out errors of each member at the samples of some rows: ``(M, rows, n_2, ..., n_D)``.
+
+        The leave-one-out error, plus the mean over the kinds of cell points (midpoints of edges, faces, cells) of the error
+        of the prediction from samples two spacings apart.
+        """
+        axes, count = len(self.sizes), len(self.bank.forms)
+        ends = [(rows.start, rows.stop), *((0, n) for n in self.sizes[1:])]
+        padded = self._near([torch.arange(a - HALO, b + HALO, device=self.values.device) for a, b in ends])
+        padded = padded.movedim(-1, 0)[:, None]  # (C, 1, ...)
+        truth, convolve = _crop(padded, [(HALO, b - a) for a, b in ends]), CONVOLUTIONS[axes - 1]
+
+        def squared(weights: Tensor, reach: int, dilation: int, shift: Sequence[int]) -> Tensor:
+            side = round(weights.shape[1] ** (1 / axes))
+            length = dilation * (side - 1)
+            part = _crop(padded, [(HALO - reach - s, b - a + length) for s, (a, b) in zip(shift, ends, strict=True)])
+            kernel = weights.to(padded).reshape(count, 1, *[side] * axes)
+            total = torch.zeros((), device=padded.device)
+            for channel, known in zip(part, truth, strict=True):  # one at a time: the result is M times as large
+                total = total + (convolve(channel[None], kernel, dilation=dilation)[0] - known).square_()
+            return total / len(part)
+
+        around = _cube(range(-REACH, REACH + 1), axes, self.values.device)
+        others = around.abs().sum(1) > 0
+        slope, mean = self._kriging(around[others])
+        weights = mean.new_zeros(count, len(around))
+        weights[:, others] = (self._similarity(around[others])[:, None] @ slope)[:, 0] + mean
+        result = squared(weights, REACH, 1, [0] * axes)
+        kinds = list(itertools.product((0, 1), repeat=axes))[1:]
+        for kind in kinds:
+            offset = torch.tensor([kind], dtype=torch.float64, device=self.values.device) / 2
+            result += KINDS / len(kinds) * squared(self.weights(offset)[:, 0], 2, 2, kind)
+        return result
+
+    def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
+        radius = math.ceil(3 * self.window)
+        outer = slice(max(0, rows.start - radius), min(self.sizes[0], rows.stop + radius))
+        errors = self.errors(outer)
+        at = torch.arange(-radius, radius + 1, dtype=errors.dtype, device=errors.device)
+        bell = torch.exp(-0.5 * (at / self.window) ** 2)
+        for axis, size in enumerate(errors.shape[1:]):  # a mean over the samples that there are
+            shape = [1] * axis + [-1] + [1] * (errors.ndim - 2 - axis)
+            convolve = CONVOLUTIONS[errors.ndim - 2]
+            padding = [radius if a == axis else 0 for a in range(errors.ndim - 1)]
+            total = convolve(errors.new_ones(1, 1, *[size if a == axis else 1 for a in range(errors.ndim - 1)]),
+                             bell.reshape(1, 1, *shape), padding=padding)
+            errors = (convolve(errors[:, None], bell.reshape(1, 1, *shape), padding=padding) / total)[:, 0]
+        inner = errors[:, rows.start - outer.start : rows.stop - outer.start]
+        mixture = torch.softmax(-POWER * (inner + FLOOR).log(), 0)
+        return mixture.movedim(0, -1).contiguous(), (mixture * inner).sum()
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+
+    def _near(self, index: Sequence[Tensor], table: Tensor | None = None) -> Tensor:
+        """The samples (or the rows of a table) at positions per axis, the border replicated."""
+        found = self.values if table is None else table
+        for axis, (positions, size) in enumerate(zip(index, self.sizes, strict=True)):
+            found = found.index_select(axis, positions.clamp(0, size - 1))
+        return found
+
+    def _positions(self, x: Tensor, axis: int) -> Tensor:
+        """Coordinates in [0, 1) -> positions in trained samples."""
+        return (x * self.grid[axis] - self.first[axis].to(x.dtype)) / self.step[axis].to(x.dtype)
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
+        if len(points) == 0:
+            return self.values.new_zeros(0, self.values.shape[-1])
+        per_point = (len(self.bank.forms) * 4 + self.values.shape[-1]) * len(self.taps)
+        return torch.cat([self._at(some) for some in torch.split(points, max(1, LIMIT // per_point))])
+
+    def _at(self, points: Tensor) -> Tensor:
+        position = torch.stack([self._positions(x, axis) for axis, x in enumerate(points.unbind(1))], 1)
+        cell = (position.detach() + SNAP).floor()
+        offset = position - cell
+
+        def rows(taps: Tensor) -> Tensor:
+            index = cell.long()[:, None] + taps.long()
+            return _row_major([i.clamp(0, n - 1) for i, n in zip(index.unbind(-1), self.sizes, strict=True)], self.sizes)
+
+        corners = _cube((0, 1), len(self.sizes), points.device).to(offset)
+        shares = (corners * offset[:, None] + (1 - corners) * (1 - offset[:, None])).prod(-1)
+        mixture = (shares[..., None] * self.mixture.flatten(0, -2)[rows(corners)].to(offset)).sum(1)
+        weights = torch.einsum("pm,mpn->pn", mixture, self.weights(offset))
+        return torch.einsum("pn,pnc->pc", weights.to(self.values), self.values.flatten(0, -2)[rows(self.taps)])
+
+    @torch.no_grad()
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``.
+
+        Points at the same place within their cells share their weights, which are computed once.
+        """
+        groups = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
+        shape = [len(x) for x in axes]
+        if math.prod(map(len, groups)) > OFFSETS:
+            rows = self._rows(shape, 1)
+            parts = [self.at(torch.cartesian_prod(axes[0][some], *axes[1:]).reshape(-1, len(axes))) for some in rows]
+            return torch.cat(parts).reshape(*shape, -1)
+        result = self.values.new_empty(*shape, self.values.shape[-1])
+        for places in itertools.product(*groups):
+            offset, cells, _ = zip(*places, strict=True)
+            weights = self.weights(torch.stack(offset)[None])[:, 0].to(self.values)
+            for some in self._rows([len(along) for along in cells], 2 * len(self.bank.forms)):
+                inner = [cells[0][some], *cells[1:]]
+                mixture = self.mixture
+                for axis, (along, share) in enumerate(zip(inner, offset, strict=True)):
+                    left, right = (mixture.index_select(axis, (along + s).clamp(0, self.sizes[axis] - 1)) for s in (0, 1))
+                    mixture = left.lerp(right, float(share))
+                kernels = mixture @ weights
+                found = torch.zeros((), device=self.values.device)
+                for n, tap in enumerate(self.taps.long().tolist()):
+                    near = self._near([along + t for along, t in zip(inner, tap, strict=True)])
+                    found = found + kernels[..., n, None] * near
+                targets = [places[0][2][some], *(place[2] for place in places[1:])]
+                result[torch.meshgrid(*targets, indexing="ij")] = found
+        return result
+
+
+def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
+    """All combinations of numbers on the axes, ``(n^D, D)`` float64."""
+    return torch.tensor(list(itertools.product(along, repeat=axes)), dtype=torch.float64, device=device)
+
+
+def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
+    """Of ``(C, 1, ...)`` the part with a start and a length per axis."""
+    for axis, (start, length) in enumerate(parts):
+        padded = padded.narrow(axis + 2, start, length)
+    return padded
+
+
+def _row_major(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    result = positions[0]
+    for along, size in zip(positions[1:], sizes[1:], strict=True):
+        result = result * size + along
+    return result
+
+
+def _by_place(position: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Positions on an axis, by their place in the cell: the place ``()``, the cells and the numbers of the positions.
+
+    Places closer than that are one.
+    """
+    cell = (position + SNAP).floor()
+    place = position - cell
+    key = (place / SNAP).round().long()
+    found = []
+    for value in key.unique().tolist():
+        where = (key == value).nonzero().flatten()
+        found.append((place[where].mean(), cell[where].long(), where))
+    return found

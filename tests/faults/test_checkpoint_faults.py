@@ -1,0 +1,277 @@
+"""Checkpoints: nothing in one is run, none is lost, and a damaged one is refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch import Callback, Trainer
+
+from pe_lightning import runs
+from pe_lightning.__main__ import main
+from pe_lightning.checkpoints import CheckpointFiles, read_checkpoint
+from pe_lightning.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+FIT = ["fit", "--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "16", "--model.encoder.num_features", "8"]
+FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.steps_per_epoch", "5"]
+FIT += ["--trainer.max_steps", "20", "--trainer.log_every_n_steps", "5"]
+PROOF = Path("foreign-code-was-here")
+
+
+class Evil:
+    """Leaves a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path.cwd() / PROOF,)
+
+
+class FailAt38(Callback):
+    """Fails within the eighth epoch."""
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == 38:
+            raise RuntimeError("stop")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a small fit."""
+    folder = tmp_path_factory.mktemp("made")
+    assert main([*FIT, "--trainer.default_root_dir", str(folder)]) == 0
+    return next(folder.glob("runs/*/1"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], arguments: list[str], word: str = "") -> str:
+    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+    assert main(arguments) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pe-lightning: error: ")]
+    assert word in line
+    assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before, "something was written"
+    return line
+
+
+# -- what a configuration names is not run --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "verb"),
+    [
+        ("option", "fit"),
+        ("option", "test"),
+        ("config", "fit"),
+        ("config", "test"),
+        ("environment", "fit"),
+        ("weights_only", "fit"),
+    ],
+)
+def test_foreign_code_is_not_run(
+    how: str, verb: str, made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = torch.load(made / "checkpoints/last.ckpt", weights_only=True)
+    torch.save({**content, "extra": Evil()}, "evil.ckpt")
+    plain = {**yaml.safe_load((made / "config.yaml").read_text()), "ckpt_path": None}
+    arguments = {"option": ["--ckpt_path", "evil.ckpt"], "config": [], "environment": [], "weights_only": []}[how]
+    if how in ("config", "weights_only"):
+        plain |= {"ckpt_path": "evil.ckpt"} | ({"weights_only": False} if how == "weights_only" else {})
+    if how == "environment":
+        monkeypatch.setenv("JSONARGPARSE_DEFAULT_ENV", "true")
+        for name in os.environ.copy():
+            if name.startswith("PL_"):
+                monkeypatch.delenv(name)
+        for program in ("PE_LIGHTNING", "PL", "PYTEST", "__MAIN__", "PE_LIGHTNING_FIT"):
+            monkeypatch.setenv(f"{program}_FIT__CKPT_PATH", "evil.ckpt")
+            monkeypatch.setenv(f"{program}_CKPT_PATH", "evil.ckpt")
+    if verb == "test" and how != "option":
+        arguments = ["--ckpt_path", str(made / "checkpoints/last.ckpt"), *arguments]
+    Path("c.yaml").write_text(yaml.safe_dump(plain))
+    main([verb, "--config", "c.yaml", *arguments])
+    assert not PROOF.exists()
+    if how in ("option", "config") and verb == "fit":
+        assert "evil.ckpt' is not a checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["last", "http://127.0.0.1:9/evil.ckpt", "/nope/x.ckpt", "."])
+def test_only_files_are_checkpoints(name: str, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is written over a word: the working directory is no run."""
+    plain = {**yaml.safe_load((made / "config.yaml").read_text()), "ckpt_path": name}
+    Path("config.yaml").write_text(yaml.safe_dump(plain))
+    for arguments in (["fit", "--config", "config.yaml"], ["test", "--ckpt_path", name]):
+        refused(capsys, arguments, f"no checkpoint at {name!r}")
+    assert not Path("/nope").exists()
+
+
+def test_a_job_that_a_cluster_requeues_does_not_run_code_either(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning looks for hpc_ckpt_<n>.ckpt in the root folder by itself."""
+    content = torch.load(made / "checkpoints/last.ckpt", weights_only=True)
+    torch.save({**content, "extra": Evil()}, "hpc_ckpt_1.ckpt")
+    for name, value in {"SLURM_NTASKS": "1", "SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "x", "SLURM_PROCID": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_LOCALID", "0")
+    monkeypatch.setenv("SLURM_NODEID", "0")
+    assert main([*FIT, "--trainer.default_root_dir", "."]) == 2
+    assert not PROOF.exists()
+
+
+def test_a_checkpoint_beside_a_configuration_does_not_make_its_folder_a_run(made: Path) -> None:
+    shutil.copy(made / "checkpoints/last.ckpt", "model.ckpt")
+    Path("config.yaml").write_text("mine: true\n")
+    assert main([*FIT, "--ckpt_path", "model.ckpt", "--trainer.max_steps", "25"]) == 0
+    assert Path("config.yaml").read_text() == "mine: true\n"
+    assert next(Path().glob("runs/*/1/checkpoints/last.ckpt")).is_file()
+
+
+# -- nothing is lost --------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_checkpoint_follows_every_epoch_whatever_the_score_does(folder: Path) -> None:
+    """Stopped within the eighth epoch by an error, with a rate at which the score falls after the first."""
+    arguments = [*FIT, "--trainer.max_steps", "60", "--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0"]
+    assert main([*arguments, "--trainer.callbacks+", f"{__name__}.FailAt38"]) == 1
+    (run,) = folder.glob("runs/*/1")
+    assert torch.load(run / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 35
+    assert torch.load(run / "checkpoints/best.ckpt", weights_only=True)["global_step"] == 5
+
+
+def test_a_checkpoint_is_written_beside_the_old_one_and_renamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning writes into the temporary folder, and copies over the old file from there."""
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.zeros(3)}}, folder / "a.ckpt")
+    old = (folder / "a.ckpt").read_bytes()
+
+    def full(*_: object) -> None:
+        assert (folder / "a.ckpt").read_bytes() == old
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs.os, "fsync", full)
+    with pytest.raises(InputError, match=r"a\.ckpt', which takes .* kB: No space left on device; the disk has"):
+        CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.ones(3)}}, folder / "a.ckpt")
+    assert [path.name for path in folder.iterdir()] == ["a.ckpt"]
+    assert read_checkpoint(folder / "a.ckpt")["state_dict"]["a"].tolist() == [0, 0, 0]
+
+
+def test_a_resumed_run_logs_its_scores_too(made: Path) -> None:
+    shutil.copytree(made, "run")
+    assert main([*FIT, "--trainer.max_steps", "25", "--ckpt_path", "run/checkpoints/last.ckpt"]) == 0
+    (csv,) = Path().glob("run/logs/version_1/metrics.csv")
+    header = csv.read_text().splitlines()[0].split(",")
+    assert {"test/psnr", "final/test_psnr", "val/psnr"} <= set(header)
+    # the best score of a run that was moved is known, and better than any with another rate
+    score = torch.load("run/checkpoints/last.ckpt", weights_only=True)["callbacks"]
+    (best,) = [state for state in score.values() if "best_model_score" in state]
+    assert best["best_model_path"] == str(Path("run/checkpoints/best.ckpt").absolute())
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 400 kB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if os.system(f"mount -t tmpfs -o size=400k tmpfs {place} 2>/dev/null") != 0:
+        pytest.skip("mounting a file system is not allowed here")
+    yield place
+    os.system(f"umount {place}")
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_the_last_good_checkpoint(small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*FIT, "--data.resize", "64", "--model.encoder.num_features", "64", "--trainer.default_root_dir"]
+    assert main([*arguments, str(small_disk)]) == 2  # best.ckpt and last.ckpt take 150 kB each
+    line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("pe-lightning: error: "))
+    assert "No space left on device; the disk has" in line
+    assert "takes" in line
+    kept = list(small_disk.glob("runs/*/1/checkpoints/*.ckpt"))
+    assert kept
+    for path in kept:
+        read_checkpoint(path)
+    assert not list(small_disk.rglob("*.part"))
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_bit_of_the_content_is_found(made: Path) -> None:
+    data = (made / "checkpoints/last.ckpt").read_bytes()
+    with zipfile.ZipFile(made / "checkpoints/last.ckpt") as archive:
+        sizes = {entry.filename: (entry.header_offset, entry.file_size) for entry in archive.infolist()}
+    for name, (offset, size) in sizes.items():
+        if size == 0:
+            continue
+        start = data.index(b"PK", offset) + 30 + len(name)
+        start += int.from_bytes(data[offset + 28 : offset + 30], "little")
+        altered = bytearray(data)
+        altered[start + size // 2] ^= 0x10
+        Path("altered.ckpt").write_bytes(altered)
+        with pytest.raises(InputError, match="is damaged"):
+            read_checkpoint("altered.ckpt")
+
+
+def wrong_shape(content: dict[str, Any]) -> str:
+    content["optimizer_states"][0]["state"][0]["exp_avg"] = torch.zeros(1)
+    return "exp_avg in the state of the optimiser has shape (1,)"
+
+
+def wrong_layout(content: dict[str, Any]) -> str:
+    state = content["optimizer_states"][0]["state"][0]
+    state["exp_avg_sq"] = torch.zeros(1).expand(state["exp_avg_sq"].shape)
+    return "exp_avg_sq in the state of the optimiser"
+
+
+def wrong_step(content: dict[str, Any]) -> str:
+    content["optimizer_states"][0]["state"][0]["step"] = torch.zeros(0)
+    return "step in the state of the optimiser has shape (0,)"
+
+
+def no_groups(content: dict[str, Any]) -> str:
+    content["optimizer_states"][0]["param_groups"] = []
+    return "the checkpoint does not fit the model, or is damaged: ValueError"
+
+
+def no_loops(content: dict[str, Any]) -> str:
+    content["loops"] = {}
+    return "the checkpoint does not fit the model, or is damaged: KeyError"
+
+
+def other_weights(content: dict[str, Any]) -> str:
+    content["state_dict"]["networks.network.weight"] = torch.zeros(2, 2)
+    return "the checkpoint does not fit the model, or is damaged: RuntimeError"
+
+
+@pytest.mark.parametrize(
+    "alter", [wrong_shape, wrong_layout, wrong_step, no_groups, no_loops, other_weights], ids=lambda f: f.__name__
+)
+def test_an_altered_checkpoint_is_refused_in_words(
+    alter: Callable[[dict[str, Any]], str], made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fused optimiser writes past the end of a state of the wrong shape."""
+    shutil.copytree(made, "run")
+    content = torch.load("run/checkpoints/last.ckpt", weights_only=True)
+    words = alter(content)
+    torch.save(content, "run/checkpoints/last.ckpt")
+    assert main([*FIT, "--trainer.max_steps", "25", "--ckpt_path", "run/checkpoints/last.ckpt"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pe-lightning: error: ")]
+    assert words in line
+
+
+def test_a_pickle_is_not_a_checkpoint() -> None:
+    Path("old.ckpt").write_bytes(pickle.dumps({"state_dict": {}}))
+    with pytest.raises(InputError, match="not a checkpoint of pe_lightning, or is damaged"):
+        read_checkpoint("old.ckpt")
+    with zipfile.ZipFile("bomb.ckpt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\0" * 10_000_000)
+    with pytest.raises(InputError, match="is damaged"):
+        read_checkpoint("bomb.ckpt")

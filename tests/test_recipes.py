@@ -1,0 +1,98 @@
+"""Recipes by name from any folder, and the one that is chosen for files."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from pe_lightning import recipes
+from pe_lightning.__main__ import main
+from pe_lightning.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["--data.resize", "24", "--model.encoder.num_features", "8", "--trainer.logger", "false"]
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "recipe"),
+    [
+        ("my.jpg", "image/closed_form"),
+        ("a.png b.tiff --encoder tri samples://coffee", "image/closed_form"),
+        ("song.wav", "row/closed_form"),
+        ("--seed_everything 3 table.csv", "row/closed_form"),
+        ("clip.mp4", "video/closed_form"),
+        ("samples://bigbuckbunny", "video/closed_form"),
+        ("scan.nii.gz", "volume/closed_form"),
+        ("samples://phantom3d", "volume/closed_form"),
+        ("array.npy --config image/demo", None),
+    ],
+)
+def test_the_recipe_is_that_of_the_kind_of_the_files(words, recipe):
+    first, *others = recipes.with_recipe(words.split())
+    files = [word for word in words.split() if ("." in word and word[0] != "-") or "://" in word]
+    assert first == (f"--config={recipe}" if recipe else "--config")
+    assert json.loads(others[-1].removeprefix("--data.paths=")) == files
+    options = [word for word in words.split() if word not in files]
+    assert [*([] if recipe else [first]), *others[:-1]] == options
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "pe-lightning fit my.jpg"),
+        ("--data.paths my.jpg", "pe-lightning fit my.jpg"),
+        ("a.npy", "--config image/closed_form, row/closed_form or volume/closed_form"),
+        ("a.png b.wav", r"images \('a.png'\) and rows \('b.wav'\)"),
+    ],
+)
+def test_what_is_not_clear_is_refused_with_what_to_type(words, message):
+    with pytest.raises(InputError, match=message):
+        recipes.with_recipe(words.split())
+
+
+def test_a_recipe_by_name_is_its_file(tmp_path):
+    assert recipes.find("image/demo") == recipes.find("configs/image/demo.yaml")
+    assert yaml.safe_load(Path(recipes.find("image/demo")).read_text())["model"]["class_path"] == "ComplexLinear"
+    Path("image").mkdir()
+    Path("image/demo").write_text("own")
+    assert recipes.find("image/demo") == "image/demo", "a file of the user's comes first"
+    with pytest.raises(InputError, match=r"did you mean 'image/demo'\?.*row/closed_form"):
+        recipes.find("image/demmo")
+
+
+def test_files_and_short_options_are_the_same_fit_as_the_long_ones(tmp_path):
+    for name in ("a", "b"):
+        pixels = np.random.default_rng(len(name)).integers(0, 255, (24, 36, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    long = ["--config", str(ROOT / "configs/image/closed_form.yaml"), "--model.encoder", "tri", *SMALL]
+    assert main(["fit", "a.png", *SMALL, "b.png", "--encoder", "tri", "--trainer.default_root_dir", "one"]) == 0
+    assert main(["fit", *long, "--data.paths", '["a.png", "b.png"]', "--trainer.default_root_dir", "two"]) == 0
+    one, two = (json.loads(next(Path(folder).rglob("metrics.json")).read_text()) for folder in ("one", "two"))
+    assert one["test/psnr_per_signal"] == two["test/psnr_per_signal"]
+    assert one["encoder"] == two["encoder"]
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_every_recipe(tmp_path):
+    source = tmp_path / "source"  # a copy, since setuptools leaves a folder behind
+    for name in ("pe_lightning", "configs"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    subprocess.run([*command, str(source)], check=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        held = {name.removeprefix("pe_lightning/configs/") for name in wheel.namelist() if "/configs/" in name}
+    assert held == {path.relative_to(ROOT / "configs").as_posix() for path in (ROOT / "configs").rglob("*.yaml")}
