@@ -41,7 +41,9 @@ FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 MIN_SAMPLES = 8
 """Axes with fewer samples are not thinned out."""
 WINDOW = {1: 1024, 2: 256, 3: 64}
-"""Samples per axis of the windows that are looked at (:func:`_starts`)."""
+"""Samples per axis of the windows that are looked at."""
+MOST = {1: 32}
+"""Windows per axis, at most, by number of axes; else two. Sound is never the same for long."""
 MAX_SIGNALS = 16
 """Of more signals than this, so many are looked at, evenly spread."""
 
@@ -249,14 +251,14 @@ def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tenso
     parts, coords = [some.movedim(-1, 1)], []
     for a, x in enumerate(axes):
         n = len(x)
-        parts = [part.narrow(2 + a, start, min(n, side)) for part in parts for start in _starts(n, side, len(axes))]
+        parts = [part.narrow(2 + a, start, min(n, side)) for part in parts for start in _starts(n, side, MOST.get(len(axes), 2))]
         coords.append(x[:side].to(torch.float64))
     return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
 
 
-def _starts(n: int, side: int, num_axes: int) -> list[int]:
-    """First samples of the windows of an axis, evenly spread: two, or up to four of the only axis."""
-    count = 1 if n <= side else min(4, max(2, n // side)) if num_axes == 1 else 2
+def _starts(n: int, side: int, most: int) -> list[int]:
+    """First samples of the windows of an axis, evenly spread: at least two of a longer axis, which may then overlap."""
+    count = 1 if n <= side else min(most, max(2, n // side))
     return [(2 * turn + 1) * (n - min(n, side)) // (2 * count) for turn in range(count)]
 
 
@@ -366,7 +368,10 @@ def choose_points(
             best, worse = -math.inf, 0
             for r in near:
                 z = [part.z for part in rest.solve(r, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
-                found[r] = float(psnr(rest.squared_error(z, held), counts[0] * values.shape[-1]).mean())
+                errors, number = rest.squared_error(z, held), counts[0] * values.shape[-1]
+                if max(ratios) > 1:  # of all windows together, or those where hardly anything happens would decide
+                    errors, number = errors.sum(0, keepdim=True), number.sum(0, keepdim=True)
+                found[r] = float(psnr(errors, number).mean())
                 best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
                 if worse == 2:
                     break
@@ -402,7 +407,7 @@ def _point_windows(
     parts = [(values, mask.reshape(-1, *grid))]
     for a, n in enumerate(grid):
         width = min(n, side)
-        starts = _starts(n, side, len(grid))
+        starts = _starts(n, side, 8 if len(grid) == 1 else 2)
         parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
     found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
     counts = where.flatten(1).sum(1)
