@@ -4,7 +4,7 @@
     python benchmarks/first_try.py --only sound
 
 The pictures of scikit-image at their own sizes; those of a folder resized to 512 x 341, 300 x 500 and 2000 x 1300; the sample
-clip cut to 37, 120 and 250 frames; sounds of 1, 3 and 10 s, synthesised: plucked strings (Karplus and Strong, 1983), a new
+clip cut to 37 and 120 frames, and played there and back for 250; sounds of 1, 3 and 10 s, synthesised: plucked strings (Karplus and Strong, 1983), a new
 note every quarter of a second; a CSV of 5000 rows: daily and yearly cycles and an autoregressive noise. Each with every second
 sample seen, then with 25 and 10 per cent at random. Seconds and peak memory are those of the whole command.
 """
@@ -23,11 +23,14 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+import torch
 from PIL import Image
 from quiet import machine
 from scipy.signal import lfilter
 
+from pe_lightning.data import VideoDataModule
 from pe_lightning.data.sources.samples import image_samples
+from pe_lightning.media.signals import write_signal
 
 ROOT = Path(__file__).parents[1]
 SIZES = [(512, 341), (300, 500), (2000, 1300)]
@@ -66,8 +69,12 @@ def cases(folder: Path, paths: list[Path], count: int) -> Iterator[tuple[str, st
             resized = folder / f"{path.stem}_{width}x{height}.png"
             Image.open(path).convert("RGB").resize((width, height), Image.Resampling.LANCZOS).save(resized)
             yield "image", resized.stem, [str(resized)]
-    for frames in (37, 120, 250):
+    for frames in (37, 120):
         yield "video", f"bigbuckbunny, {frames} frames", ["samples://bigbuckbunny", f"--data.frames=[0,{frames}]"]
+    data = VideoDataModule("samples://bigbuckbunny", resize=128)
+    data.prepare_data()
+    clip = write_signal(folder / "there_and_back", torch.cat([data.values[0], data.values[0].flip(0)])[:250].numpy(), formats="mp4")
+    yield "video", "the clip and back, 250 frames", [str(clip)]
     for seconds, rate in SOUNDS:
         file = folder / f"strings_{seconds}s_{rate}.wav"
         soundfile.write(file, strings(seconds, rate), rate, subtype="PCM_16")

@@ -29,6 +29,7 @@ def suggest(
     force: bool = False,
     encoders: str | None = None,
     num_features: str | None = None,
+    all: bool = False,  # noqa: A002 - the name of an option
 ) -> int:
     """Tries every encoder on signals of your own and writes the best as a configuration.
 
@@ -44,6 +45,7 @@ def suggest(
         force: Replace that file if it exists.
         encoders: A,B: try these only (default: all, see pe-lightning encoders).
         num_features: N,M: features per axis (default: as many as trained samples, and half as many).
+        all: Show every row and column of the table; otherwise the best eight.
 
     Raises:
         InputError: If the options or the data have to be changed, or no encoder can be tried.
@@ -85,7 +87,7 @@ def suggest(
         result = search(candidates, signals, windows, began + budget, device, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
-    print_result(result)
+    print_result(result, all)
     print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
@@ -111,7 +113,7 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
             values[name] = word
     for name in values:
         if name not in ("--config", "--data") and not name.startswith("--data."):
-            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--data", "--config"]
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--data", "--config"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
     if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
