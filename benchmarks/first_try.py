@@ -3,10 +3,11 @@
     python benchmarks/first_try.py --paths FOLDER_OF_PICTURES
     python benchmarks/first_try.py --only sound
 
-The pictures of scikit-image at their own sizes; those of a folder resized to 512 x 341, 300 x 500 and 2000 x 1300; the sample
-clip cut to 37 and 120 frames, and played there and back for 250; sounds of 1, 3 and 10 s, synthesised: plucked strings (Karplus and Strong, 1983), a new
-note every quarter of a second; a CSV of 5000 rows: daily and yearly cycles and an autoregressive noise. Each with every second
-sample seen, then with 25 and 10 per cent at random. Seconds and peak memory are those of the whole command.
+The pictures of scikit-image at their own sizes; those of a folder resized to 512 x 341, 300 x 500 and 2000 x 1300; the
+sample clip cut to 37 and 120 frames, and played there and back for 250; sounds of 1, 3 and 10 s, synthesised: plucked strings
+(Karplus and Strong, 1983), a new note every quarter of a second; a CSV of 5000 rows: daily and yearly cycles and an
+autoregressive noise. Each with every second sample seen, then with 25 and 10 per cent at random. Seconds and peak memory are
+those of the whole command.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def cases(folder: Path, paths: list[Path], count: int) -> Iterator[tuple[str, st
         yield "video", f"bigbuckbunny, {frames} frames", ["samples://bigbuckbunny", f"--data.frames=[0,{frames}]"]
     data = VideoDataModule("samples://bigbuckbunny", resize=128)
     data.prepare_data()
-    clip = write_signal(folder / "there_and_back", torch.cat([data.values[0], data.values[0].flip(0)])[:250].numpy(), formats="mp4")
+    clip = write_signal(
+        folder / "there_and_back", torch.cat([data.values[0], data.values[0].flip(0)])[:250].numpy(), formats="mp4"
+    )
     yield "video", "the clip and back, 250 frames", [str(clip)]
     for seconds, rate in SOUNDS:
         file = folder / f"strings_{seconds}s_{rate}.wav"
@@ -109,7 +112,9 @@ def main() -> None:
     parser.add_argument("--match", default="", help="only names that hold this")
     options = parser.parse_args()
     print(machine(), flush=True)
-    print(f"{'signal':38} {'seen':>6} {'fit':>7} {'linear':>7}  {'best interpolation':20} {'seconds':>7} {'GB':>5}", flush=True)
+    print(
+        f"{'signal':38} {'seen':>6} {'fit':>7} {'linear':>7}  {'best interpolation':20} {'seconds':>7} {'GB':>5}", flush=True
+    )
     refused = below = fits = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -125,7 +130,9 @@ def main() -> None:
                     refused += 1
                     print(f"{label:38} {seen:>6} refused after {seconds:.1f} s: {found}", flush=True)
                     continue
-                rows = {method: row["test/psnr"] for method, row in found["baselines"].items() if row["test/psnr"] is not None}
+                rows = {
+                    method: row["test/psnr"] for method, row in found["baselines"].items() if row["test/psnr"] is not None
+                }
                 best = max(rows, key=rows.__getitem__)
                 linear = rows.get("linear", rows.get("delaunay", rows["nearest"]))
                 score = found["test/psnr"]

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from lightning.pytorch.utilities import rank_zero_info
+
 from pe_lightning.data.sources.paths import format_of, kind_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
 from pe_lightning.errors import InputError, did_you_mean
@@ -13,6 +15,8 @@ from pe_lightning.verbs import split
 
 __all__ = ["find", "names", "with_recipe"]
 
+VIDEO_SIDE = 128
+"""Pixels of the shorter side that videos named without a recipe are resized to."""
 FOLDER = Path(__file__).parent / "configs"
 EXACT = "closed_form"
 """The recipe of every kind of signal that needs no training."""
@@ -56,6 +60,12 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
     if not paths:
         return list(arguments)
     config = [] if chosen else [f"--config={_recipe_for(paths)}"]
+    if config == [f"--config=video/{EXACT}"] and "--data.preset" not in given:  # the papers' takes 128 frames
+        config += ["--data.preset=null", f"--data.resize={VIDEO_SIDE}"]
+        if "--data.resize" not in given:
+            rank_zero_info(
+                f"Videos are resized to {VIDEO_SIDE} pixels on their shorter side. Set --data.resize for another size."
+            )
     return [*config, *options, f"--data.paths={json.dumps(paths)}"]
 
 

@@ -75,7 +75,8 @@ def test_a_fit_leaves_everything_that_is_promised(demo):
     assert found["num_params"] == 3 * 16 * 16
     assert found["protocol"] == "rest"
     assert found["sampling"] == {"name": "grid", "stride": 2, "offset": 0}
-    assert found["encoder"] == {"name": "gau", "num_features": 16, "sigma": 0.04, "padding": 0, "spacing": 1 / 16}
+    width = {"num_features": 16, "sigma": 0.04, "padding": 0, "spacing": 1 / 16}
+    assert found["encoder"] == {"name": "gau", **width, "trainable": False, "per_feature": False}
     assert found["signals"] == ["astronaut"]
     assert found["seed"] == 0
     assert found["fit_seconds"] > 0
@@ -108,7 +109,7 @@ def test_loggers_get_the_curves_and_the_complete_resolved_configuration(demo):
     held_out = [float(row["val/psnr"]) for row in rows if row["val/psnr"]]
     assert len(held_out) == 2
     assert held_out[-1] == pytest.approx(metrics(demo)["test/psnr"], abs=1e-4)
-    assert float(rows[-1]["final/test_psnr"]) == pytest.approx(metrics(demo)["test/psnr"])
+    assert float(rows[-1]["test/psnr"]) == pytest.approx(metrics(demo)["test/psnr"])
     logged = yaml.safe_load((demo / "logs/version_0/hparams.yaml").read_text())
     assert logged["encoder.sigma"] == 0.04, "resolved"
     assert logged["config"]["model"] == yaml.safe_load((demo / "config.yaml").read_text())["model"]
@@ -164,7 +165,7 @@ def test_a_folder_of_ones_own_pictures_in_batches_of_points():
     arguments = ["--data.paths", str(folder), "--data.resize", "null", *NO_WANDB]
     arguments += ["--data.sampling", "random", "--data.sampling.fraction", "0.5", "--data.sampling.seed", "3"]
     run = fit(*DEMO, *arguments, "--data.batch", "points", "--data.batch_size", "7")
-    assert run.parent.name == "2-signals-ComplexLinear-gau"
+    assert run.parent.name == "my-pictures-ComplexLinear-gau"
     found = metrics(run)
     assert found["signals"] == ["a", "ü"]
     assert found["grid"] == [20, 30]

@@ -45,7 +45,7 @@ class WandbSettings:
         project: Project that runs are collected in.
         entity: User or team that owns the project; ``None`` is the account's default.
         name: Name of the run; ``None`` is ``<data>-<model>-<encoder>-<n>``.
-        group: Group that the run belongs to.
+        group: Group that the run belongs to; ``None`` is the name of the data.
         job_type: What the run does, to distinguish runs of a group.
         tags: Tags of the run.
         artifact: Whether the last checkpoint is uploaded to W&B too.
@@ -92,12 +92,22 @@ def wandb_may_fail() -> Iterator[None]:
 
 
 class TolerantWandbLogger(WandbLogger):
-    """The W&B log of a run, whose trouble ends no fit."""
+    """The W&B log of a run, whose trouble ends no fit; its history has the seconds of the fit too.
 
-    def log_metrics(self, *args: Any, **kwargs: Any) -> None:
+    Args:
+        run_dir: The run directory.
+        clock: Of the fit.
+        experiment: The W&B run, in the process that has it.
+    """
+
+    def __init__(self, run_dir: Path, clock: TrainingClock, experiment: Any) -> None:
+        super().__init__(experiment=experiment, save_dir=run_dir)
+        self.clock = clock
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Logs numbers, tables and media."""
         with wandb_may_fail():
-            super().log_metrics(*args, **kwargs)
+            super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
 
     def log_image(self, *args: Any, **kwargs: Any) -> None:
         """Logs pictures."""
@@ -157,7 +167,7 @@ def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals
         with wandb_may_fail():
             # the run is started here and not by WandbLogger, whose arguments make wandb warn
             experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
-            loggers.append(TolerantWandbLogger(experiment=experiment, save_dir=run_dir))
+            loggers.append(TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment))
     return loggers
 
 
@@ -166,9 +176,10 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
 
     id_file = run_dir / RUN_ID
     known = id_file.read_text().strip() if id_file.is_file() else None
-    offline = wandb_is_offline()
+    # what was begun offline stays so: one half here and one there would be no run
+    offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
     run = wandb.init(
-        # a fit that is resumed is the same run; what is offline becomes a second part, for wandb sync --append
+        # a fit that is resumed is the same run; what is offline becomes a second part, which wandb sync joins
         id=known,
         resume="allow" if known and not offline else None,
         project=settings.project,
@@ -223,7 +234,7 @@ def log_scores(
     columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
     rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
     for logger in loggers:
-        logger.log_metrics(baselines | {f"final/{key.replace('/', '_')}": value for key, value in scores.items()}, step)
+        logger.log_metrics(baselines | scores, step)
         if isinstance(logger, WandbLogger):
             with wandb_may_fail():
                 logger.experiment.summary.update(scores | baselines)

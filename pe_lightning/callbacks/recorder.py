@@ -8,6 +8,7 @@ import os
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -151,7 +152,8 @@ class RunRecorder(TimedCallback):
         if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
             check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
-            trainer.loggers = make_loggers(trainer, self.run_dir, self.wandb, goals)
+            group = self.wandb.group or name_of(pl_module.describe().get("signals", ["data"]), data)
+            trainer.loggers = make_loggers(trainer, self.run_dir, replace(self.wandb, group=group), goals)
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
         if self.ckpt_path is not None and (stage != "fit" or self.ckpt_path.parent.name == runs.CHECKPOINTS):
@@ -465,7 +467,7 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
     """
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), metric.upper() if metric in metrics else metric
-    protocol = f" ({report['protocol']})" * (report["protocol"] is not None)
+    protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
     titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
     units = {key: "" if key == "test/ssim" else unit for key in shown}

@@ -229,6 +229,8 @@ class Encoder(nn.Module, ABC):
 
     def for_samples(self, samples: Sequence[float]) -> Self:
         """The encoder with all of :attr:`from_samples` that is ``auto`` set, of as many axes as there are ``samples``."""
+        if self.num_axes not in (1, len(samples)):
+            return self  # for the encoding to refuse
         changes = {key: rule(samples) for key, rule in self.from_samples.items() if self._given.get(key, "auto") == "auto"}
         return self.copy(num_axes=len(samples), **changes) if changes else self
 

@@ -20,16 +20,17 @@ MAX_SHARE = 0.5
 
 def bandwidth(encoder: Encoder) -> int:
     """Shifts that two features are apart at most, if a sample sees both."""
-    assert encoder.support is not None and encoder.resolution is not None
+    assert encoder.support is not None
+    assert encoder.resolution is not None
     return math.floor(2 * encoder.support * encoder.resolution + 1e-6)
 
 
 def is_local(encoder: Encoder) -> bool:
     """Whether a sample sees few of the many features, all the same function moved by one spacing after another."""
-    if encoder.resolution is None or encoder.support is None or encoder.num_features < MIN_FEATURES:
-        return False
     trained = any(True for _ in encoder.parameters())
-    return not trained and WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
+    if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
+        return False
+    return WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
 
 
 def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Local:
@@ -46,7 +47,8 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
 
     def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
         # the features from the first one on are those from number 0 on of coordinates that are moved back
-        return encoder.leading(width)(x[numbers] - first[:, None].double() / resolution).mul_(scale)
+        found: Tensor = encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
+        return found.mul_(scale)
 
     position = encoder.position(x).clamp(0, encoder.num_features - 1)
     with torch.no_grad():

@@ -23,8 +23,8 @@ class _LowRank(Encoder):
 
     joint = True
     normalizable = False
-    resolution: list[int]
-    plane_resolution: list[int]
+    cells: list[int]
+    plane_cells: list[int]
 
     def __init__(self, rank: int, num_axes: int) -> None:
         super().__init__(check_count(self, "rank", rank), num_axes)
@@ -33,7 +33,7 @@ class _LowRank(Encoder):
     def draw(self, seed: int, pairs: Iterable[tuple[int, int]]) -> None:
         """Draws all tables, from 0.1 to 0.5, so that products of several do not vanish."""
         self.pairs = list(pairs)
-        nodes = [[n + 1] for n in self.resolution] + [[self.plane_resolution[a] + 1 for a in pair] for pair in self.pairs]
+        nodes = [[n + 1] for n in self.cells] + [[self.plane_cells[a] + 1 for a in pair] for pair in self.pairs]
         self.sizes = [math.prod(each) for each in nodes]
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         start = torch.empty(sum(self.sizes), self.rank, dtype=torch.float32, device="cpu")
@@ -43,11 +43,11 @@ class _LowRank(Encoder):
         """The product of the lines, and of each plane with the lines of other axes; past [0, 1] as at its border."""
         columns = points(self, x).clamp(0, 1).unbind(-1)
         tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
-        sides = zip(tables[: self.num_axes], columns, self.resolution, strict=True)
+        sides = zip(tables[: self.num_axes], columns, self.cells, strict=True)
         lines = [interpolate(table, [column * n], [n], [1]) for table, column, n in sides]
         features = functools.reduce(operator.mul, lines)
         for pair, table in zip(self.pairs, tables[self.num_axes :], strict=True):
-            cells = [self.plane_resolution[axis] for axis in pair]
+            cells = [self.plane_cells[axis] for axis in pair]
             position = [columns[axis] * n for axis, n in zip(pair, cells, strict=True)]
             plane = interpolate(table, position, cells, strides([n + 1 for n in cells]))
             others = [line for axis, line in enumerate(lines) if axis not in pair]
@@ -64,7 +64,7 @@ class Lines(_LowRank):
 
     Args:
         rank: Number of products, which are the features.
-        resolution: Cells of all axes, or a list of one per axis; ``auto``: as many as trained samples. More are not trained.
+        cells: Cells of all axes, or a list of one per axis; ``auto``: as many as trained samples. More are not trained.
         seed: Seed of the initial values, from 0.1 to 0.5.
         num_axes: Number of coordinates of a point.
 
@@ -76,11 +76,11 @@ class Lines(_LowRank):
 
     formula = "product over the axes of trained piecewise linear functions"
 
-    from_samples: ClassVar = {"resolution": share_of_samples(1)}
+    from_samples: ClassVar = {"cells": share_of_samples(1)}
 
-    def __init__(self, rank: int = 64, resolution: Cells = "auto", seed: int = 0, num_axes: int = 1) -> None:
+    def __init__(self, rank: int = 64, cells: Cells = "auto", seed: int = 0, num_axes: int = 1) -> None:
         super().__init__(rank, num_axes)
-        self.resolution = cells_of(self, "resolution", resolution)
+        self.cells = cells_of(self, "cells", cells)
         self.draw(seed, [])
 
 
@@ -94,8 +94,8 @@ class Planes(_LowRank):
 
     Args:
         rank: Number of components, which are the features.
-        resolution: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples.
-        plane_resolution: Cells of the planes, likewise; ``auto``: a quarter of the trained samples.
+        cells: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples.
+        plane_cells: Cells of the planes, likewise; ``auto``: a quarter of the trained samples.
         seed: Seed of the initial values, from 0.1 to 0.5.
         num_axes: Number of coordinates of a point.
 
@@ -108,17 +108,17 @@ class Planes(_LowRank):
 
     formula = "product of trained lines of each axis + trained planes of two axes, times the other lines"
 
-    from_samples: ClassVar = {"resolution": share_of_samples(1), "plane_resolution": share_of_samples(4)}
+    from_samples: ClassVar = {"cells": share_of_samples(1), "plane_cells": share_of_samples(4)}
 
     def __init__(
         self,
         rank: int = 32,
-        resolution: Cells = "auto",
-        plane_resolution: Cells = "auto",
+        cells: Cells = "auto",
+        plane_cells: Cells = "auto",
         seed: int = 0,
         num_axes: int = 1,
     ) -> None:
         super().__init__(rank, num_axes)
-        self.resolution = cells_of(self, "resolution", resolution)
-        self.plane_resolution = cells_of(self, "plane_resolution", plane_resolution)
+        self.cells = cells_of(self, "cells", cells)
+        self.plane_cells = cells_of(self, "plane_cells", plane_cells)
         self.draw(seed, itertools.combinations(range(self.num_axes), 2))

@@ -52,7 +52,7 @@ class Local(Operator):
         cell, order = (position / WIDTH).long().sort(stable=True)
         # equally many rows per block: as many as an even spread has; those of a crowded cell fill several
         size = max(1, -(-len(position) * WIDTH // columns))
-        found, counts = torch.unique_consecutive(cell, return_counts=True)
+        _, counts = torch.unique_consecutive(cell, return_counts=True)
         rank = torch.arange(len(cell), device=device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
         begins = rank % size == 0
         block = begins.cumsum(0) - 1

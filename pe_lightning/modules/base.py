@@ -552,8 +552,7 @@ class CoordinateModule(LightningModule, ABC):
             values = self.scores[f"{stage}/{name}"] = metric.per_signal().cpu()
             metric.reset()
             if values.isfinite().all():
-                key = f"test/{name}" if stage == "test" else f"test/train_{name}"
-                self.log(key, values.mean().float(), batch_size=1, sync_dist=True)
+                self.log(f"{stage}/{name}", values.mean().float(), batch_size=1, sync_dist=True)
 
     # -- use ----------------------------------------------------------------------------------------------------------
 

@@ -310,6 +310,7 @@ class ComplexLinear(CoordinateModule):
         """Values on a separable grid, exactly, by mode products."""
         info, network = self.require_info(), self.network
         self.encoding.check_axes(axes)
+        axes = [x.to(torch.promote_types(x.dtype, network.weight.dtype)) for x in axes]
         # features of a row, and of a hidden layer `width` numbers per sample: a few rows at a time
         per_row = 0 if network.head is None else self.width * self.networks.num_signals * math.prod(map(len, axes[1:]))
         per_row = max(per_row, WINDOW if self.encoding.is_line else self.encoding.num_features[0])

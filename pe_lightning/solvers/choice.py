@@ -251,7 +251,9 @@ def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tenso
     parts, coords = [some.movedim(-1, 1)], []
     for a, x in enumerate(axes):
         n = len(x)
-        parts = [part.narrow(2 + a, start, min(n, side)) for part in parts for start in _starts(n, side, MOST.get(len(axes), 2))]
+        parts = [
+            part.narrow(2 + a, start, min(n, side)) for part in parts for start in _starts(n, side, MOST.get(len(axes), 2))
+        ]
         coords.append(x[:side].to(torch.float64))
     return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
 

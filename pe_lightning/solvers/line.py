@@ -38,7 +38,7 @@ def is_line(encoders: Sequence[Encoder]) -> bool:
 
 
 class LineProblem:
-    """Ridge least squares of ``S`` signals of one axis, with the methods of :class:`~pe_lightning.solvers.points.PointProblem`.
+    """Ridge least squares of ``S`` signals of one axis; the methods are those of ``PointProblem``.
 
     Args:
         samples: Where the samples are, and which of them are trained on.
@@ -55,9 +55,7 @@ class LineProblem:
 
     def select(self, signals: slice, mask: Tensor) -> LineProblem:
         """The problem of some signals under another mask, ``(s or 1, P)``."""
-        return LineProblem(
-            self.samples.select(signals).with_mask(mask), self.values[signals], self.center, self.distributed
-        )
+        return LineProblem(self.samples.select(signals).with_mask(mask), self.values[signals], self.center, self.distributed)
 
     def summed(self, x: Tensor) -> Tensor:
         """The sum over the processes that hold other samples of the same signals."""

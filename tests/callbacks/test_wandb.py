@@ -1,6 +1,9 @@
 """What a run leaves for W&B, read back from its offline files."""
 
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,7 +78,7 @@ def test_the_run_is_named_and_grouped(offline):
 
 def test_history_and_summary(offline):
     history = [plain(record.history.item) for record in offline[1] if record.HasField("history")]
-    steps = [row["trainer/global_step"] for row in history if "train/psnr" in row]
+    steps = [row["trainer/global_step"] for row in history if "train/loss" in row]
     assert steps == ["4", "9", "14", "19"]
     assert sum("val/psnr" in row for row in history) == 2
     summary: dict[str, str] = {}
@@ -90,6 +93,56 @@ def test_history_and_summary(offline):
     assert defined["val/psnr"].summary.max
     assert defined["train/loss"].summary.min
     assert {metric.step_metric for metric in defined.values()} == {"trainer/global_step"}
+
+
+def test_a_metric_has_one_name_and_every_row_the_seconds(offline):
+    history = [plain(record.history.item) for record in offline[1] if record.HasField("history")]
+    rows = [row for row in history if any("psnr" in key for key in row)]
+    names = {key for row in rows for key in row if "psnr" in key}
+    assert names == {"train/psnr", "val/psnr", "test/psnr", "test/psnr_std"}
+    seconds = [float(row["seconds"]) for row in rows]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+
+
+def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", *DEMO]) == 0
+    checkpoint = next(Path("runs").rglob("last.ckpt"))
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)  # the user has logged in meanwhile
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    assert main(["fit", *DEMO, "--trainer.max_steps", "40", "--ckpt_path", str(checkpoint)]) == 0
+    files = sorted(tmp_path.glob("runs/*/1/wandb/*run-*/*.wandb"), key=lambda file: file.stat().st_mtime)
+    assert ["offline" in file.parent.name for file in files] == [True, True]
+    parts = [records(file) for file in files]
+    (run,) = {record.run.run_id for part in parts for record in part if record.HasField("run")}
+    assert [file.stem for file in files] == [f"run-{run}"] * 2
+    groups = {record.run.run_group for part in parts for record in part if record.HasField("run")}
+    assert groups == {"astronaut"}, "single fits are grouped by data"
+    rows = [plain(record.history.item) for part in parts for record in part if record.HasField("history")]
+    steps = [int(row["trainer/global_step"]) for row in rows if "val/psnr" in row]
+    assert steps == [10, 20, 30, 40]
+    artifacts = [record.request.log_artifact.artifact.type for part in parts for record in part]
+    assert "model" not in artifacts, "checkpoints are kept there where that is asked for"
+
+
+@pytest.mark.slow
+def test_several_processes_are_one_run_also_if_the_logger_is_asked_early(tmp_path):
+    (tmp_path / "early.py").write_text(
+        "from lightning.pytorch import Callback\n"
+        "class Early(Callback):\n"
+        "    def on_fit_start(self, trainer, pl_module):\n"
+        "        assert [logger.experiment for logger in trainer.loggers]\n"
+    )
+    command = [sys.executable, "-m", "pe_lightning", "fit", *DEMO, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    command += ["--trainer.callbacks+=early.Early"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]), "WANDB_MODE": "offline"}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
+    (file,) = tmp_path.rglob("*.wandb")
+    config = {}
+    for record in records(file):
+        config |= plain(record.config.update) if record.HasField("config") else {}
+    assert config["encoder.name"] == '"gau"'
 
 
 def test_media_and_checkpoint(offline):

@@ -88,7 +88,9 @@ def test_the_regulariser_is_a_divergence_with_a_trained_variance() -> None:
     assert encoder.penalty().item() == pytest.approx(expected, rel=1e-9)
     assert 0 <= create("lff", kl=1.0, num_features=20000).penalty() < 1e-3, "zero for what W_r is drawn from"
     gradients = torch.autograd.grad(encoder.penalty(), [encoder.frequencies, encoder.log_variance])
-    assert all(gradient.abs().sum() > 0 for gradient in gradients)
+    share = (w - w.mean()) / w.size
+    same(gradients[0], 3 * (-share / w.var() + (share + w.mean() / w.size) / target))
+    assert gradients[1].item() == pytest.approx(1.5 * (1 - (w.var() + w.mean() ** 2) / target), rel=1e-9)
     assert create("lff").penalty() == 0
 
 
@@ -241,9 +243,9 @@ def test_lines_and_planes(num_axes: int) -> None:
         table = np.split(p["table"], np.cumsum(nodes))[a]
         return np.stack([np.interp(array[:, a] * cells[a], np.arange(nodes[a]), values) for values in table.T], 1)
 
-    encoder, p = trained("lines", rank=4, resolution=cells, num_axes=num_axes)
+    encoder, p = trained("lines", rank=4, cells=cells, num_axes=num_axes)
     same(encoder(x), np.prod([line(p, a) for a in range(num_axes)], 0))
-    encoder, p = trained("planes", rank=4, resolution=cells, plane_resolution=coarse, num_axes=num_axes)
+    encoder, p = trained("planes", rank=4, cells=cells, plane_cells=coarse, num_axes=num_axes)
     expected, rest = np.prod([line(p, a) for a in range(num_axes)], 0), p["table"][sum(nodes) :]
     for a, b in itertools.combinations(range(num_axes), 2):
         size = (coarse[a] + 1) * (coarse[b] + 1)

@@ -98,7 +98,7 @@ def test_coordinates_past_the_last_node_are_clamped() -> None:
     assert values[0, 0, 0] == values[0, 0, 1] == values[0, 0, 2]
 
 
-@pytest.mark.parametrize("name", ["impulse", "keys", "bspline", "noise"])
+@pytest.mark.parametrize("name", ["impulse", "keys", "noise"])
 def test_encoders_without_usable_weights_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"axis 0.*cannot be blended"):
         blended({"name": name, "num_features": 16})

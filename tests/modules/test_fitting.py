@@ -289,7 +289,7 @@ def test_test_scores_held_out_and_trained_samples_apart(make_trainer: MakeTraine
         expected = torch.stack([-10 * squared[s][mask[s]].mean().log10() for s in range(3)])
         torch.testing.assert_close(module.scores[key].float(), expected, rtol=1e-5, atol=1e-4)
     assert logged["test/psnr"] == pytest.approx(float(module.scores["test/psnr"].mean()))
-    assert logged["test/train_psnr"] == pytest.approx(float(module.scores["train/psnr"].mean()))
+    assert logged["train/psnr"] == pytest.approx(float(module.scores["train/psnr"].mean()))
     assert float(trainer.validate(module, data, verbose=False)[0]["val/psnr"]) == pytest.approx(logged["test/psnr"])
 
 
@@ -299,7 +299,7 @@ def test_nothing_held_out(make_trainer: MakeTrainer) -> None:
     assert "val/psnr" not in trainer.callback_metrics
     (logged,) = trainer.test(module, data, verbose=False)
     assert module.scores["test/psnr"].isnan().all()
-    assert set(logged) == {"test/train_psnr"}
+    assert set(logged) == {"train/psnr"}
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

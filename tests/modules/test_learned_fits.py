@@ -34,8 +34,8 @@ LEARNED: dict[str, dict[str, Any]] = {
     "md_sine": {"name": "md_sine", **SINES, **MLP},
     "hash": {"name": "hash", "num_levels": 3, "finest": 6, "table_size": 20},
     "grid": {"name": "grid", "num_levels": 2, "finest": 6},
-    "lines": {"name": "lines", "rank": 6, "resolution": 5},
-    "planes": {"name": "planes", "rank": 6, "resolution": 5, "plane_resolution": 3},
+    "lines": {"name": "lines", "rank": 6, "cells": 5},
+    "planes": {"name": "planes", "rank": 6, "cells": 5, "plane_cells": 3},
     **{
         f"{name}{'-each' if each else ''}": {"name": name, "num_features": 8, "trainable": True, "per_feature": each}
         for name in ("gau", "tri", "laplace", "linf", "logf", "rff")
@@ -138,8 +138,8 @@ def test_sizes_left_to_the_data_follow_the_trained_samples(name: str, make_train
         "lff": ("gamma", pytest.approx(3 / (16 * 8) ** 0.5)),
         "hash": ("finest", [4, 2]),
         "grid": ("finest", [4, 2]),
-        "lines": ("resolution", [16, 8]),
-        "planes": ("plane_resolution", [4, 2]),
+        "lines": ("cells", [16, 8]),
+        "planes": ("plane_cells", [4, 2]),
     }
     argument, value = expected.get(name, ("num_positions", 11))
     data = TensorDataModule(signals(1, 32, 16), sampling="grid")
@@ -158,24 +158,25 @@ def test_sizes_left_to_the_data_follow_the_trained_samples(name: str, make_train
     along.build_from(data)
     axes = along.describe()["encoder"]
     assert [axis[argument] for axis in axes] == {
-        "gamma": [3 / 16, 3 / 8], "num_positions": [16, 8], "finest": [[4], [2]], "resolution": [[16], [8]],
-        "plane_resolution": [[4], [2]],
+        "gamma": [3 / 16, 3 / 8], "num_positions": [16, 8], "finest": [[4], [2]], "cells": [[16], [8]],
+        "plane_cells": [[4], [2]],
     }[argument]  # fmt: skip
 
 
-def test_a_recipe_takes_another_encoder_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("recipe", ["simple_mlp.yaml", "hash.yaml", "planes.yaml", "lff.yaml"])
+def test_recipes(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first takes another encoder by name."""
     monkeypatch.chdir(tmp_path)
-    recipe = [
-        "--config",
-        str(ROOT / "configs/image/simple_mlp.yaml"),
-        "--wandb.enabled",
-        "false",
-        "--trainer.logger",
-        "false",
-    ]
-    small = ["--data.resize", "32", "--model.width", "16", "--trainer.max_steps", "60"]
-    assert main(["fit", *recipe, "--model.encoder", "hash", *small]) == 0
+    named = ["--model.encoder", "grid", "--model.depth", "1"] if recipe == "simple_mlp.yaml" else []
+    short = ["--data.resize", "32", "--trainer.max_steps", "40", "--wandb.enabled", "false", "--trainer.logger", "false"]
+    assert main(["fit", "--config", str(ROOT / "configs/image" / recipe), *named, *short]) == 0
     (path,) = tmp_path.glob("runs/*/*/metrics.json")
     found = json.loads(path.read_text())
-    assert found["encoder"]["finest"] == [4, 4]
-    assert found["encoder"]["name"] == "hash"
+    assert found["test/psnr"] > 11
+    expected = {
+        "simple_mlp.yaml": ("finest", [4, 4]),
+        "hash.yaml": ("finest", [4, 4]),
+        "planes.yaml": ("cells", [16, 16]),
+    }
+    argument, value = expected.get(recipe, ("gamma", pytest.approx(3 / 16)))
+    assert found["encoder"][argument] == value

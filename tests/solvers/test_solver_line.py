@@ -42,7 +42,9 @@ def test_a_local_matrix_is_the_encoder_s(name: str, padding: Any) -> None:
         for d in range(width + 1):
             torch.testing.assert_close(band[d, : len(gram) - d], gram.diagonal(-d), rtol=0, atol=1e-7)
     weight = numbers(2, 200 + (4 if padding == 2 else 0)).requires_grad_()
-    assert torch.autograd.gradcheck(lambda w: local.local_features(encoder, crowded[:9]).mv(w), weight[:1].detach().requires_grad_())
+    assert torch.autograd.gradcheck(
+        lambda w: local.local_features(encoder, crowded[:9]).mv(w), weight[:1].detach().requires_grad_()
+    )
 
 
 @pytest.mark.parametrize("ridge", [1e-2, 1e-6, 0.0])
@@ -64,7 +66,9 @@ def test_a_line_is_solved_as_a_grid(name: str, count: int, ridge: float, monkeyp
     torch.testing.assert_close(found.squared_error, expected.squared_error, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.absolute_ridge, expected.absolute_ridge)
     blocks = [((120,), values[:, 120:]), ((0,), values[:, :120])]
-    torch.testing.assert_close(solve_blocks(blocks, encoder, [x[::2]], ridge=ridge).weight, found.weight, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        solve_blocks(blocks, encoder, [x[::2]], ridge=ridge).weight, found.weight, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_scattered_samples_of_a_line_are_solved_exactly(monkeypatch: pytest.MonkeyPatch) -> None:

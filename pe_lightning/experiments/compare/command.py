@@ -19,7 +19,7 @@ from typing import Any
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.compare.reading import MISSING, Run, find_runs, flatten, printable
+from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, flatten, look_up, printable
 from pe_lightning.experiments.compare.scores import (
     Row,
     ScoreTable,
@@ -150,10 +150,26 @@ def _digest(content: str) -> str:
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
     """The configuration keys in which runs differ: key -> one value per run that has a configuration."""
-    configs = [dict(flatten(run.config)) for run in runs if run.config is not None]
+    configs = [_settings(run) for run in runs if run.config is not None]
     keys = dict.fromkeys(key for config in configs for key in config)
     rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
     return {key: row for key, row in rows.items() if len(set(row)) > 1}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The configuration of a run with dotted keys; what it leaves open, such as a width, as it was in the fit."""
+    found = {}
+    for key, value in flatten(run.config or {}):
+        key = key.replace("init_args.", "")
+        if value in (None, "auto") and key.startswith(("model.encoder.", "model.ridge")):
+            resolved = look_up(run.metrics, key.removeprefix("model."))
+            each = resolved if isinstance(resolved, list) else [resolved]  # one per axis
+            if not {None, MISSING} & {*each}:
+                value = as_text([f"{entry:.4g}" if isinstance(entry, float) else entry for entry in each])
+        if key.endswith(".class_path"):
+            key, value = key.removesuffix(".class_path"), str(value).rpartition(".")[2]
+        found[key] = value
+    return found
 
 
 def _forest(table: ScoreTable, row: Row) -> dict[str, float]:

@@ -90,6 +90,8 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, byt
             lines["parameters"].append((place, [(fewest + most) / 2], [row.mean], errors))
     if not any(curves.get(run) for run in table.runs):
         del lines["step"]
+    if len({x[0] for _, x, _, _ in lines["parameters"]}) < 2:
+        del lines["parameters"]  # one vertical line says nothing
     shown = {against: drawn for against, drawn in lines.items() if any(np.isfinite(y).any() for _, _, y, _ in drawn)}
     return {against: _draw(table, against, drawn, note) for against, drawn in shown.items()}
 
@@ -106,7 +108,8 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line], note: str) -> 
         style = f"{'o' if len(x) == 1 else '.'}{STYLES[place // 10 % len(STYLES)]}"
         handle = axes.errorbar(x, y, **errors, fmt=style, color=f"C{place % 10}", capsize=3)
         named.setdefault(table.fitted[place].name, handle)
-    axes.set_xscale("linear" if against == "step" else "log")
+    extent = [value for _, x, _, _ in lines for value in x if value > 0]
+    axes.set_xscale("log" if against != "step" and max(extent) > 10 * min(extent) else "linear")
     best = next((row for row in table.rows if row.interpolation and not math.isnan(row.mean)), None)
     if best is not None:
         named[best.name] = axes.axhline(best.mean, color="grey", linewidth=1, dashes=(4, 3))

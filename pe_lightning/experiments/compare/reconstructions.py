@@ -24,6 +24,9 @@ __all__ = ["Viewer", "collect"]
 CHANNELS = 8
 """How many channels of a row are shown."""
 
+SHOWN = ("truth", "reconstruction", "interpolation")
+"""What a file has of a signal; interpolation is the best one of the same trained samples."""
+
 Tile = dict[str, Any]
 """What the script needs to show a reconstruction, or the ``reason`` why it cannot."""
 
@@ -85,7 +88,7 @@ class _Contents:
             return {"reason": f"no {path.name}"}
         try:
             with h5py.File(path) as file:
-                for name in ("truth", "reconstruction"):
+                for name in [name for name in SHOWN if name in file]:
                     check_contained(file[name], path, path.name)
                 tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
                 rate = file.attrs.get("rate")
@@ -94,14 +97,13 @@ class _Contents:
             return {"reason": printable(f"{path.name} cannot be read: {error}")}
 
     def _frames(self, file: h5py.File, count: int) -> Tile:
-        truth, made, held = file["truth"], file["reconstruction"], file.attrs["frames"]
+        truth, held = file["truth"], file.attrs["frames"]
         parts = min(len(held), self.frames)
         places = [(2 * part + 1) * len(held) // (2 * parts) for part in range(parts)]  # the fit has spaced them unevenly
         if len(held) == count:
             places = frames_of(count, parts)
         return {
-            "truth": [self._picture(truth[place]) for place in places],
-            "reconstruction": [self._picture(made[place]) for place in places],
+            **{name: [self._picture(file[name][place]) for place in places] for name in SHOWN if name in file},
             "frames": [int(held[place]) for place in places],
             "count": count,
             "what": "frame" if file.attrs.get("media") == "video" else "slice",
@@ -110,14 +112,16 @@ class _Contents:
 
     def _row(self, file: h5py.File) -> Tile:
         count, channels = file["truth"].shape
-        truth, made = (file[name][:, :CHANNELS].T for name in ("truth", "reconstruction"))
+        lines = {name: file[name][:, :CHANNELS].T for name in SHOWN if name in file}
         step = 1 if count <= self.values else -(-2 * count // self.values)
         with np.errstate(invalid="ignore", over="ignore"):
-            lines = {"truth": truth, "reconstruction": made, "error": made - truth}
+            lines["error"] = lines["reconstruction"] - lines["truth"]
+            if "interpolation" in lines:
+                lines["interpolation_error"] = lines["interpolation"] - lines["truth"]
         keys = {name: self._array(line if step == 1 else ranges(line, step)) for name, line in lines.items()}
         if step == 1 and "trained" in file:
             keys["trained"] = self._array(file["trained"][()].astype(np.uint8))
-        return {**keys, "count": count, "step": step, "channels": len(made), "all_channels": channels}
+        return {**keys, "count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
 
     def _picture(self, levels: npt.NDArray[np.uint8]) -> str:
         """Adds ``(H, W, C)`` of grey, grey + alpha, RGB or RGB + alpha, without the alpha."""
@@ -158,6 +162,13 @@ def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) 
             for name, tile in found[run].items():
                 about = {"run": run.label, "group": row.name, "score": run.metric.text(run.test[name], unit=True)}
                 signals.setdefault(name, []).append(about | tile)
+    for row in [row for row in table.rows if row.interpolation][:1]:  # the best one, which every file holds
+        for name, tiles in signals.items():
+            holders = [tile for tile in tiles if "interpolation" in tile]
+            if holders and name in row.test:
+                score, tile = table.metric.text(row.test[name], unit=True), holders[0]
+                made = {"reconstruction": tile["interpolation"], "error": tile.get("interpolation_error")}
+                tiles.append(tile | made | {"run": row.name, "group": row.name, "score": score})
     if first is None:
         reasons = dict.fromkeys(tile["reason"] for tiles in signals.values() for tile in tiles)
         return Viewer({}, {}, [f"No reconstructions: {', '.join(reasons)}."] if reasons else [])

@@ -144,6 +144,12 @@ class ScoreTable:
             yield f"the baseline {printable(self.not_here)} is not in this table; differences are against its best row"
         if self.runs[0].metrics.get("data_fingerprint") is None:
             yield "alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data"
+        for row in self.fitted:
+            solved = [
+                run for run in row.runs if run.metrics.get("solve_seconds") is not None and not run.metrics.get("steps")
+            ]
+            if 0 < len(solved) < len(row.runs):
+                yield f"{row.name} averages {len(solved)} exact and {len(row.runs) - len(solved)} trained fits"
         for row in self.rows:
             if row.reason:
                 yield f"{row.name} has no mean: {row.reason}"

@@ -29,7 +29,7 @@ def suggest(
     force: bool = False,
     encoders: str | None = None,
     num_features: str | None = None,
-    all: bool = False,  # noqa: A002 - the name of an option
+    all: bool = False,
 ) -> int:
     """Tries every encoder on signals of your own and writes the best as a configuration.
 
@@ -57,7 +57,7 @@ def suggest(
     for name in names:
         known.registry.get(name)  # raises with the nearest names
     counts = list(dict.fromkeys(_words(num_features)))
-    if not all(word.isdecimal() and int(word) > 0 for word in counts):
+    if any(not word.isdecimal() or int(word) < 1 for word in counts):
         raise InputError(f"--num_features is one or more whole numbers >= 1, joined by commas; got {num_features!r}")
     if out.exists() and (out.is_dir() or not force):
         raise InputError(f"--out {str(out)!r} exists; name another file, or let --force replace it")

@@ -43,7 +43,16 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     console, metric = Console() if Console().is_terminal else Console(width=140 if everything else 80), _metric(result)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     unit = metric.unit or metric.name
-    titles = ["encoder", "chosen", f"held out\n({unit})", f"in windows\n({unit})", "seconds", "parameters", "stable rank", "note"]
+    titles = [
+        "encoder",
+        "chosen",
+        f"held out\n({unit})",
+        f"in windows\n({unit})",
+        "seconds",
+        "parameters",
+        "stable rank",
+        "note",
+    ]
     shown = [0, 1, 2, 4, 5, 7]
     if everything:
         shown = [n for n in range(8) if (n != 2 or result.signals) and (n != 3 or result.windows)]

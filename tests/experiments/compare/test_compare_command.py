@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from pe_lightning.__main__ import main
+from pe_lightning.experiments.compare.command import _differences
+from pe_lightning.experiments.compare.reading import find_runs
 
 ROOT = Path(__file__).parents[3]
 FILES = {"index.html", "table.csv", "table.md", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
@@ -51,7 +53,7 @@ assert not heavy & {{name.split(".")[0] for name in sys.modules}}
 
 def test_the_files(make_run, tmp_path, capsys):
     run = make_run("runs/a/1", (30.0, 31.0, 35.0), noise=0.1)
-    make_run("runs/b|_1", (29.0, 31.0, 33.0), noise=0.2)
+    make_run("runs/b|_1", (29.0, 31.0, 33.0), noise=0.2, num_params=2000)
     (run / "logs" / "version_0").mkdir(parents=True)
     (run / "logs" / "version_0" / "metrics.csv").write_text("step,val/psnr\n49,10.0\n99,20.0\n")
     out = tmp_path / "report"
@@ -70,7 +72,7 @@ def test_the_files(make_run, tmp_path, capsys):
     assert values == pytest.approx([31, -1, -3.484138, 2])
     assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
     markdown = (out / "table.md").read_text()
-    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 1,000 | 2.00 |" in markdown
+    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | 2.00 |" in markdown
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_compared(make_run, tmp_path, capsys):
@@ -99,7 +101,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_compared(make_run, tmp_path, 
         (["runs", "--pictures", "-1"], "--pictures is at least 0"),
         (["runs", "--frames", "0"], "--frames at least 1"),
         (["runs", "--megapixels", "-1"], "--megapixels a positive number"),
-        (["runs", "--out", "runs/a/1/metrics.json"], "cannot write the report"),
+        (["runs", "--out", "runs/a/1/metrics.json"], "cannot write"),
     ],
 )
 def test_wrong_input(make_run, tmp_path, monkeypatch, capsys, arguments, message):
@@ -121,7 +123,7 @@ def test_several_tables_say_why(make_run, tmp_path, capsys):
     for text in (capsys.readouterr().out, (out / "index.html").read_text(), (out / "table.md").read_text()):
         assert reason in text
     assert {row["table"] for row in csv.DictReader((out / "table.csv").read_text().splitlines())} == {"1", "2"}
-    assert (out / "psnr_vs_parameters_2.png").exists()
+    assert (out / "psnr_vs_seconds_2.png").exists()
 
 
 def test_names_that_are_not_unicode(make_run, tmp_path, capsys):
@@ -149,7 +151,37 @@ def test_a_real_fit_of_two_pictures_is_shown(tmp_path, monkeypatch, capsys, sign
     page = Path("report/index.html").read_text()
     assert '<div class="viewer pictures"' in page
     (found,) = re.findall(r'id="signals">(.*?)</script>', page)
-    for _, (tile,) in json.loads(found)[0]:
+    for _, (tile, interpolated) in json.loads(found)[0]:
+        assert interpolated["run"].endswith("interpolation")
+        assert interpolated["reconstruction"] != tile["reconstruction"]
         assert "reason" not in tile
         assert tile["size"] == [24, 16]
         assert all(f'id="{key}">data:image/webp;base64,' in page for key in tile["truth"] + tile["reconstruction"])
+
+
+def test_settings_are_those_of_the_fit_where_the_configuration_leaves_them_open(make_run):
+    def config(**encoder):
+        arguments = {
+            "encoder": {"class_path": "pe_lightning.encoders.shifted.Gaussian", "init_args": encoder},
+            "ridge": "auto",
+        }
+        return {"seed_everything": 0, "model": {"class_path": "ComplexLinear", "init_args": arguments}}
+
+    widths = [{"name": "gau", "sigma": 0.005}, {"name": "gau", "sigma": 0.25}]
+    make_run("a/1", config=config(sigma="auto"), encoder=widths, ridge=0.0123)
+    make_run("b/1", config=config(sigma=None), encoder={"name": "gau", "sigma": 0.02}, ridge=0.5)
+    runs = find_runs([make_run("c/1", config=config(sigma=0.1), ridge=None).parents[1]]).runs
+    assert _differences(runs) == {
+        "model.encoder.sigma": ["0.005+0.25", "0.02", "0.1"],
+        "model.ridge": ["0.0123", "0.5", "auto"],
+    }
+
+
+def test_a_mean_over_exact_and_trained_fits_is_said(make_run, tmp_path, capsys):
+    make_run("a/1")
+    make_run("a/2", steps=0, solve_seconds=0.1)
+    make_run("b/1", encoder={"name": "tri"})
+    assert main(["compare", str(tmp_path), "--by", "encoder.name"]) == 0
+    shown = capsys.readouterr().out
+    assert "gau averages 1 exact and 1 trained fits" in shown
+    assert "tri averages" not in shown

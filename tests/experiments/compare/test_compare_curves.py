@@ -2,8 +2,9 @@
 
 import pytest
 
-from pe_lightning.experiments.compare.curves import read_curve
+from pe_lightning.experiments.compare.curves import plot, read_curve
 from pe_lightning.experiments.compare.reading import find_runs
+from pe_lightning.experiments.compare.scores import compare
 
 
 def curve_of(folder, *logs):
@@ -36,3 +37,11 @@ def test_a_resumed_fit_replaces_what_came_after_its_checkpoint(make_run):
 def test_a_broken_log_is_named(make_run):
     with pytest.raises(ValueError, match=r"metrics\.csv of version_0 cannot be read"):
         curve_of(make_run("a/1"), "step,val/psnr\n1,many\n")
+
+
+@pytest.mark.parametrize(("second", "plots"), [(1000, ["seconds"]), (2000, ["seconds", "parameters"])])
+def test_there_is_no_plot_of_parameters_that_all_runs_have(make_run, tmp_path, second, plots):
+    make_run("a/1")
+    make_run("b/1", num_params=second)
+    (table,) = compare(find_runs([tmp_path]).runs)
+    assert list(plot(table, {})) == plots

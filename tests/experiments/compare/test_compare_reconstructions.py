@@ -140,3 +140,21 @@ def test_what_is_not_shown(make_run, show, grid, reason):
     assert (viewer.signals, contents) == ({}, {})
     assert reason in viewer.notes[0]
     assert show(signals=0)[0].notes == []
+
+
+@pytest.mark.parametrize("grid", [(12, 20), (64,)])
+def test_the_best_interpolation_is_shown_as_it_is_in_the_files(files, show, signals, grid):
+    made = signals(1, grid, 3, 0.3)[0]
+    for path in files(grid):
+        with h5py.File(path, "r+") as file:
+            values = made if len(grid) == 1 else to_levels(made)[None]
+            file.create_dataset("interpolation", data=values)
+    viewer, contents = show()
+    *_, last = viewer.signals["signal 0"]
+    assert (last["group"], last["score"]) == ("bicubic interpolation", "20.00 dB")
+    assert [tile["run"] for tile in viewer.signals["signal 0"]] == ["a/1", "b/1", "bicubic interpolation"]
+    if len(grid) == 2:
+        np.testing.assert_array_equal(picture(contents[last["reconstruction"][0]]), to_levels(made))
+    else:
+        error = floats(contents[last["error"]]).reshape(3, 64).T
+        np.testing.assert_allclose(error, made - signals(1, grid, 3)[0], atol=1e-6)
