@@ -4,8 +4,8 @@
     python benchmarks/first_try.py --only sound
 
 The pictures of scikit-image at their own sizes; those of a folder resized to 512 x 341, 300 x 500 and 2000 x 1300; the
-sample clip cut to 37 and 120 frames, and played there and back for 250; sounds of 1, 3 and 10 s, synthesised: plucked strings
-(Karplus and Strong, 1983), a new note every quarter of a second; a CSV of 5000 rows: daily and yearly cycles and an
+sample clip cut to 37 and 120 frames, and played there and back for 250; sounds of 1, 3 and 10 s, synthesised: plucked
+strings (Karplus and Strong, 1983), a new note every quarter of a second; a CSV of 5000 rows: daily and yearly cycles and an
 autoregressive noise. Each with every second sample seen, then with 25 and 10 per cent at random. Seconds and peak memory are
 those of the whole command.
 """
