@@ -2,14 +2,17 @@
 
     python benchmarks/training.py                           # everything: about five minutes on two cores
     python benchmarks/training.py --parts complex --plot curves.png
+    python benchmarks/training.py --parts encoders --steps 200 --cpu_time
     python benchmarks/training.py --parts together --together_steps 100 --paths FOLDER
 
-``complex``: 256 x 256 trained samples of 3 channels, rff and gau, K = 256, with everything that ``pe-lightning fit``
-switches on; the loop is autograd through the same mode products with the same fused Adam. ``overhead``: the same with more
-and more around it. ``simple``: the four-layer MLP of 329,475 parameters. A fit and its loop take turns, a block of steps
-each, in one process, so that what else the machine does meets both; ratios are medians over pairs of neighbouring blocks.
-Validation and its checkpoints are left out: the loops have none. ``together``: sixteen pictures in one fit against sixteen
-in turn.
+``complex``: 256 x 256 trained samples of 3 channels, the encoders of Table 1, K = 256, with everything that
+``pe-lightning fit`` switches on; the loop is autograd through the same mode products, both with the same fused Adam.
+``overhead``: the same with more and more around it. ``encoders``: every encoder, on one and on two threads: a step of the
+module through Gram matrices and through autograd, and of the loop with features as they are, without the cut of what is
+negligible, and without it while PyTorch flushes subnormal numbers. ``simple``: the four-layer MLP of 329,475 parameters.
+A fit and its loop take turns, a block of steps each, in one process, so that what else the machine does meets both; ratios
+are medians over pairs of neighbouring blocks. Validation and its checkpoints are left out: the loops have none.
+``together``: sixteen pictures in one fit against sixteen in turn.
 
 On a machine that others use too, OMP_NUM_THREADS=1 and ``--cpu_time`` (processor instead of wall-clock time) still tell
 something: threads that wait for each other make any step ten times as long.
@@ -18,6 +21,7 @@ something: threads that wait for each other make any step ten times as long.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import tempfile
@@ -35,10 +39,11 @@ from together import seconds
 
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder
 from pe_lightning.data import ImageDataModule, TensorDataModule
-from pe_lightning.encodings import Complex, Simple
+from pe_lightning.encoders import registry, shifted
+from pe_lightning.encodings import Simple
 from pe_lightning.modules import ComplexLinear, SimpleMLP
 
-PARTS = ("complex", "overhead", "simple", "together")
+PARTS = ("complex", "overhead", "encoders", "simple", "together")
 SAMPLES = ["astronaut", "coffee", "chelsea", "rocket", "camera", "coins", "moon", "page", "text", "horse", "brick", "grass"]
 SAMPLES += ["gravel", "retina", "hubble_deep_field", "cell"]
 MLP = {"name": "gau", "num_features": 512, "sigma": 0.006}
@@ -51,22 +56,26 @@ def adam(parameters: Any, rate: float) -> torch.optim.Adam:
     return torch.optim.Adam(parameters, lr=rate, weight_decay=1e-8, fused=True)
 
 
-def loop_complex(data: ImageDataModule, encoder: str = "gau") -> Step:
-    """A step of the complex model in bare PyTorch."""
-    batch = data.train_batch()
-    encoding = Complex(encoder, num_axes=2)
-    encoding.calibrate(batch.axes)
-    first, second = encoding.axis_features(batch.axes)
+def loop_complex(data: ImageDataModule, encoder: str = "gau", cut: bool = True, flush: bool = False) -> Step:
+    """A step of the complex model in bare PyTorch; without ``cut``, features are as small as float32 holds."""
+    batch, module, least = data.train_batch(), ComplexLinear(encoder), shifted.LEAST_EXPONENT[torch.float32]
+    if not cut:
+        shifted.LEAST_EXPONENT[torch.float32] = -math.inf
+    module.build_from(data)
+    first, second = module.encoding.axis_features(batch.axes)
+    shifted.LEAST_EXPONENT[torch.float32] = least
     values = batch.values[0].permute(2, 0, 1)
     target = (values - values.mean((1, 2), keepdim=True)).contiguous()
-    weight = torch.zeros(3, 256, 256, requires_grad=True)
+    weight = torch.zeros_like(module.weight[0]).requires_grad_()
     optimizer = adam([weight], 0.1)
 
     def step() -> torch.Tensor:
+        torch.set_flush_denormal(flush)
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(first @ (weight @ second.T), target)
         loss.backward()
         optimizer.step()
+        torch.set_flush_denormal(False)
         return loss.detach()
 
     return step
@@ -166,20 +175,46 @@ def run(module: Any, data: ImageDataModule, turns: Turns, steps: int, around: st
             wandb.finish()
 
 
-def bare_module(data: ImageDataModule) -> Step:
+def bare_module(data: ImageDataModule, encoder: str = "gau", gram: bool = True) -> Step:
     """A step of our module and optimiser without a Trainer."""
-    module, batch = ComplexLinear("gau"), data.train_batch()
+    module, batch = ComplexLinear(encoder), data.train_batch()
     module.build_from(data)
     optimizer = adam(module.parameters(), 0.1)
 
     def step() -> torch.Tensor:
         optimizer.zero_grad()
-        loss = module.squared_errors(batch, every_step=True, exact=False).sum() / batch.values.numel()
+        loss = module.squared_errors(batch, every_step=gram, exact=False).sum() / batch.values.numel()
         loss.backward()
+        module.on_before_optimizer_step(optimizer)
         optimizer.step()
         return loss.detach()
 
     return step
+
+
+def part_encoders(data: ImageDataModule, steps: int) -> None:
+    """Prints milliseconds per step of every encoder, a block of steps after another in turn."""
+    block, before = max(1, steps // 10), torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        print(
+            f"{f'{threads} threads':<10}"
+            + "".join(f"{name:>11}" for name in ("gram", "plain", "loop", "uncut", "flushed", "uncut/gram"))
+        )
+        for name in registry:
+            made = [bare_module(data, name), bare_module(data, name, gram=False), loop_complex(data, name)]
+            made += [loop_complex(data, name, cut=False), loop_complex(data, name, cut=False, flush=True)]
+            times: list[list[float]] = [[] for _ in made]
+            for _ in range(10):
+                for step, taken in zip(made, times, strict=True):
+                    start = Turns.clock()
+                    for _step in range(block):
+                        step()
+                    taken.append((Turns.clock() - start) / block * 1e3)
+            medians = [statistics.median(taken[1:]) for taken in times]
+            ratio = statistics.median(b / a for a, b in zip(times[0][1:], times[3][1:], strict=True))
+            print(f"{name:<10}" + "".join(f"{x:11.2f}" for x in [*medians, ratio]), flush=True)
+    torch.set_num_threads(before)
 
 
 def compare_curves(turns: Turns, plot: Path | None) -> str:
@@ -246,9 +281,9 @@ def main() -> None:
     print(f"{machine()}; load {os.getloadavg()[0]:.1f} before")
     print(f"{'':<44} {'fit':>8} {'loop':>8} {'loop / fit':>12}   milliseconds per step, medians")
     if "complex" in options.parts:
-        for name in ("rff", "gau"):
+        for name in ("linf", "logf", "rff", "tri", "gau"):
             turns = Turns(loop_complex(data, name), block)
-            run(ComplexLinear(name), data, turns, options.steps, "loggers")
+            run(ComplexLinear(name, optimizer=lambda p: adam(p, 0.1)), data, turns, options.steps, "loggers")
             print(turns.row(f"complex, {name}, everything on"))
         print(compare_curves(turns, options.plot))
     if "overhead" in options.parts:
@@ -260,8 +295,16 @@ def main() -> None:
         print(turns.row("complex, module and optimiser, no Trainer"))
         for name, around in (("+ Trainer", "nothing"), ("+ callbacks", "callbacks"), ("+ loggers", "loggers")):
             turns = Turns(loop_complex(data), block)
-            run(ComplexLinear("gau"), data, turns, max(2 * block, options.steps // 2), around)
+            run(
+                ComplexLinear("gau", optimizer=lambda p: adam(p, 0.1)),
+                data,
+                turns,
+                max(2 * block, options.steps // 2),
+                around,
+            )
             print(turns.row("  " + name))
+    if "encoders" in options.parts:
+        part_encoders(data, options.steps)
     if "simple" in options.parts:
         turns = Turns(loop_simple(data), max(1, options.simple_steps // 40))
         run(SimpleMLP(MLP), data, turns, options.simple_steps, "loggers")

@@ -1,7 +1,7 @@
 """Multilinear algebra on plain tensors: operators on one axis, products along axes, factorisations, conjugate gradients."""
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
-from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis
+from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
 from pe_lightning.linalg.local import Local
 from pe_lightning.linalg.operators import (
     Banded,
@@ -31,6 +31,7 @@ __all__ = [
     "encode_axis",
     "factor_axis",
     "full_precision",
+    "largest_eigenvalue",
     "mode_product",
     "mode_products",
     "rowwise_products",

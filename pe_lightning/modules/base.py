@@ -17,7 +17,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from pe_lightning import __version__, metrics
 from pe_lightning.checkpoints import VERSION_KEY, check_optimizer, refuse_other_version
@@ -39,6 +39,8 @@ EncoderChoice = Encoder | list[Encoder] | str
 SIGNALS_KEY = "pe_lightning/signals"
 ENCODERS_KEY = "pe_lightning/encoders"
 SOLUTION_KEY = "pe_lightning/solution"
+FALL = 500
+"""Steps after which the rate of the default optimiser has fallen to a half."""
 COORDINATES_LOST = ("16-true", "bf16-true")
 """Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
@@ -56,9 +58,10 @@ class CoordinateModule(LightningModule, ABC):
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters; ``None``: that of the network.
         signals_per_chunk: Signals whose network is evaluated at a time; ``None``: all.
-        optimizer: Makes the optimiser from the parameters.
+        optimizer: Makes the optimiser from the parameters; ``None``: :meth:`default_optimizer`.
         lr_scheduler: Makes the scheduler from the optimiser; it is stepped every optimiser step
-            (``ReduceLROnPlateau``: every validation).
+            (``ReduceLROnPlateau``: every validation). ``None``: a constant rate; with the default optimiser one that falls
+            as ``1 / (1 + t / 500)`` over the steps ``t``, whatever their number.
     """
 
     networks: Stack
@@ -75,7 +78,7 @@ class CoordinateModule(LightningModule, ABC):
         shared_encoder: bool,
         encoder_lr: float | None,
         signals_per_chunk: int | None,
-        optimizer: OptimizerCallable,
+        optimizer: OptimizerCallable | None,
         lr_scheduler: LRSchedulerCallable | None,
     ) -> None:
         super().__init__()
@@ -93,6 +96,8 @@ class CoordinateModule(LightningModule, ABC):
         self.signals_per_chunk = signals_per_chunk
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
+        self.optimization: dict[str, Any] | None = None
+        """The optimiser of the latest fit, its arguments and its scheduler, as plain values."""
         self.info: SignalInfo | None = None
         self.calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
@@ -374,6 +379,7 @@ class CoordinateModule(LightningModule, ABC):
             "encoding": self.encoding.name,
             # one entry where all axes or directions have the same encoder
             "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
+            "optimizer": self.optimization,
             "solve_seconds": solution.get("solve_seconds"),
             "ridge": solution.get("ridge"),
             "solution": self.solution,
@@ -393,14 +399,22 @@ class CoordinateModule(LightningModule, ABC):
             encoder = [parameter for parameter in self.encoding.parameters() if parameter.requires_grad]
             network = [p for p in trained if all(p is not other for other in encoder)]
             groups = [{"params": network}, {"params": encoder, "lr": self.encoder_lr}]
-        optimizer = self.optimizer(groups)
+        optimizer = (self.optimizer or self.default_optimizer)(groups)
         stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         missing = [name for name, p in self.named_parameters() if p.requires_grad and id(p) not in stepped]
         if missing:
             raise InputError(f"the optimiser leaves out {', '.join(missing)}; pass it all parameters it is called with")
-        if self.lr_scheduler is None:
+        scheduler, schedule = None, "constant"
+        if self.lr_scheduler is not None:
+            scheduler = self.lr_scheduler(optimizer)
+            schedule = type(scheduler).__name__
+        elif self.optimizer is None:
+            scheduler = LambdaLR(optimizer, lambda step: 1 / (1 + step / FALL))
+            schedule = f"1 / (1 + step / {FALL})"
+        settings = {key: x for key, x in optimizer.defaults.items() if x and isinstance(x, (bool, int, float, tuple))}
+        self.optimization = {"name": type(optimizer).__name__, **settings, "schedule": schedule}
+        if scheduler is None:
             return optimizer
-        scheduler = self.lr_scheduler(optimizer)
         if not isinstance(scheduler, ReduceLROnPlateau):
             return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
         monitor = getattr(scheduler, "monitor", self.monitor)
@@ -409,6 +423,10 @@ class CoordinateModule(LightningModule, ABC):
         every = self.trainer.check_val_every_n_epoch or 1
         plateau = {"scheduler": scheduler, "monitor": monitor, "interval": "epoch", "frequency": every}
         return {"optimizer": optimizer, "lr_scheduler": plateau}  # type: ignore[return-value]
+
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        """What ``optimizer: null`` stands for: the papers' Adam."""
+        return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
 
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The sum over signals of the mean squared error, ``()``, and the encoders' penalties; logged when it is time to."""
@@ -459,10 +477,11 @@ class CoordinateModule(LightningModule, ABC):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Zeroes gradients that move no weight, whose squares in Adam's second moments would be subnormal: slow to compute."""
+        """Zeroes what moves no weight and would become subnormal, which is slow: in squares, and as momenta decay."""
         for parameter in self.parameters():
-            if (gradient := parameter.grad) is not None:
-                torch.hardshrink(gradient, 128 * torch.finfo(gradient.dtype).tiny ** 0.5, out=gradient)
+            for numbers in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
+                if numbers is not None:
+                    torch.hardshrink(numbers, 128 * torch.finfo(numbers.dtype).tiny ** 0.5, out=numbers)
 
     def configure_gradient_clipping(
         self,
