@@ -80,7 +80,7 @@ class Bank(Encoding):
         squared = products @ (self.forms.T if forms is None else forms).to(delta)
         # away from zero, where the derivative of the root is infinite
         length = (squared.clamp_min(0) + 1e-12).sqrt() / domain
-        return encoder.distance(length) / encoder.distance(length.new_zeros(1)).detach()  # type: ignore[no-any-return]
+        return encoder.distance(length) / encoder.distance(length.new_zeros(1)).detach()
 
 
 def _directions(num_axes: int, angles: int) -> list[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -128,7 +127,9 @@ class Adaptive(CoordinateModule):
             return
         positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
         if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
-            raise InputError("Adaptive needs trained samples at equal distances along each axis, or sampling: random or mask")
+            raise InputError(
+                "Adaptive needs trained samples at equal distances along each axis, or sampling: random or mask"
+            )
         network.first.copy_(torch.stack([along[0] for along in positions]))
         network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
 
@@ -149,7 +150,7 @@ class Adaptive(CoordinateModule):
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
         self.solution = {"solver": "adaptive", "solve_seconds": seconds, "members": len(self._fields[0].bank.forms)}
-        ridges = self.network.ridge.unique().tolist()
+        ridges = sorted(set(self.network.ridge.tolist()))
         self.solution |= {"ridge": ridges[0] if len(ridges) == 1 else None}
 
     def on_fit_end(self) -> None:

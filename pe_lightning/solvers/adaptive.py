@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from pe_lightning.encodings.bank import Bank
-from pe_lightning.errors import InputError
 
 __all__ = ["RIDGES", "AdaptiveGrid", "ordinary_kriging"]
 
@@ -37,7 +36,7 @@ RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
 """Of the local fits: the first without noise, else the one with the least held-out error."""
 SNAP = 2.0**-12
 """How far before a sample a point still belongs to it, in trained samples: coordinates are rounded."""
-OFFSETS = 256
+OFFSETS = 64
 """A grid of points with more places within a cell is predicted point by point."""
 LIMIT = 1 << 23
 """Numbers that are held at once."""
@@ -172,8 +171,11 @@ class AdaptiveGrid:
             shape = [1] * axis + [-1] + [1] * (errors.ndim - 2 - axis)
             convolve = CONVOLUTIONS[errors.ndim - 2]
             padding = [radius if a == axis else 0 for a in range(errors.ndim - 1)]
-            total = convolve(errors.new_ones(1, 1, *[size if a == axis else 1 for a in range(errors.ndim - 1)]),
-                             bell.reshape(1, 1, *shape), padding=padding)
+            total = convolve(
+                errors.new_ones(1, 1, *[size if a == axis else 1 for a in range(errors.ndim - 1)]),
+                bell.reshape(1, 1, *shape),
+                padding=padding,
+            )
             errors = (convolve(errors[:, None], bell.reshape(1, 1, *shape), padding=padding) / total)[:, 0]
         inner = errors[:, rows.start - outer.start : rows.stop - outer.start]
         mixture = torch.softmax(-POWER * (inner + FLOOR).log(), 0)
@@ -274,7 +276,7 @@ def _by_place(position: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
     place = position - cell
     key = (place / SNAP).round().long()
     found = []
-    for value in key.unique().tolist():
+    for value in sorted(set(key.tolist())):
         where = (key == value).nonzero().flatten()
         found.append((place[where].mean(), cell[where].long(), where))
     return found

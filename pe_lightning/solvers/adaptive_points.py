@@ -45,9 +45,7 @@ class AdaptivePoints:
         InputError: If there are fewer samples than a fit takes.
     """
 
-    def __init__(
-        self, bank: Bank, values: Tensor, coords: Tensor, grid: Sequence[int], window: float, ridge: float
-    ) -> None:
+    def __init__(self, bank: Bank, values: Tensor, coords: Tensor, grid: Sequence[int], window: float, ridge: float) -> None:
         self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
         self.count = NEAREST[len(grid) - 1]
         if len(values) <= self.count:
@@ -94,7 +92,8 @@ class AdaptivePoints:
         to_place = similarity(places[:, None] - samples)
         solved = torch.linalg.solve(matrix, torch.stack([to_place, torch.ones_like(to_place)], -1))
         inner, ones = solved.unbind(-1)
-        return inner + ones * (1 - inner.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
+        weights: Tensor = inner + ones * (1 - inner.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
+        return weights
 
     @torch.no_grad()
     def _errors(self, nearest: Tensor) -> Tensor:

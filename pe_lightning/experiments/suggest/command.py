@@ -54,7 +54,7 @@ def suggest(
     from pe_lightning import encoders as known
 
     names = list(dict.fromkeys(_words(encoders)))
-    for name in names:
+    for name in set(names) - {"Adaptive"}:
         known.registry.get(name)  # raises with the nearest names
     counts = list(dict.fromkeys(_words(num_features)))
     if any(not word.isdecimal() or int(word) < 1 for word in counts):

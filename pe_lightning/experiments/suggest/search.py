@@ -116,12 +116,12 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
     """What to try, in that order, and why other encoders cannot be solved for: Adaptive unless something is asked for.
 
     Args:
-        names: Encoders to try; all registered ones if empty.
+        names: Encoders to try, or ``Adaptive``; all registered ones if empty.
         counts: Features per axis to try; those of :data:`VARIANTS` if empty.
     """
     skipped = {} if names else dict(encoders.registry.broken())
-    found = [] if names or counts else [Candidate(ADAPTIVE)]
-    for name in names or encoders.names():
+    found = [Candidate(ADAPTIVE)] if ADAPTIVE in names or not (names or counts) else []
+    for name in [name for name in names if name != ADAPTIVE] if names else encoders.names():
         try:
             encoder = encoders.create(name)
             if any(parameter.requires_grad for parameter in encoder.parameters()):

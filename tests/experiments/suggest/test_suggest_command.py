@@ -59,6 +59,18 @@ def test_a_picture(capsys, tmp_path):
     assert name.startswith(found["encoder"]["name"] if isinstance(found["encoder"], dict) else found["encoder"][0]["name"])
 
 
+def test_the_adaptive_fit_is_recommended_where_it_wins(capsys):
+    y, x = np.mgrid[:48, :48]
+    stripes = 127 * (1 + np.tanh(4 * np.sin(0.5 * x + 0.25 * y)))
+    Image.fromarray(stripes.astype(np.uint8)).save("stripes.png")
+    assert main(["suggest", "stripes.png", "--encoders", "Adaptive,gau"]) == 0
+    name, psnr = best_of_table(capsys.readouterr().out)
+    assert name == "Adaptive"
+    found = fitted()
+    assert found["model"] == "Adaptive"
+    assert found["test/psnr"] == pytest.approx(psnr, abs=0.01)
+
+
 def test_random_samples(capsys):
     sampling = ["--data.sampling", "random", "--data.sampling.fraction", "0.3", "--data.sampling.seed", "5"]
     assert main(["suggest", picture("a.png", 40, 40), "--encoders", "gau,tri", "--num_features", "24", *sampling]) == 0
