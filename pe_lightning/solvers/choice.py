@@ -356,6 +356,8 @@ def choose_points(
             held, kept = held & samples.mask, kept & samples.mask
         few = len(values[signals])
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, kept)]))
+        if max(ratios) > 1:  # windows are scored together, or those where hardly anything happens would decide
+            counts = counts.sum(1, keepdim=True)
         fallback = POINT_FALLBACK if int(counts.min()) < MIN_HELD else None
         if fallback is not None and strength is None:
             text = f"ridge: auto takes the relative ridge {fallback}; too few points of a signal could be held out"
@@ -370,10 +372,8 @@ def choose_points(
             best, worse = -math.inf, 0
             for r in near:
                 z = [part.z for part in rest.solve(r, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
-                errors, number = rest.squared_error(z, held), counts[0] * values.shape[-1]
-                if max(ratios) > 1:  # of all windows together, or those where hardly anything happens would decide
-                    errors, number = errors.sum(0, keepdim=True), number.sum(0, keepdim=True)
-                found[r] = float(psnr(errors, number).mean())
+                errors = rest.squared_error(z, held).reshape(counts.shape[1], -1).sum(1)
+                found[r] = float(psnr(errors, counts[0] * values.shape[-1]).mean())
                 best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
                 if worse == 2:
                     break
@@ -409,7 +409,7 @@ def _point_windows(
     parts = [(values, mask.reshape(-1, *grid))]
     for a, n in enumerate(grid):
         width = min(n, side)
-        starts = _starts(n, side, 8 if len(grid) == 1 else 2)
+        starts = _starts(n, side, MOST.get(len(grid), 2))
         parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
     found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
     counts = where.flatten(1).sum(1)
