@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-
 from pe_lightning.data.sources.paths import format_of, kind_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
 from pe_lightning.errors import InputError, did_you_mean
