@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,7 +79,9 @@ class Directional(Encoder):
         if self.product and self.directions % 2:
             raise InputError(f"Directional: directions must be even for product: true, got {directions!r}")
         each = self._per_direction(num_features)
-        arguments = {} if base_width in (None, "auto") else {"width": check_positive(self, "base_width", base_width)}
+        arguments: dict[str, Any] = (
+            {} if base_width in (None, "auto") else {"width": check_positive(self, "base_width", base_width)}
+        )
         self.encoder = registry.create(base, num_features=each, **arguments)
         if self.encoder.width is None:
             self.width = None
@@ -117,7 +120,7 @@ class Directional(Encoder):
         return features.flatten(-2).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The base's: :math:`\sum_j D(w_j \cdot \Delta)`; of pairs, :math:`\sum_j D(w_j \cdot \Delta) D(w_{j+n/2} \cdot \Delta)`.
+        r"""The base's: :math:`\sum_j D(w_j \cdot \Delta)`; with ``product`` the sum over pairs of both factors' product.
 
         Shape:
             Offsets ``(*batch, 2)``, or ``(*batch,)`` on one axis -> ``(*batch,)``.
