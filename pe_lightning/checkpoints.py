@@ -82,7 +82,7 @@ class BestAndLast(ModelCheckpoint):
         """Writes both; ``last.ckpt`` second, as it holds the best score."""
         super().on_train_epoch_end(trainer, pl_module)
         if not getattr(trainer, "fast_dev_run", False):
-            trainer.save_checkpoint(Path(str(self.dirpath)) / LAST)
+            trainer.save_checkpoint(Path(str(self.dirpath)) / LAST, weights_only=False)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes the best score, if its checkpoint is in the run; the run may have been moved."""

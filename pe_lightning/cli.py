@@ -233,7 +233,7 @@ class CoordinateCLI(LightningCLI):
 
     def after_fit(self) -> None:
         """Ends a fit with the test evaluation of the last weights."""
-        self.trainer.test(self.model, datamodule=self.datamodule, verbose=False)
+        self.trainer.test(self.model, datamodule=self.datamodule, verbose=False, weights_only=True)
         if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
             import wandb
 

@@ -64,8 +64,8 @@ SHORT_FORMS = {
 CLASSES: dict[str, type] = {"model": LightningModule, "data": LightningDataModule}
 """Options that name a class, and its base."""
 
-MOST_VALUES = 100_000
-"""Of a configuration, repeated ones included."""
+MOST_VALUES, MOST_LEVELS = 100_000, 100
+"""Of a configuration, repeated values included."""
 
 _load = jsonargparse.get_loader("yaml")
 
@@ -275,14 +275,18 @@ def _text_of(path: str) -> str:
 
 def _load_finite(text: str) -> Any:
     """YAML, refused if it refers to itself, or repeats itself without end."""
+    refusal = InputError(
+        f"a configuration has more than {MOST_VALUES} values or {MOST_LEVELS} levels, or refers to itself (YAML's & and *)"
+    )
     try:
         tree = _load(text)
     except RecursionError as error:
-        raise InputError("a configuration is nested too deeply, or refers to itself") from error
-    rest, count = [tree], 0
-    while rest and count < MOST_VALUES:
-        value, count = rest.pop(), count + 1
-        rest += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if rest:
-        raise InputError(f"a configuration has more than {MOST_VALUES} values, or refers to itself (YAML's & and *)")
+        raise refusal from error
+    rest, count = [(tree, 0)], 0
+    while rest:
+        (value, level), count = rest.pop(), count + 1
+        if level > MOST_LEVELS or count > MOST_VALUES:
+            raise refusal
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        rest += [(each, level + 1) for each in inner]
     return tree

@@ -9,7 +9,7 @@ from stopping import checkpoint, fit, metrics, only_run, run_fit
 
 DDP = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 SIGNALS = ["--trainer.devices", "2", "--trainer.strategy", "signals"]
-THREE = ["--data.paths", "[samples://astronaut, samples://coffee, samples://chelsea]"]
+THREE = ["--data.paths", "[samples://astronaut, samples://coffee, samples://chelsea]", "--data.resize", "[32, 32]"]
 EPOCHS = ["--data.steps_per_epoch", "10"]
 
 pytestmark = pytest.mark.slow
@@ -113,3 +113,29 @@ def test_more_processes_than_signals_are_refused(tmp_path):
     done = run_fit(tmp_path, "demo.yaml", *SIGNALS)
     assert done.returncode != 0
     assert "there are 1 for 2 processes" in done.stderr
+
+
+LEARNED = [*THREE, *EPOCHS, "--model.encoder", "learned_encoders.LearnedGaussian", "--trainer.max_steps", "21"]
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_learned_encoders_are_those_of_one_process(tmp_path, shared):
+    arguments = [*LEARNED, "--model.shared_encoder", str(shared).lower()]
+    one = fit(tmp_path / "one", "demo.yaml", *arguments)
+    for name, devices in {"ddp": DDP, **({} if shared else {"signals": SIGNALS})}.items():
+        other = fit(tmp_path / name, "demo.yaml", *arguments, *devices)
+        assert other["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)
+        assert_same_state(tmp_path / "one", tmp_path / name, 1e-5)
+        assert np.allclose(other["encoder"]["sigma"], one["encoder"]["sigma"], rtol=1e-6)
+    widths = np.ravel(one["encoder"]["sigma"])
+    assert len(widths) == (1 if shared else 3)
+    assert len(set(widths.tolist())) == len(widths), "each signal has learned its own"
+
+
+def test_a_warm_head_in_float64_is_that_of_one_process(tmp_path):
+    """In float32 the residual of an exact start is rounding, which Adam scales to steps of its full rate."""
+    arguments = [*EPOCHS, "--trainer.max_steps", "21", "--trainer.precision", "64-true"]
+    one = fit(tmp_path / "one", "warm_head.yaml", *arguments)
+    two = fit(tmp_path / "two", "warm_head.yaml", *arguments, *DDP)
+    assert two["test/psnr"] == pytest.approx(one["test/psnr"], abs=1e-9)
+    assert_same_state(tmp_path / "one", tmp_path / "two", 1e-9)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import shutil
 from typing import Literal
 
+import numpy as np
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
@@ -12,7 +14,7 @@ from pe_lightning.blocks import grid_blocks
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.loaders import GridLoader
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_bytes
 
 __all__ = ["OutputGrid"]
 
@@ -58,6 +60,12 @@ class OutputGrid(LightningDataModule):
         shape, values = tuple(self.output_shape or ()), 1
         if isinstance(info, SignalInfo):
             shape, values = self.grid(info), info.num_signals * info.channels
+            needed = values * math.prod(shape) * np.dtype(info.scaling.dtype).itemsize
+            free = shutil.disk_usage(self.trainer.default_root_dir).free  # type: ignore[union-attr]
+            if needed > free:
+                raise InputError(
+                    f"output_shape {list(shape)} takes {show_bytes(needed)}; the disk has {show_bytes(free)} free"
+                )
         rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
         axes = grid_axes(shape)
         return GridLoader(

@@ -271,7 +271,7 @@ def test_a_failed_write_leaves_the_old_file(formats: str, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(runs.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match="No space"):
         write_signal(tmp_path / "a", film(5, 16, 16), formats=formats)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

@@ -164,7 +164,8 @@ def test_the_stopping_rule(precondition: bool) -> None:
         assert (solution.relative_residual <= tolerance).all()
         if tolerance > 1e-6:  # it is not overdone; near the end conjugate gradients finish at once
             assert (solution.relative_residual > 1e-3 * tolerance).all()
-        assert (solution.iterations > before).all()
+        assert (solution.iterations >= before).all()
+        assert (solution.iterations > before).any()
         before = solution.iterations
     capped = solve_points(values, make(2), tolerance=1e-9, iterations=int(before.min()) - 1, **given)
     assert (capped.iterations == before.min() - 1).all()

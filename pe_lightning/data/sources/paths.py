@@ -85,9 +85,10 @@ def reading(given: str) -> Iterator[None]:
     except Exception as error:  # decoders raise anything at all on damaged files
         if isinstance(error, OSError) and error.errno is not None:  # the operating system sets it, libraries do not
             raise InputError(f"cannot open {given!r}: {error.strerror or error}") from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
             f"cannot read {given!r}; it is truncated, damaged or stored in a way that is not supported "
-            f"({type(error).__name__}: {error}). Copy it again, save it in another way, or remove it from the paths"
+            f"({reason}). Copy it again, save it in another way, or remove it from the paths"
         ) from error
 
 

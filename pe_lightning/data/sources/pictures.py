@@ -18,13 +18,15 @@ from PIL import Image, UnidentifiedImageError
 
 from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.data.sources.paths import SourceFile, format_of, reading
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.runs import MOST_COMPRESSED
 
 __all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white"]
 
 FloatArray = NDArray[np.float32]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+_MOST_CLAIMED = 1 << 24  # pixels that a file of any size may claim
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
 # TIFF and EXIF tags
 _ORIENTATION, _PHOTOMETRIC, _WIDTH, _LENGTH, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 256, 257, 258, 339
@@ -158,6 +160,9 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Flo
 
 def _check(file: SourceFile, height: int, width: int, pictures: int, max_pixels: int | None) -> None:
     check_area(file.given, height, width, max_pixels)
+    stored = file.path.stat().st_size
+    if height * width > max(_MOST_CLAIMED, MOST_COMPRESSED * stored):
+        raise InputError(f"{file.given!r} claims {height}x{width} pixels in {show_bytes(stored)}: it is empty, or damaged")
     if pictures > 1:
         raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one you mean as a file of its own")
 

@@ -1,0 +1,481 @@
+"""Faults on purpose: kills, damaged files and altered checkpoints. Prints one row per kind, tried and held.
+
+    python benchmarks/faults.py --kills 60 --mutations 800            # everything, about half an hour on two cores
+    python benchmarks/faults.py --only fits --kills 10 --seed 3       # one row, other moments
+    python benchmarks/faults.py --only readers,checkpoints --mutations 100
+
+- ``fits``, ``sweeps``, ``caches``: a command is killed at a random moment, then given again (a fit with the checkpoint that
+  it left). Held: it succeeds, and weights, scores or cached values are those of a command that was not killed, bit for bit.
+- ``comparisons``: a report that is killed is the old one, the new one or not there.
+- ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
+  :class:`InputError`, within 20 seconds; of formats with checksums (PNG, .nii.gz, .npz) the right signals.
+- ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
+  dies, hangs, or runs foreign code.
+- ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
+  none is worse than the mean, and what is said to have converged has.
+
+Every attempt is a process that is forked from this one, which has imported everything. A number below tried is printed with
+the attempts that did not hold, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel
+import numpy as np
+import soundfile
+import tifffile
+import torch
+from PIL import Image
+
+import pe_lightning.cli  # these three before the forks
+import pe_lightning.experiments.compare.command
+import pe_lightning.experiments.sweep.command  # noqa: F401
+from pe_lightning.__main__ import main as command
+from pe_lightning.data import ImageDataModule, RowDataModule, VideoDataModule
+from pe_lightning.encoders import names as encoder_names
+from pe_lightning.errors import InputError
+from pe_lightning.solvers import solve_grid, solve_points
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
+SMALL += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "5"]
+FIT = ["fit", "--config", "image/demo", *SMALL, "--data.steps_per_epoch", "10"]
+FIT += ["--trainer.max_steps", "200"]
+SWEEP = ["sweep", "--config", "image/closed_form", *SMALL, "--model.ridge", "0.01"]
+SWEEP += ["--vary", "model.encoder=gau,rff,tri,keys", "--out", "s"]
+LIMIT = 20.0
+HELD, REFUSED, BROKEN = 0, 2, 3
+SIGNATURE = "foreign-code-was-here"
+CHECKED = ("png", "nii.gz", "npz")
+
+
+class Evil:
+    """Leaves a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(SIGNATURE),)
+
+
+def forked(work: Callable[[], int], kill_after: float | None = None, limit: float = 120.0) -> tuple[int, str]:
+    """Runs a function in a process of its own: its exit status, negative after a signal, and what it wrote to stderr."""
+    with tempfile.TemporaryFile("w+") as errors:
+        sys.stdout.flush()
+        process = os.fork()
+        if process == 0:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(errors.fileno(), 2)
+            status = BROKEN
+            try:
+                status = work()
+            except BaseException as error:
+                os.write(2, f"{type(error).__name__}: {error}\n".encode())
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        end = time.monotonic() + (limit if kill_after is None else kill_after)
+        while True:
+            done, status = os.waitpid(process, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > end:
+                os.kill(process, signal.SIGKILL)
+                status = os.waitpid(process, 0)[1]
+                break
+            time.sleep(0.002)
+        errors.seek(0)
+        return os.waitstatus_to_exitcode(status), errors.read()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A new working directory, with a cache of its own."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["PE_LIGHTNING_CACHE"] = str(Path(name, "cache"))
+        os.chdir(name)
+        try:
+            yield Path(name)
+        finally:
+            os.chdir(before)
+
+
+def run(arguments: list[str], kill_after: float | None = None) -> tuple[int, str]:
+    """A command in a process of its own."""
+    return forked(lambda: command(arguments), kill_after)
+
+
+def seconds_of(arguments: list[str]) -> float:
+    """How long a command takes that is not killed."""
+    began = time.monotonic()
+    status, errors = run(arguments)
+    if status:
+        raise SystemExit(f"{' '.join(arguments)}: {errors}")
+    return time.monotonic() - began
+
+
+class Row:
+    """Counts attempts, and says which did not hold."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.tried, self.failures = name, 0, list[str]()
+
+    def add(self, failure: str | None) -> None:
+        """Counts one attempt; ``None`` if it held."""
+        self.tried += 1
+        if failure is not None:
+            self.failures.append(failure)
+
+    def show(self) -> None:
+        """Prints the row."""
+        print(f"| {self.name:<44} | {self.tried:>6} | {self.tried - len(self.failures):>6} |", flush=True)
+        for failure in self.failures[:20]:
+            print(f"    {' '.join(failure.split())[:300]}", flush=True)
+
+
+# -- kills ------------------------------------------------------------------------------------------------------------------
+
+
+def weights(run_dir: Path) -> dict[str, torch.Tensor]:
+    """The parameters in the last checkpoint."""
+    return torch.load(run_dir / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+
+
+def killed_fits(kills: int, rng: random.Random) -> Row:
+    """Fits that are killed and resumed."""
+    row = Row("fits killed, resumed to the same weights")
+    with folder():
+        whole = seconds_of([*FIT, "--trainer.default_root_dir", "whole"])
+        expected = weights(next(Path("whole").glob("runs/*/1")))
+        for number in range(kills):
+            arguments = [*FIT, "--trainer.default_root_dir", f"k{number}"]
+            moment = rng.uniform(0.1, whole)
+            run(arguments, moment)
+            found = list(Path(f"k{number}").glob("runs/*/1/checkpoints/last.ckpt"))
+            status, errors = run([*arguments, "--ckpt_path", str(found[0])] if found else arguments)
+            runs = sorted(Path(f"k{number}").glob("runs/*/*/metrics.json"))
+            same = bool(runs) and all(
+                value.equal(expected[key]) for key, value in weights(runs[-1].parent).items() if value is not None
+            )
+            row.add(None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+            shutil.rmtree(f"k{number}")
+    return row
+
+
+def killed_sweeps(kills: int, rng: random.Random) -> Row:
+    """Sweeps that are killed and given again."""
+    row = Row("sweeps killed, given again")
+    with folder():
+        whole = seconds_of([*SWEEP[:-1], "whole"])
+        expected = {path.parent.name: weights(path.parent) for path in Path("whole").glob("*/metrics.json")}
+        for number in range(kills):
+            arguments, moment = [*SWEEP[:-1], f"k{number}"], rng.uniform(0.1, whole)
+            run(arguments, moment)
+            status, errors = run(arguments)
+            found = {path.parent.name: weights(path.parent) for path in Path(f"k{number}").glob("*/metrics.json")}
+            same = found.keys() == expected.keys() and all(
+                value.equal(expected[cell][key]) for cell in found for key, value in found[cell].items()
+            )
+            row.add(None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+    return row
+
+
+def killed_comparisons(kills: int, rng: random.Random) -> Row:
+    """Reports that are killed while they are written over an old one."""
+    row = Row("comparisons killed, report old or new")
+    with folder():
+        seconds_of([*SWEEP[:-1], "s"])
+        arguments = ["compare", "s", "--out", "report"]
+        whole = seconds_of(arguments)
+
+        def report() -> dict[str, tuple[int, bytes]]:
+            """Sizes and contents; of the page, which has the time in it, the size and the end."""
+            files = {path.name: path.read_bytes() for path in Path("report").iterdir() if path.suffix != ".part"}
+            return {name: (len(data), data[-1000:] if name == "index.html" else data) for name, data in files.items()}
+
+        expected = report()
+        for _ in range(kills):
+            moment = rng.uniform(0, whole)
+            run(arguments, moment)
+            found = report()
+            row.add(None if found == expected else f"killed after {moment:.3f} s: another report")
+    return row
+
+
+def killed_caches(kills: int, rng: random.Random) -> Row:
+    """Entries of the cache that are killed while they are written."""
+    row = Row("cache writes killed, read again")
+    values = np.random.default_rng(0).integers(0, 255, (64, 96, 96, 3), dtype=np.uint8)
+
+    def decode() -> int:
+        found = VideoDataModule("frames.tif").values
+        return HELD if np.array_equal((found.numpy()[0] * 255).round(), values) else BROKEN
+
+    with folder():
+        tifffile.imwrite("frames.tif", values, photometric="rgb", compression="deflate")
+        began = time.monotonic()
+        forked(decode)
+        whole = time.monotonic() - began
+        for _ in range(kills):
+            shutil.rmtree("cache", ignore_errors=True)
+            moment = rng.uniform(0, whole)
+            forked(decode, moment)
+            status, errors = forked(decode)
+            row.add(None if status == HELD else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+    return row
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------------
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """A copy with bits flipped, a stretch zeroed, cut off, repeated, or numbers of a header made large."""
+    changed, kind = bytearray(data), rng.choice(["flip", "flip", "header", "zero", "tail", "cut", "repeat", "large"])
+    place = rng.randrange(len(data))
+    if kind == "flip":
+        for _ in range(rng.choice([1, 1, 8])):
+            changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif kind == "header":
+        changed[rng.randrange(min(len(data), 400))] = rng.randrange(256)
+    elif kind == "zero":
+        changed[place : place + 64] = bytes(len(changed[place : place + 64]))
+    elif kind == "tail":
+        changed[place:] = bytes(len(data) - place)
+    elif kind == "cut":
+        del changed[place:]
+    elif kind == "repeat":
+        changed[place:place] = changed[max(0, place - 50) : place]
+    else:
+        place = rng.randrange(min(len(data), 400))
+        changed[place : place + 4] = rng.choice([b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\x00\x00\x00\x80"])
+    return bytes(changed)
+
+
+def examples() -> dict[str, tuple[Callable[[str], Any], str]]:
+    """Writes a small file of every format into the working directory: what reads it, and its name."""
+    noise = np.random.default_rng(0)
+    picture = noise.integers(0, 255, (24, 20, 3), dtype=np.uint8)
+    cube = noise.integers(0, 255, (6, 12, 10), dtype=np.uint8)
+    made: dict[str, tuple[Callable[[str], Any], str]] = {}
+    for suffix in ("png", "jpg", "bmp", "gif", "webp", "ppm", "tif"):
+        Image.fromarray(picture).save(f"a.{suffix}")
+        made[suffix] = (ImageDataModule, f"a.{suffix}")
+    Image.fromarray(noise.integers(0, 65535, (20, 20), dtype=np.uint16)).save("deep.png")
+    tifffile.imwrite("stack.tif", cube, photometric="minisblack", compression="deflate")
+    np.save("a.npy", cube)
+    np.savez_compressed("a.npz", values=cube)
+    with h5py.File("a.h5", "w") as file:
+        file.create_dataset("values", data=cube.astype(np.float32) / 255, chunks=(2, 12, 10), compression=1, fletcher32=True)
+    nibabel.save(nibabel.Nifti1Image(cube.astype(np.int16), np.eye(4)), "a.nii")
+    nibabel.save(nibabel.Nifti1Image(cube.astype(np.int16), np.eye(4)), "a.nii.gz")
+    Path("a.csv").write_text("time,value\n" + "".join(f"{n},{n * n % 17}\n" for n in range(60)))
+    for suffix in ("wav", "flac", "ogg"):
+        soundfile.write(f"a.{suffix}", np.sin(np.arange(800) / 9), 8000)
+        made[suffix] = (RowDataModule, f"a.{suffix}")
+    for suffix in ("npy", "npz", "h5", "nii", "nii.gz"):
+        made[suffix] = (VideoDataModule, f"a.{suffix}")
+    shutil.copy(ROOT / "datasets/bigbuckbunny.mp4", "a.mp4")
+    made |= {
+        "png 16": (ImageDataModule, "deep.png"),
+        "tif stack": (VideoDataModule, "stack.tif"),
+        "csv": (RowDataModule, "a.csv"),
+    }
+    return made | {"mp4": (lambda name: VideoDataModule(name, frames=[0, 4], resize=16), "a.mp4")}
+
+
+def damaged_files(mutations: int, rng: random.Random) -> Iterator[Row]:
+    """Reads mutated files of every format, in turn."""
+    with folder():
+        made = examples()
+        for kind, (reader, name) in made.items():
+            row, original = Row(f"damaged files: {kind}"), Path(name).read_bytes()
+            known, target = reader(name).values.numpy(), f"m{name[1:]}" if name[0] == "a" else f"m-{name}"
+
+            def read(reader=reader, target=target, known=known, kind=kind) -> int:  # type: ignore[no-untyped-def]
+                try:
+                    found = reader(target).values.numpy()
+                except InputError as error:
+                    return REFUSED if len(str(error).splitlines()) == 1 else BROKEN
+                assert np.isfinite(found).all(), "values that are not finite"
+                same = found.shape == known.shape and np.array_equal(found, known)
+                assert same or kind not in CHECKED, "accepted, and other values"
+                return HELD
+
+            for _ in range(-(-mutations // len(made))):
+                Path(target).write_bytes(mutated(original, rng))
+                status, errors = forked(read, limit=LIMIT)
+                held = status in (HELD, REFUSED) or "MemoryError" in errors
+                row.add(None if held else f"status {status}: {errors[-250:]}")
+            yield row
+
+
+def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all values in nested dictionaries and lists."""
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield (*path, key)
+        yield from leaves(value, (*path, key))
+
+
+def altered(path: Path, target: Path, rng: random.Random) -> str:
+    """A valid checkpoint in which one value is another, or gone."""
+    content = torch.load(path, weights_only=True)
+    content["state_dict"] = dict(content["state_dict"])
+    places = list(leaves(content))
+    *place, last = rng.choice(places)
+    holder = content
+    for key in place:
+        holder = holder[key]
+    value, kind = holder[last], rng.randrange(6)
+    if kind == 0:
+        del holder[last]
+    elif kind == 1 and isinstance(value, torch.Tensor):
+        holder[last] = rng.choice([value.flatten()[:1], value.double(), value[None], torch.zeros(0), value.long()])
+    elif kind == 2 and isinstance(value, (int, float)):
+        holder[last] = rng.choice([-1, 0, 2**40, float("nan"), "x"])
+    else:
+        holder[last] = rng.choice([None, "text", [], {}, -1, torch.zeros(3), [value], 1e300])
+    torch.save(content, target)
+    return f"{'/'.join(map(str, [*place, last]))} = {str(holder.get(last) if isinstance(holder, dict) else '')[:60]}"
+
+
+def damaged_checkpoints(mutations: int, rng: random.Random) -> list[Row]:
+    """Resumes from, and tests, checkpoints that are damaged, altered or hostile."""
+    bits, values, hostile = Row("checkpoints: bytes changed"), Row("checkpoints: values changed"), Row("checkpoints: code")
+    with folder() as place:
+        seconds_of([*FIT, "--trainer.max_steps", "20"])
+        good = next(place.glob("runs/*/1/checkpoints/last.ckpt"))
+        target = place / "runs/m/1/checkpoints/last.ckpt"
+        target.parent.mkdir(parents=True)
+        for number in range(mutations):
+            row, note = (bits, "") if number % 2 else (values, "")
+            if number % 20 == 0:
+                row = hostile
+                content = {**torch.load(good, weights_only=True), "callbacks": Evil()}
+                if number % 40:
+                    torch.save(content, target)
+                else:
+                    with zipfile.ZipFile(target, "w") as archive:
+                        archive.writestr("a/data.pkl", pickle.dumps(content["callbacks"]))
+            elif row is bits:
+                target.write_bytes(mutated(good.read_bytes(), rng))
+            else:
+                note = altered(good, target, rng)
+            arguments = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", str(target)]
+            if number % 3 == 0:
+                arguments = [
+                    "predict",
+                    "--ckpt_path",
+                    str(target),
+                    "--output_shape",
+                    "8",
+                    "8",
+                    "--trainer.accelerator",
+                    "cpu",
+                ]
+            status, errors = forked(lambda given=arguments: command(given), limit=LIMIT)  # type: ignore[misc]
+            told = [line for line in errors.splitlines() if line.startswith("pe-lightning: error: ")]
+            held = status == 0 or (status in (1, 2) and len(told) == 1 and "Traceback" not in errors)
+            foreign = Path(SIGNATURE).exists()
+            row.add(None if held and not foreign else f"{note}: status {status}, foreign code {foreign}, {errors[-250:]}")
+    return [bits, values, hostile]
+
+
+# -- solves -----------------------------------------------------------------------------------------------------------------
+
+
+def solves(rng: random.Random) -> list[Row]:
+    """Exact fits of every encoder, with degenerate coordinates, values and ridges."""
+    grids, points = Row("exact fits on grids"), Row("exact fits at points")
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    cases: list[dict[str, Any]] = [{"name": name} for name in encoder_names()]
+    cases += [{"name": "gau", "sigma": 1e-6}, {"name": "gau", "sigma": 5.0}, {"name": "sine", "frequency": 1e-9}]
+    cases += [{"name": "rff", "sigma": 0.01}, {"name": "laplace", "scale": 10.0}]
+    for case in cases:
+        for count in (4, 16):
+            encoder = {**case, "num_features": count}
+            for ridge in (0.0, 1e-12, 1e-3):
+                for dtype in (torch.float32, torch.float64):
+                    for axes in (1, 2):
+                        for size in (2, 9, 24):
+                            values = torch.rand(2, *[size] * axes, 1, generator=generator, dtype=dtype)
+                            for scale in (0.0, 1.0, 1e6):
+                                grids.add(not_held(lambda: solve_grid(values * scale, encoder, ridge=ridge), values * scale))  # noqa: B023
+                        for kind in ("random", "duplicated", "near", "far"):
+                            x = torch.rand(30, axes, generator=generator) * 0.999
+                            if kind == "duplicated":
+                                x = x[torch.randint(0, 5, (30,), generator=generator)]
+                            elif kind == "near":
+                                x = torch.cat([x[:15], x[:15] * (1 - 1e-6)])
+                            elif kind == "far":
+                                x[1:] *= 0.1
+                            values = torch.rand(1, 30, 1, generator=generator, dtype=dtype)
+                            points.add(not_held(lambda: solve_points(values, encoder, coords=x, ridge=ridge), values))  # noqa: B023
+    return [grids, points]
+
+
+def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
+    """What is wrong with a solution, if anything."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = solve()
+    except InputError:
+        return None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    flat = values.flatten(1, -2).double()
+    mean = float((flat - flat.mean(1, keepdim=True)).square().sum())
+    error = float(found.squared_error.sum())
+    said = found.converged is None or not bool(found.converged.any()) or float(found.relative_residual.max()) <= 0.05
+    finite = bool(found.weight.isfinite().all() and found.mean.isfinite().all())
+    if finite and error <= mean * 1.01 + 1e-6 * float(flat.square().sum()) and said:
+        return None
+    return f"{found.encoders[0]}: finite {finite}, squared error {error:.3g} of {mean:.3g}, honest {said}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the rows; the exit status is 1 if an attempt did not hold."""
+    sections = ("fits", "sweeps", "comparisons", "caches", "readers", "checkpoints", "solves")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
+    parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
+    parser.add_argument("--only", default=",".join(sections), help="rows, separated by commas")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # threads do not live on in a forked process
+    rng, few, rows = random.Random(options.seed), -(-options.kills // 6), list[Row]()
+    makers: dict[str, Callable[[], Iterable[Row]]] = {
+        "fits": lambda: [killed_fits(options.kills, rng)],
+        "sweeps": lambda: [killed_sweeps(few, rng)],
+        "comparisons": lambda: [killed_comparisons(few, rng)],
+        "caches": lambda: [killed_caches(few, rng)],
+        "readers": lambda: damaged_files(options.mutations, rng),
+        "checkpoints": lambda: damaged_checkpoints(options.mutations, rng),
+        "solves": lambda: solves(rng),
+    }
+    print(f"seed {options.seed}\n| {'what':<44} |  tried |   held |\n| --- | --- | --- |", flush=True)
+    for name in options.only.split(","):
+        for row in makers[name]():
+            row.show()
+            rows.append(row)
+    return int(any(row.failures for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
