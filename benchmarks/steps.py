@@ -1,7 +1,7 @@
 """Longer training by the command line: held-out dB of every encoder after 200 and 2000 steps, against interpolation.
 
     python benchmarks/steps.py                                    # astronaut, as it is and at 256 x 256: ten minutes
-    python benchmarks/steps.py --encoders gau rff --resize 512 --steps 200 2000 -- --model.optimizer Adam --model.optimizer.lr 0.1
+    python benchmarks/steps.py --encoders gau rff --resize 512 -- --model.optimizer Adam --model.optimizer.lr 0.1
 
 Each row is the recipe of the demo with another encoder; what follows ``--`` is added to every command. ``chirp`` is the
 encoder of the tests' plugin. A row ends with ``DIVERGED`` (no finite number), ``below nearest`` or ``longer is worse`` (by

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.data.sources.paths import format_of, kind_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
@@ -15,8 +14,6 @@ from pe_lightning.verbs import split
 
 __all__ = ["find", "names", "with_recipe"]
 
-VIDEO_SIDE = 128
-"""Pixels of the shorter side that videos named without a recipe are resized to."""
 FOLDER = Path(__file__).parent / "configs"
 EXACT = "closed_form"
 """The recipe of every kind of signal that needs no training."""
@@ -47,7 +44,7 @@ def find(config: str) -> str:
 def with_recipe(arguments: Sequence[str]) -> list[str]:
     """Options of ``fit`` for arguments that may hold files: ``my.jpg --encoder tri``.
 
-    Unless a configuration is given, it is the exact fit's for signals of their kind.
+    Unless a configuration is given, it is that of an exact fit for signals of their kind.
 
     Raises:
         InputError: If the kind of the files is not clear.
@@ -59,21 +56,21 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
         raise InputError("fit needs signals, pe-lightning fit my.jpg, or a recipe, pe-lightning fit --config image/demo")
     if not paths:
         return list(arguments)
-    config = [] if chosen else [f"--config={_recipe_for(paths)}"]
-    if config == [f"--config=video/{EXACT}"] and "--data.preset" not in given:  # the papers' takes 128 frames
-        config += ["--data.preset=null", f"--data.resize={VIDEO_SIDE}"]
-        if "--data.resize" not in given:
-            rank_zero_info(
-                f"Videos are resized to {VIDEO_SIDE} pixels on their shorter side. Set --data.resize for another size."
-            )
+    config = [] if chosen else [f"--config={_recipe_for(paths, given, options)}"]
     return [*config, *options, f"--data.paths={json.dumps(paths)}"]
 
 
-def _recipe_for(paths: Sequence[str]) -> str:
+def _recipe_for(paths: Sequence[str], given: set[str], options: Sequence[str]) -> str:
+    """For pictures the model that adapts to them, unless samples are scattered or another model or encoder is named."""
     try:
         kind = kind_of(*paths)
     except InputError as error:
         raise InputError(f"{error}; or say what they hold: --config image/{EXACT}, row/{EXACT} or volume/{EXACT}") from error
     files = [video_samples().get(path.removeprefix(SCHEME), Path(path)) for path in paths]
+    scattered = "--data.sampling" in given and "grid" not in " ".join(options)
+    if kind == "images" and scattered:
+        return "image/inpaint"
+    if kind == "images" and not any(option.startswith(("--encoder", "--model")) for option in given - {"--model.noise"}):
+        return "image/adaptive"
     volumes = all(format_of(file, by_content=False) in ("nifti", "tiff") for file in files)
     return f"{ {'images': 'image', 'rows': 'row', 'video': 'volume' if volumes else 'video'}[kind] }/{EXACT}"

@@ -26,6 +26,7 @@ SMALL: dict[str, list[str]] = {
     "row": ["--data.resize", "24", "--data.num_rows", "3", "--model.encoder.num_features", "16"],
     "video": ["--data.preset", "null", "--data.frames", "[0,8]", "--data.resize", "16", "--model.encoder.num_features", "8"],
     "volume": ["--model.encoder.num_features", "8"],
+    "paper": ["--data.preset", "null", "--data.frames", "[0,8]", "--data.resize", "16", "--model.encoder.num_features", "8"],
 }
 """What makes the recipes of a folder small."""
 QUIET = ["--wandb.enabled", "false", "--trainer.logger", "false", "--trainer.enable_progress_bar", "false"]

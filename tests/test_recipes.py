@@ -28,7 +28,9 @@ def _empty_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "recipe"),
     [
-        ("my.jpg", "image/closed_form"),
+        ("my.jpg", "image/adaptive"),
+        ("my.jpg --model.noise auto --data.resize 64", "image/adaptive"),
+        ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/inpaint"),
         ("a.png b.tiff --encoder tri samples://coffee", "image/closed_form"),
         ("song.wav", "row/closed_form"),
         ("--seed_everything 3 table.csv", "row/closed_form"),
@@ -40,25 +42,12 @@ def _empty_folder(tmp_path, monkeypatch):
     ],
 )
 def test_the_recipe_is_that_of_the_kind_of_the_files(words, recipe):
-    first, *others = (
-        word for word in recipes.with_recipe(words.split()) if not word.startswith(("--data.pre", "--data.res"))
-    )
-    files = [word for word in words.split() if ("." in word and word[0] != "-") or "://" in word]
+    first, *others = recipes.with_recipe(words.split())
+    files = [word for word in words.split() if ("." in word and word[0] not in "-0") or "://" in word]
     assert first == (f"--config={recipe}" if recipe else "--config")
     assert json.loads(others[-1].removeprefix("--data.paths=")) == files
     options = [word for word in words.split() if word not in files]
     assert [*([] if recipe else [first]), *others[:-1]] == options
-
-
-def test_a_video_of_any_size_is_made_small_unless_a_size_is_given(caplog):
-    small = ["--config=video/closed_form", "--data.preset=null", "--data.resize=128"]
-    with caplog.at_level("INFO"):
-        assert recipes.with_recipe(["clip.mp4"])[:-1] == small
-    assert "resized to 128 pixels" in caplog.text
-    caplog.clear()
-    assert recipes.with_recipe(["clip.mp4", "--data.resize=64"])[:-1] == [*small, "--data.resize=64"], "the last one counts"
-    assert recipes.with_recipe(["clip.mp4", "--data.preset=papers"])[:-1] == [small[0], "--data.preset=papers"]
-    assert not caplog.text
 
 
 @pytest.mark.parametrize(

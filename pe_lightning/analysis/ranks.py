@@ -9,10 +9,12 @@ import math
 
 import numpy as np
 import torch
+from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
+from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.encodings import Complex, Encoding
 
 __all__ = ["feature_rank", "sample_coordinates", "stable_rank"]
@@ -50,11 +52,23 @@ def feature_rank(encoding: Encoding, batch: GridBatch | PointBatch, coords: Tens
     if not isinstance(encoding, Complex):
         return stable_rank(encoding(coords))
     if isinstance(batch, GridBatch):
-        ranks = [stable_rank(encoder(x)) for encoder, x in zip(encoding.encoders, batch.axes, strict=True)]
+        ranks = [_rank_of_axis(encoder, x) for encoder, x in zip(encoding.encoders, batch.axes, strict=True)]
         return torch.stack(ranks).prod(0, keepdim=True)
     # the Gram matrix of rows of a Kronecker product is the elementwise product of those of the factors
     factors = [_double(encoder(x)) for encoder, x in zip(encoding.encoders, coords.unbind(-1), strict=True)]
     return _rank_of_gram(torch.stack([f @ f.mT for f in factors]).prod(0))
+
+
+def _rank_of_axis(encoder: Encoder, x: Tensor) -> Tensor:
+    """Stable rank of the features of an axis; of a long one of local features by Lanczos iterations, ``()``."""
+    if not is_local(encoder):
+        return stable_rank(encoder(x))
+    matrix = local_features(encoder, x)
+    gram = LinearOperator(
+        (matrix.shape[1],) * 2, lambda v: matrix.rmv(matrix.mv(torch.from_numpy(v).ravel())).numpy(), dtype=np.float64
+    )
+    largest = eigsh(gram, 1, v0=np.ones(matrix.shape[1]), tol=1e-3, return_eigenvectors=False)
+    return matrix.squares() / float(largest[0])
 
 
 def _rank_of_gram(gram: Tensor) -> Tensor:

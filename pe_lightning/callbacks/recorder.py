@@ -21,7 +21,6 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.table import Table
 from skimage.metrics import structural_similarity
@@ -448,7 +447,6 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
             scores.update(prediction, evaluation.values, evaluation.mask)
         except Exception as error:  # a fit that has succeeded does not end with what it is compared with
             found[name] = {key: None, f"{key}_reason": f"left out: {error}"}
-            rank_zero_info(f"{name} interpolation is {found[name][f'{key}_reason']}")
             continue
         found[name] = summary(scores.per_signal(), key, "nothing is held out")
         mean = found[name][key]

@@ -14,13 +14,14 @@ __all__ = ["bandwidth", "is_local", "local_features"]
 
 MIN_FEATURES = 1024
 """Below this the dense routes are as fast."""
-MAX_SHARE = 0.25
+MAX_SHARE = 0.5
 """A block of the matrix has this share of the features at most."""
 
 
 def bandwidth(encoder: Encoder) -> int:
     """Shifts that two features are apart at most, if a sample sees both."""
-    assert encoder.support is not None and encoder.resolution is not None
+    assert encoder.support is not None
+    assert encoder.resolution is not None
     return math.floor(2 * encoder.support * encoder.resolution + 1e-6)
 
 
@@ -46,7 +47,8 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
 
     def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
         # the features from the first one on are those from number 0 on of coordinates that are moved back
-        return encoder.leading(width)(x[numbers] - first[:, None].double() / resolution).mul_(scale)
+        found: Tensor = encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
+        return found.mul_(scale)
 
     position = encoder.position(x).clamp(0, encoder.num_features - 1)
     with torch.no_grad():

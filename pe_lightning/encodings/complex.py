@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -69,7 +70,7 @@ class Complex(Encoding):
         self.check_axes(axes)
         for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
-                encode = (lambda some: local_features(encoder, some).blocks) if self.is_line else encoder
+                encode = partial(_blocks, encoder) if self.is_line else encoder
                 self.scales[a] = 1 / largest_row_norm(encode, x)
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
@@ -132,6 +133,11 @@ class Complex(Encoding):
         for features in rest:
             product = (product[..., :, None] * features[..., None, :]).flatten(-2)
         return product
+
+
+def _blocks(encoder: Encoder, x: Tensor) -> Tensor:
+    """The features of some coordinates of a long axis in blocks, zero but where they are stored."""
+    return local_features(encoder, x).blocks
 
 
 def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> list[Encoder]:

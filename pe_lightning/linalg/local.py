@@ -52,7 +52,7 @@ class Local(Operator):
         cell, order = (position / WIDTH).long().sort(stable=True)
         # equally many rows per block: as many as an even spread has; those of a crowded cell fill several
         size = max(1, -(-len(position) * WIDTH // columns))
-        found, counts = torch.unique_consecutive(cell, return_counts=True)
+        _, counts = torch.unique_consecutive(cell, return_counts=True)
         rank = torch.arange(len(cell), device=device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
         begins = rank % size == 0
         block = begins.cumsum(0) - 1
@@ -69,7 +69,7 @@ class Local(Operator):
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
         """One batched product."""
         moved = x.to(self.dtype).movedim(axis, 0)
-        windows = moved.flatten(1).reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
+        windows = moved.reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
         made = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
         rows = made.flatten(0, 1).index_select(0, self.slots)
         return rows.view(self.shape[0], *moved.shape[1:]).movedim(0, axis)

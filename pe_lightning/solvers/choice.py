@@ -26,7 +26,8 @@ from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, 
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products
 from pe_lightning.metrics import psnr
-from pe_lightning.solvers.points import PointProblem, point_problem
+from pe_lightning.solvers.line import LineProblem, point_problem
+from pe_lightning.solvers.points import PointProblem, point_samples
 
 __all__ = ["Choice", "ChoiceWarning", "axis_encoders", "check_ridge", "choose_grid", "choose_points", "tunable"]
 
@@ -39,8 +40,10 @@ FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that are tried on a grid, times the default in units of the spacing."""
 MIN_SAMPLES = 8
 """Axes with fewer samples are not thinned out."""
-WINDOW = {1: 4096, 2: 256, 3: 64}
-"""Samples per axis of the windows that are looked at; longer axes have two windows, at a quarter and three quarters."""
+WINDOW = {1: 1024, 2: 256, 3: 64}
+"""Samples per axis of the windows that are looked at."""
+MOST = {1: 32}
+"""Windows per axis, at most, by number of axes; else two. Sound is never the same for long."""
 MAX_SIGNALS = 16
 """Of more signals than this, so many are looked at, evenly spread."""
 
@@ -49,7 +52,7 @@ POINT_RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
 POINT_FALLBACK = 0.1
 """The relative ridge of scattered points of which none can be held out: near the best for shifted encoders."""
 POINT_SIGNALS = 4
-POINT_WINDOW = {1: 4096, 2: 128, 3: 32}
+POINT_WINDOW = {1: 2048, 2: 128, 3: 32}
 """As :data:`WINDOW`, of grids that points lie on."""
 FRACTION = 0.1
 """Share of scattered training points that is held out, drawn by their coordinates."""
@@ -248,10 +251,17 @@ def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tenso
     parts, coords = [some.movedim(-1, 1)], []
     for a, x in enumerate(axes):
         n = len(x)
-        starts = [0] if n <= side else [n // 4 - side // 4, n // 4 * 3 - side * 3 // 4]
-        parts = [part.narrow(2 + a, start, min(n, side)) for part in parts for start in starts]
+        parts = [
+            part.narrow(2 + a, start, min(n, side)) for part in parts for start in _starts(n, side, MOST.get(len(axes), 2))
+        ]
         coords.append(x[:side].to(torch.float64))
     return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
+
+
+def _starts(n: int, side: int, most: int) -> list[int]:
+    """First samples of the windows of an axis, evenly spread: at least two of a longer axis, which may then overlap."""
+    count = 1 if n <= side else min(most, max(2, n // side))
+    return [(2 * turn + 1) * (n - min(n, side)) // (2 * count) for turn in range(count)]
 
 
 def _thinned_grid(
@@ -329,10 +339,10 @@ def choose_points(
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
     ratios = [1.0] * num_axes
     if axes is not None and not any(_sees_coordinates_closer(encoder) for encoder in encoders):
-        point_problem(values, encoders, center=center, distributed=distributed, **where)  # for its checks
+        point_samples(values, encoders, distributed=distributed, **where)  # for its checks
         values, where, ratios = _point_windows(values, axes, mask, index, distributed) or (values, where, ratios)
 
-    def build(some: Sequence[Encoder]) -> PointProblem:
+    def build(some: Sequence[Encoder]) -> PointProblem | LineProblem:
         small = [encoder if ratio == 1 else shrunk(encoder, ratio) for encoder, ratio in zip(some, ratios, strict=True)]
         return point_problem(values, small, center=center, distributed=distributed, **where)  # type: ignore[arg-type]
 
@@ -346,6 +356,8 @@ def choose_points(
             held, kept = held & samples.mask, kept & samples.mask
         few = len(values[signals])
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, kept)]))
+        if max(ratios) > 1:  # windows are scored together, or those where hardly anything happens would decide
+            counts = counts.sum(1, keepdim=True)
         fallback = POINT_FALLBACK if int(counts.min()) < MIN_HELD else None
         if fallback is not None and strength is None:
             text = f"ridge: auto takes the relative ridge {fallback}; too few points of a signal could be held out"
@@ -360,7 +372,8 @@ def choose_points(
             best, worse = -math.inf, 0
             for r in near:
                 z = [part.z for part in rest.solve(r, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
-                found[r] = float(psnr(rest.squared_error(z, held), counts[0] * values.shape[-1]).mean())
+                errors = rest.squared_error(z, held).reshape(counts.shape[1], -1).sum(1)
+                found[r] = float(psnr(errors, counts[0] * values.shape[-1]).mean())
                 best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
                 if worse == 2:
                     break
@@ -396,7 +409,7 @@ def _point_windows(
     parts = [(values, mask.reshape(-1, *grid))]
     for a, n in enumerate(grid):
         width = min(n, side)
-        starts = [0] if n <= side else [n // 4 - side // 4, n // 4 * 3 - side * 3 // 4]
+        starts = _starts(n, side, MOST.get(len(grid), 2))
         parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
     found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
     counts = where.flatten(1).sum(1)

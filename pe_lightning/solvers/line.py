@@ -9,6 +9,8 @@ ridge below :data:`LEAST` it is iterated Tikhonov regularisation, which tends to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -17,11 +19,10 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, bandwidth, is_local, local_features
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Local
-from pe_lightning.solvers.points import Samples
-from pe_lightning.solvers.solution import Solution
+from pe_lightning.linalg import Local, Minimum
+from pe_lightning.solvers.points import PointProblem, Samples, point_samples
 
-__all__ = ["is_line", "solve_line"]
+__all__ = ["LineProblem", "is_line", "point_problem"]
 
 LEAST = 1e-10
 """Least ridge of the factorisation, as a share of the largest diagonal entry: the Cholesky factor then exists."""
@@ -36,85 +37,140 @@ def is_line(encoders: Sequence[Encoder]) -> bool:
     return len(encoders) == 1 and is_local(encoders[0])
 
 
-def solve_line(samples: Samples, values: Tensor, ridge: float, center: bool, distributed: bool) -> Solution:
-    """The weights of signals of one axis; signals with samples of their own one after another.
+class LineProblem:
+    """Ridge least squares of ``S`` signals of one axis; the methods are those of ``PointProblem``.
 
     Args:
         samples: Where the samples are, and which of them are trained on.
-        values: ``(S, C, P)``.
-        ridge: Relative ridge.
-        center: Whether the mean of each signal and channel is taken out.
+        values: ``(S, C, P)``; what lies off the mask may be anything.
+        center: Whether the mean of each signal and channel over the training samples is taken out.
         distributed: Whether the processes of :mod:`torch.distributed` hold different samples of the same signals.
-
-    Raises:
-        InputError: If a signal has no training sample, or values there that are not finite.
     """
-    coords, mask, (encoder,) = samples.coordinates()[..., 0], samples.mask, samples.encoders
-    rows = max(len(coords), 1 if mask is None else len(mask))
-    found = []
-    for row in range(rows):
-        x, y = coords[row % len(coords)], values if rows == 1 else values[row : row + 1]
-        if mask is not None:
-            x, y = x[mask[row % len(mask)]], y[..., mask[row % len(mask)]]
-        found.append(_solve(encoder, x, y, ridge, center, distributed))
-    weight, mean, error, count, absolute = (torch.cat(parts) for parts in zip(*found, strict=True))
-    dtype = torch.promote_types(values.dtype, torch.float32)
-    return Solution(
-        weight=weight.to(dtype),
-        mean=mean.to(dtype),
-        squared_error=error,
-        count=count,
-        ridge=float(ridge),
-        absolute_ridge=absolute,
-        solver="line",
-    )
+
+    solver: Literal["grid", "line", "points"] = "line"
+
+    def __init__(self, samples: Samples, values: Tensor, center: bool, distributed: bool) -> None:
+        self.samples, self.values, self.center, self.distributed = samples, values, center, distributed
+        self.bases: tuple[Tensor, ...] = ()
+
+    def select(self, signals: slice, mask: Tensor) -> LineProblem:
+        """The problem of some signals under another mask, ``(s or 1, P)``."""
+        return LineProblem(self.samples.select(signals).with_mask(mask), self.values[signals], self.center, self.distributed)
+
+    def summed(self, x: Tensor) -> Tensor:
+        """The sum over the processes that hold other samples of the same signals."""
+        if self.distributed:
+            x = x.contiguous()
+            torch.distributed.all_reduce(x)
+        return x
+
+    @cached_property
+    def rows(self) -> list[_Row]:
+        """The signals, together where they have the same samples."""
+        return [_Row(self, x, y) for x, y in self._under(self.samples.mask)]
+
+    @property
+    def mean(self) -> Tensor:
+        """What was taken out, ``(S, C)`` float64."""
+        return torch.cat([row.mean for row in self.rows])
+
+    @property
+    def counts(self) -> Tensor:
+        """Training samples of each signal, ``(S,)`` float64."""
+        return torch.cat([row.count.expand(len(row.mean)) for row in self.rows])
+
+    @property
+    def unit(self) -> Tensor:
+        """Mean squared norm of the features over the training samples, ``(S,)``: what a relative ridge of 1 stands for."""
+        return torch.cat([row.unit.expand(len(row.mean)) for row in self.rows])
+
+    def solve(self, ridge: float, *_: object) -> list[Minimum]:
+        """The weights; exact, whatever else the iterative solver is told."""
+        return [row.solve(ridge) for row in self.rows]
+
+    def decode(self, z: Sequence[Tensor]) -> Tensor:
+        """Weights of all signals, ``(S, C, K)``, in the dtype of the data."""
+        return torch.cat(list(z)).to(torch.promote_types(self.values.dtype, torch.float32))
+
+    def squared_error(self, z: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Sum of squared errors at other samples, under ``mask`` ``(S or 1, P)``; ``(S,)`` float64."""
+        parts = zip(self.rows, z, self._under(mask), strict=True)
+        errors = [local_features(row.encoder, x).mv(w) + row.mean[..., None] - y for row, w, (x, y) in parts]
+        return self.summed(torch.cat([error.square().sum((1, 2)) for error in errors]))
+
+    def _under(self, mask: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Coordinates ``(P',)`` and values ``(s, C, P')`` under a mask, of signals with the same samples."""
+        coords, values = self.samples.coordinates()[..., 0], self.values.double()
+        rows = max(len(coords), 1 if mask is None else len(mask))
+        for row in range(rows):
+            x, y = coords[row % len(coords)], values if rows == 1 else values[row : row + 1]
+            there = slice(None) if mask is None else mask[row % len(mask)]
+            yield x[there], y[..., there]
 
 
-def _solve(
-    encoder: Encoder, x: Tensor, values: Tensor, ridge: float, center: bool, distributed: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Weights ``(s, C, K)``, mean ``(s, C)``, squared error, count of values and absolute ridge ``(s,)``, in float64."""
+class _Row:
+    """Signals with the same samples, and the band of their normal equations."""
 
-    def summed(part: Tensor) -> Tensor:
-        if distributed:
-            torch.distributed.all_reduce(part)
-        return part
+    def __init__(self, problem: LineProblem, x: Tensor, values: Tensor) -> None:
+        (self.encoder,) = problem.samples.encoders
+        self.x, self.summed = x, problem.summed
+        sums = self.summed(torch.cat([values.sum(2).flatten(), values.new_tensor([float(len(x))])]))
+        if not bool(sums.isfinite().all()) or not sums[-1] > 0:
+            raise InputError("a signal has no training sample, or values there that are not finite")
+        self.count = sums[-1:]
+        self.mean = (sums[:-1] / self.count * problem.center).reshape(values.shape[:2])
+        self.target = (values - self.mean[..., None]).flatten(0, 1)
+        width = bandwidth(self.encoder)
+        band = values.new_zeros(width + 1, self.encoder.num_features)
+        squares = values.new_zeros(1)
+        for features, _ in self._features():
+            band += features.gram(width)
+            squares += features.squares()
+        self.band, self.unit = self.summed(band), self.summed(squares) / self.count
 
-    def parts() -> Iterator[tuple[Local, slice]]:
-        for start in range(0, len(x), SAMPLES_AT_ONCE):
+    def _features(self) -> Iterator[tuple[Local, slice]]:
+        for start in range(0, len(self.x), SAMPLES_AT_ONCE):
             some = slice(start, start + SAMPLES_AT_ONCE)
-            yield local_features(encoder, x[some]), some
+            yield local_features(self.encoder, self.x[some]), some
 
-    signals, channels = values.shape[:2]
-    target = values.double()
-    sums = summed(torch.cat([target.sum(2).flatten(), target.new_tensor([float(len(x))])]))
-    if not bool(sums.isfinite().all()) or not sums[-1] > 0:
-        raise InputError("a signal has no training sample, or values there that are not finite")
-    mean = (sums[:-1] / sums[-1] * center).reshape(signals, channels)
-    target = (target - mean[..., None]).flatten(0, 1)
-    # the last row of the band has no entry but the sum of all squares
-    band = target.new_zeros(bandwidth(encoder) + 2, encoder.num_features)
-    for features, _ in parts():
-        band[:-1] += features.gram(len(band) - 2)
-        band[-1, 0] += features.squares()
-    band = summed(band)
-    absolute = float(band[-1, 0] / sums[-1]) * ridge
-    lower = band[:-1].cpu().numpy()
-    lower[0] += max(absolute, LEAST * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))
-    factor = scipy.linalg.cholesky_banded(lower, overwrite_ab=True, lower=True)
-    weight = target.new_zeros(len(target), encoder.num_features)
-    for number in range(PASSES + 1):
-        change, error = -absolute * weight, target.new_zeros(len(target))
-        own = torch.zeros_like(weight)
-        for features, some in parts():
-            residual = target[:, some] - features.mv(weight)
-            own += features.rmv(residual)
-            error += residual.square().sum(1)
-        both = summed(torch.cat([own, error[:, None]], 1))
-        if number < PASSES:
-            change += both[:, :-1]
-            solved = scipy.linalg.cho_solve_banded((factor, True), change.T.cpu().numpy())
-            weight += torch.from_numpy(solved.T).to(weight)
-    squared = both[:, -1].reshape(signals, channels).sum(1)
-    count = torch.full_like(squared, float(sums[-1]) * channels).long()
-    return weight.reshape(signals, channels, -1), mean, squared, count, torch.full_like(squared, absolute)
+    def solve(self, ridge: float) -> Minimum:
+        absolute = ridge * float(self.unit)
+        lower = self.band.cpu().numpy().copy()
+        lower[0] += max(absolute, LEAST * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))
+        factor = scipy.linalg.cholesky_banded(lower, overwrite_ab=True, lower=True)
+        weight = self.target.new_zeros(len(self.target), self.encoder.num_features)
+        for _ in range(PASSES):
+            gradient, _ = self._residual(weight)
+            change = (gradient - absolute * weight).T.cpu().numpy()
+            weight += torch.from_numpy(scipy.linalg.cho_solve_banded((factor, True), change).T).to(weight)
+        error = self._residual(weight)[1].reshape(self.mean.shape).sum(1)
+        none = torch.zeros_like(error)
+        return Minimum(weight.reshape(*self.mean.shape, -1), none.long(), none, error)
+
+    def _residual(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        r""":math:`\Psi^T (y - \Psi w)` and the squared errors, of weights ``(s C, K)``."""
+        both = weight.new_zeros(len(weight), weight.shape[1] + 1)
+        for features, some in self._features():
+            left = self.target[:, some] - features.mv(weight)
+            both[:, :-1] += features.rmv(left)
+            both[:, -1] += left.square().sum(1)
+        both = self.summed(both)
+        return both[:, :-1], both[:, -1]
+
+
+def point_problem(
+    values: Tensor,
+    encoders: Sequence[Encoder],
+    *,
+    coords: Tensor | None,
+    axes: Sequence[Tensor] | None,
+    mask: Tensor | None,
+    index: Tensor | None,
+    center: bool,
+    distributed: bool,
+) -> PointProblem | LineProblem:
+    """The problem of :func:`~pe_lightning.solvers.solve_points`, which describes the arguments."""
+    samples, points, population = point_samples(values, encoders, coords, axes, mask, index, distributed)
+    if is_line(encoders):
+        return LineProblem(samples, points, center, distributed)
+    return PointProblem(samples, points, population, center, distributed)

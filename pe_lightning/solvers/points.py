@@ -7,6 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LeastSquares, Minimum, Operator, conjugate_gradients, eigh, mode_products, rowwise_products
 
-__all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_problem", "point_samples"]
+__all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_samples"]
 
 CACHE_BYTES = 1 << 30
 """Per-axis features of points are stored between iterations up to this size, and computed again beyond it."""
@@ -264,6 +265,8 @@ class PointProblem:
         distributed: Whether the processes of :mod:`torch.distributed` hold different samples of the same signals.
     """
 
+    solver: Literal["grid", "line", "points"] = "points"
+
     def __init__(self, samples: Samples, values: Tensor, population: float, center: bool, distributed: bool) -> None:
         self.samples = samples
         self.values = values
@@ -393,21 +396,6 @@ class PointProblem:
             left = (1 - degrees) / (1 - share * degrees) if degrees < 1 else 0.0
             low, high = (middle, high) if math.exp(middle) < left else (low, middle)
         return math.exp(low)
-
-
-def point_problem(
-    values: Tensor,
-    encoders: Sequence[Encoder],
-    *,
-    coords: Tensor | None,
-    axes: Sequence[Tensor] | None,
-    mask: Tensor | None,
-    index: Tensor | None,
-    center: bool,
-    distributed: bool,
-) -> PointProblem:
-    """The problem of :func:`~pe_lightning.solvers.solve_points`, which describes the arguments."""
-    return PointProblem(*point_samples(values, encoders, coords, axes, mask, index, distributed), center, distributed)
 
 
 def point_samples(

@@ -14,11 +14,11 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import full_precision
+from pe_lightning.linalg import Minimum, full_precision
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver
-from pe_lightning.solvers.line import is_line, solve_line
-from pe_lightning.solvers.points import ScatteredPoints, point_problem, point_samples
+from pe_lightning.solvers.line import LineProblem, is_line, point_problem
+from pe_lightning.solvers.points import PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
 
 __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
@@ -75,9 +75,8 @@ def solve_grid(
     encoders = axis_encoders(encoder, [1 / n for n in samples], samples, values.shape[-1], values.device)
     choice = choose_grid(values, axes, encoders, ridge, sigma)
     if is_line(choice.encoders):
-        points = ScatteredPoints(choice.encoders, axes[0].to(values.device)[None, :, None])
-        solution = solve_line(points, values.movedim(-1, 1), choice.ridge, center, distributed=False)
-        return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
+        solution = _solve_line(choice.encoders, axes[0].to(values.device), values, choice.ridge, center, False)
+        return replace(solution, choice=choice, seconds=time.perf_counter() - began)
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
     mean = values.new_zeros(len(values), values.shape[-1])
     if center:  # before anything is summed: float32 loses least
@@ -124,9 +123,8 @@ def solve_blocks(
         solver.accumulate(block, start)
     if line:
         x, values = (torch.cat(parts, axis) for axis, parts in enumerate(zip(*line, strict=True)))
-        samples = ScatteredPoints(encoders, x[None, :, None])
         together = torch.distributed.is_available() and torch.distributed.is_initialized()
-        found = solve_line(samples, values.movedim(-1, 1), ridge, center, together)
+        found = _solve_line(encoders, x, values, ridge, center, together)
     elif solver is not None:
         solver.reduce()
         found = solver.solve(ridge)
@@ -188,17 +186,12 @@ def solve_points(
     options: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
     options.update(center=center, distributed=distributed)
     choice = choose_points(values, encoder, ridge=ridge, sigma=sigma, **options)
-    if is_line(choice.encoders):
-        samples, points, _ = point_samples(values, choice.encoders, coords, axes, mask, index, distributed)
-        solution = solve_line(samples, points, choice.ridge, center, distributed)
-        return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
     with full_precision(values.device):
         problem = point_problem(values, choice.encoders, **options)
         use = choice.ridge > 0 if precondition is None else precondition
         results = problem.solve(choice.ridge, iterations, tolerance, use)
-        weight = problem.decode([result.z for result in results])
-    residual = torch.cat([result.relative_residual for result in results])
-    used = torch.cat([result.iterations for result in results])
+        found = _solution(problem, results, choice.ridge)
+    residual, used = found.relative_residual, found.iterations
     # stopped before the cap: by the tolerance, or because rounding allows no more
     converged = (residual <= tolerance) | ((used < iterations) & (residual <= WARN_RESIDUAL))
     worst = float(residual.max())
@@ -209,19 +202,31 @@ def solve_points(
             ConvergenceWarning,
             stacklevel=2,
         )
+    seconds = time.perf_counter() - began
+    return replace(found, encoders=choice.encoders, choice=choice, converged=converged, seconds=seconds)
+
+
+def _solution(problem: PointProblem | LineProblem, results: Sequence[Minimum], ridge: float) -> Solution:
+    """The solution of a problem at points, without what led to it."""
+    weight = problem.decode([result.z for result in results])
     return Solution(
         weight=weight,
         mean=problem.mean.to(weight.dtype),
         squared_error=torch.cat([result.squared_error for result in results]),
-        count=(problem.counts * values.shape[-1]).long(),
-        ridge=choice.ridge,
-        absolute_ridge=choice.ridge * problem.unit,
-        solver="points",
-        seconds=time.perf_counter() - began,
-        encoders=choice.encoders,
-        choice=choice,
+        count=(problem.counts * problem.values.shape[1]).long(),
+        ridge=float(ridge),
+        absolute_ridge=ridge * problem.unit,
+        solver=problem.solver,
         ranks=tuple(basis.shape[1] for basis in problem.bases),
-        iterations=used,
-        relative_residual=residual,
-        converged=converged,
+        iterations=torch.cat([result.iterations for result in results]),
+        relative_residual=torch.cat([result.relative_residual for result in results]),
     )
+
+
+def _solve_line(
+    encoders: Sequence[Encoder], x: Tensor, values: Tensor, ridge: float, center: bool, distributed: bool
+) -> Solution:
+    """One long axis of many local features: values ``(S, P, C)`` at ``(P,)``."""
+    problem = LineProblem(ScatteredPoints(encoders, x[None, :, None]), values.movedim(-1, 1), center, distributed)
+    with full_precision(values.device):
+        return replace(_solution(problem, problem.solve(ridge), ridge), encoders=tuple(encoders))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from pe_lightning import encoders
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
-from pe_lightning.data import TensorDataModule
+from pe_lightning.data import GridBatch, TensorDataModule
 from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings import Complex, Simple
 
@@ -72,3 +73,12 @@ def test_the_sample_is_of_training_points_and_always_the_same():
     assert {tuple(point) for point in some[0].tolist()} < every
     assert len({tuple(point) for point in some[0].tolist()}) == 20
     assert torch.equal(some, sample_coordinates(batch, 20))
+
+
+def test_a_long_axis_has_the_rank_of_its_dense_features(monkeypatch):
+    encoder, x = encoders.create("gau", num_features=300), torch.arange(600, dtype=torch.float64) / 600
+    batch = GridBatch((x,), torch.zeros(1, 600, 1))
+    expected = stable_rank(encoder(x))
+    monkeypatch.setattr("pe_lightning.encoders.local.MIN_FEATURES", 200)
+    found = feature_rank(Complex(encoder, 1, normalize=False), batch, x[None, :, None])
+    torch.testing.assert_close(found[0], expected, rtol=2e-3, atol=0)

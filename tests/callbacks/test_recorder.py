@@ -233,3 +233,16 @@ def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatc
     assert curve.measured
     assert list(curve.seconds) == sorted(set(curve.seconds))
     assert curve.seconds[1] <= first < curve.seconds[2] < total
+
+
+def test_a_baseline_that_fails_costs_nothing_but_itself(monkeypatch):
+    def broken(name, batch, axes):
+        if name == "bicubic":
+            raise InputError("bicubic needs evenly spaced training samples")
+        return interpolate(name, batch, axes)
+
+    monkeypatch.setattr("pe_lightning.callbacks.recorder.interpolate", broken)
+    found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1)))
+    assert found["bicubic"]["test/psnr"] is None
+    assert "evenly spaced" in found["bicubic"]["test/psnr_reason"]
+    assert found["linear"]["test/psnr"] > 0

@@ -236,3 +236,13 @@ def test_too_few_points_take_the_rule_and_say_so():
     with pytest.warns(ChoiceWarning, match="relative ridge 0.1"):
         solution = solve_points(values, {"name": "gau", "num_features": 8}, coords=coords)
     assert (solution.ridge, solution.choice.rule, solution.choice.curve) == (0.1, "fallback", ())
+
+
+def test_a_row_that_is_rough_in_places_gets_a_ridge_for_them():
+    """Windows are scored together: in most of them next to nothing happens, and any ridge is good."""
+    x = torch.arange(1 << 16, dtype=torch.float64) / (1 << 16)
+    noise = torch.rand(1 << 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 0.5
+    values = (0.5 + torch.where((x * 16) % 1 < 0.1, noise, 1e-4 * torch.sin(900 * x)))[None, :, None]
+    mask = torch.rand(1, 1 << 16, generator=torch.Generator().manual_seed(1)) < 0.25
+    assert choose_points(values, "gau", axes=[x], mask=mask).ridge > 1
+    assert choose_grid(values[:, ::2], [x[::2]], [encoders.create("gau", num_features=1 << 15)]).ridge > 0.05

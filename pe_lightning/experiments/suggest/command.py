@@ -29,6 +29,7 @@ def suggest(
     force: bool = False,
     encoders: str | None = None,
     num_features: str | None = None,
+    all: bool = False,
 ) -> int:
     """Tries every encoder on signals of your own and writes the best as a configuration.
 
@@ -44,6 +45,7 @@ def suggest(
         force: Replace that file if it exists.
         encoders: A,B: try these only (default: all, see pe-lightning encoders).
         num_features: N,M: features per axis (default: as many as trained samples, and half as many).
+        all: Show every row and column of the table; otherwise the best eight.
 
     Raises:
         InputError: If the options or the data have to be changed, or no encoder can be tried.
@@ -55,7 +57,7 @@ def suggest(
     for name in set(names) - {"Adaptive"}:
         known.registry.get(name)  # raises with the nearest names
     counts = list(dict.fromkeys(_words(num_features)))
-    if not all(word.isdecimal() and int(word) > 0 for word in counts):
+    if any(not word.isdecimal() or int(word) < 1 for word in counts):
         raise InputError(f"--num_features is one or more whole numbers >= 1, joined by commas; got {num_features!r}")
     if out.exists() and (out.is_dir() or not force):
         raise InputError(f"--out {str(out)!r} exists; name another file, or let --force replace it")
@@ -85,7 +87,7 @@ def suggest(
         result = search(candidates, signals, windows, began + budget, device, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
-    print_result(result)
+    print_result(result, all)
     print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
@@ -111,7 +113,7 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
             values[name] = word
     for name in values:
         if name not in ("--config", "--data") and not name.startswith("--data."):
-            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--data", "--config"]
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--data", "--config"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
     if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")

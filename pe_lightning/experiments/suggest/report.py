@@ -23,6 +23,8 @@ from pe_lightning.experiments.suggest.search import ADAPTIVE, SearchResult, Tria
 
 __all__ = ["configuration", "print_result", "verdict"]
 
+ROWS = 8
+"""Rows of the table, unless all are asked for."""
 TIE = 0.05
 """Differences below this, in dB, are called a tie."""
 
@@ -31,39 +33,56 @@ def _metric(result: SearchResult) -> Metric:
     return Metric.of(result.shown.info.metric)
 
 
-def print_result(result: SearchResult) -> None:
-    """Prints the ranked table, its verdict, and what was not tried."""
-    console, metric = Console() if Console().is_terminal else Console(width=140), _metric(result)
+def print_result(result: SearchResult, everything: bool = False) -> None:
+    """Prints the ranked table, its verdict, and what was not tried.
+
+    Args:
+        result: The search.
+        everything: All rows and columns; otherwise :data:`ROWS` rows, in 80 columns, the best interpolation among them.
+    """
+    console, metric = Console() if Console().is_terminal else Console(width=140 if everything else 80), _metric(result)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("encoder", no_wrap=True)
-    table.add_column("chosen", overflow="fold")
     unit = metric.unit or metric.name
-    if result.signals is not None:
-        table.add_column(f"held out\n({unit})", justify="right", no_wrap=True)
-    if result.windows is not None:
-        table.add_column(f"in windows\n({unit})", justify="right", no_wrap=True, style="dim" if result.signals else "")
-    for title in ("seconds", "parameters", "stable rank"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("note", overflow="fold")
-    best = result.of(interpolation=False)[:1]
-    for trial in result.trials:
+    titles = [
+        "encoder",
+        "chosen",
+        f"held out\n({unit})",
+        f"in windows\n({unit})",
+        "seconds",
+        "parameters",
+        "stable rank",
+        "note",
+    ]
+    shown = [0, 1, 2, 4, 5, 7]
+    if everything:
+        shown = [n for n in range(8) if (n != 2 or result.signals) and (n != 3 or result.windows)]
+    elif result.signals is None:
+        shown[2] = 3
+    for n in shown:
+        words = titles[n] in ("chosen", "note")
+        table.add_column(titles[n], justify="left" if words or n == 0 else "right", overflow="fold", no_wrap=not words)
+    best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
+    trials = result.trials if everything else result.trials[:ROWS]
+    for trial in [*trials, *(method for method in methods if method not in trials)]:
         found, measured = trial.best, trial.whole is not None or result.signals is None
-        scores = ([trial.whole] if result.signals else []) + ([trial.windows] if result.windows else [])
         cells = [
             trial.candidate.label(result.shown),
             _chosen(found) if measured else "",
-            *(_score(metric, score) for score in scores),
+            _score(metric, trial.whole),
+            _score(metric, trial.windows),
             f"{found.seconds:.2f}" if measured else "–",
             f"{found.params:,}" if measured and found.params is not None else "–",
             f"{found.stable_rank:,.1f}" if measured and found.stable_rank is not None else "–",
             ", ".join(found.notes),
         ]
         style = "dim" if trial.candidate.interpolation else "bold" if trial in best else ""
-        table.add_row(*map(Text, cells), style=style)
+        table.add_row(*(Text(cells[n]) for n in shown), style=style)
     console.print(table)
     if result.shown.info.num_signals > 1:
         signals = result.shown.info.num_signals
         console.print(Text(f"{metric.name.upper()}: mean ± standard deviation over {signals} signals."))
+    if len(trials) < len(result.trials):
+        console.print(Text(f"{len(result.trials)} were tried; --all shows the others."), style="dim")
     if result.windows is not None:
         rest = "; what came close to the best there, on all samples" if result.signals is not None else ""
         console.print(Text(f"Judged on {result.windows.text}{rest}."))

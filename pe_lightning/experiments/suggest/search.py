@@ -36,6 +36,8 @@ photographs; tri and impulse lose).
 """
 MAX_DENSE = 1024
 """Features of an axis that are not local: their decomposition takes seconds, and eight times as long for twice as many."""
+MAX_WORK = 1 << 33
+"""The number of samples times the square of those features: seconds, too, however long the axis."""
 MEMORY_SHARE = 0.25
 """Share of the free memory that weights and features may take."""
 FIRST_SHARE = 0.5
@@ -77,7 +79,8 @@ class Candidate:
             return (None,) * len(signals.sizes)
         found = []
         for n, whole in zip(signals.full_sizes if full else signals.sizes, signals.full_sizes, strict=True):
-            wanted = self.count or min(whole * (self.share or 1), whole if self.local else MAX_DENSE)
+            most = math.inf if self.local else min(MAX_DENSE, math.sqrt(MAX_WORK / whole))
+            wanted = self.count or min(whole * (self.share or 1), most)
             # even where it is not given: the Fourier encoders take no others
             found.append(self.count if self.count and n == whole else max(2, 2 * round(wanted * n / whole / 2)))
         return tuple(found)
@@ -264,7 +267,16 @@ def search(
         methods = ["nearest", "delaunay"]
     baselines = [Candidate(name, interpolation=True) for name in methods]
     until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
-    for candidate in [*baselines, *candidates]:
+    dense: list[Candidate] = []
+    if not isinstance(first.dataset.split, GridSplit):  # wide features as close as the samples of the grid bridge gaps best
+        share = result.shown.info.grid[0] / result.shown.sizes[0]
+        dense = [replace(c, share=share) for c in candidates if c.local and c.width and c.share == 1 and not c.padding]
+    labels: set[str] = set()
+    for candidate in [*baselines, *dense, *candidates]:
+        label = candidate.label(result.shown)
+        if label in labels:  # where there are few samples, or very many, a half is as many as all
+            continue
+        labels.add(label)
         if candidate.padding and not _worth_padding(result, candidate):
             continue
         if time.perf_counter() > until:
