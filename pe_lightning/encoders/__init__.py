@@ -6,6 +6,7 @@
 
 - :mod:`~pe_lightning.encoders.fourier`: ``linf``, ``logf``, ``rff``, ``basic``.
 - :mod:`~pe_lightning.encoders.shifted`: ``gau``, ``tri``, ``laplace``, ``rect``, ``impulse``, ``keys``, ``bspline``.
+- :mod:`~pe_lightning.encoders.directional`: ``directional``, a shifted encoder along rotated directions.
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
 - :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``, ``pos_mlp``, and fixed ``sine1d``, ``sine_nd``, ``md_sine``.
 - :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``embed``.
@@ -17,6 +18,7 @@ The last three have parameters, which are trained with the network. Of the other
 
 from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
+from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.learned_fourier import AxisSines, FlatSines, JointSines, LearnableFourier, PositionMLP
 from pe_lightning.encoders.local import bandwidth, is_local, local_features
@@ -28,6 +30,7 @@ __all__ = [
     "AxisSines",
     "BSpline",
     "Basic",
+    "Directional",
     "Embedding",
     "Encoder",
     "EncoderLike",

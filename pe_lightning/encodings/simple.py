@@ -124,10 +124,10 @@ def _directions(layout: Layout, num_axes: int) -> Tensor:
 
 def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[Encoder]:
     """``count`` copies of ``encoder`` that share its width; of all axes if ``joint``."""
-    changes: dict[str, int] = {}
     # an encoder of one axis becomes joint over all of them; any other number that was asked for is left, to be refused
     if joint and num_axes > 1 and encoder.num_axes == 1:
-        changes["num_axes"] = num_axes
+        encoder = encoder.copy(num_axes=num_axes)
+    changes: dict[str, int] = {}
     total = AUTO_PER_AXIS * num_axes if encoder.is_open else encoder.num_features
     if encoder.is_open:
         changes["num_features"] = total

@@ -18,7 +18,7 @@ from pe_lightning.errors import InputError
 
 K = 8
 PIECEWISE_CONSTANT = {"rect", "impulse", "square", "noise"}
-SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline"}
+SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline", "directional"}
 SMOOTH |= {"lff", "pos_mlp", "sine1d", "sine_nd", "md_sine", "hash", "grid", "embed", "lines", "planes"}
 
 
@@ -186,6 +186,10 @@ BAD = {
     "sigma": [0, -0.1, float("nan"), float("inf"), True, "0.1"],
     "half_width": [0, float("nan"), True],
     "scale": [0, float("inf"), True],
+    "base": ["linf", "directional", None, 1],
+    "base_width": [0, float("nan"), True, "0.1"],
+    "directions": [0, True, 1.5, None],
+    "product": [1, "no", None],
     "frequency": [0, -1.0, float("nan"), None, 10**400],
     "seed": [-1, 0.5, True, None, 2**64],
     "padding": [-1, 0.5, True, None, "mirror"],

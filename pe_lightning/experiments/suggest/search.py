@@ -128,6 +128,8 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
                 raise InputError("its features are learned; the solvers fit the linear layer alone: use pe-lightning fit")
             if encoder.num_axes != 1:
                 raise InputError("it encodes several axes at once; the solvers take one axis at a time")
+            if isinstance(encoder, encoders.Directional):
+                raise InputError("on one axis it is its base; as a simple encoding it needs a network: use pe-lightning fit")
         except Exception as error:  # a plugin's constructor can raise anything
             skipped[name] = _reason(error)
             continue

@@ -1,0 +1,123 @@
+"""Shifted features along rotated directions: against the papers' four, formulas, integrals and complex encoding."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pe_lightning.analysis.ranks import stable_rank
+from pe_lightning.encoders import Directional, create
+from pe_lightning.encodings import Simple
+from pe_lightning.errors import InputError
+
+POINTS = torch.rand(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def coordinate(points: Tensor, degrees: float) -> Tensor:
+    """The coordinate along a direction, scaled by what the corners of the unit square have."""
+    w = torch.tensor([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))], dtype=torch.float64)
+    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 2) @ w
+    return (points @ w - corners.min()) / (corners.max() - corners.min())
+
+
+@pytest.mark.parametrize(("base", "width"), [("gau", "sigma"), ("tri", "half_width"), ("bspline", None)])
+def test_four_directions_are_the_papers(base: str, width: str | None) -> None:
+    given = {} if width is None else {"width": 0.05}
+    encoding = Simple({"name": "directional", "num_features": 48, "base": base, **given}, 2)
+    papers = Simple({"name": base, "num_features": 48, **given}, 2)
+    assert (papers.layout, encoding.layout) == ("directions", "joint")
+    for each in (encoding, papers):
+        each.calibrate(POINTS)
+    mine, theirs = (each(POINTS).unflatten(-1, (4, 12)) for each in (encoding, papers))
+    assert torch.equal(mine, theirs[:, [0, 2, 1, 3]])
+    # the width that the rule gives is that of a direction too
+    default = Simple({"name": "directional", "base": base}, 2).encoders[0]
+    assert default.num_features == 512
+    rule = create(base, num_features=128).resolved().get(width or "")
+    assert default.resolved()["base_width"] == rule
+
+
+@pytest.mark.parametrize("product", [False, True])
+@pytest.mark.parametrize(("directions", "angles"), [(2, [0, 90]), (6, [0, 30, 60, 90, -60, -30]), (8, None)])
+def test_features_are_those_of_rotated_coordinates(product: bool, directions: int, angles: list[int] | None) -> None:
+    angles = angles or [0, 22.5, 45, 67.5, 90, -67.5, -45, -22.5]  # type: ignore[list-item]
+    base = create("laplace", num_features=6)
+    features = [base(coordinate(POINTS, angle)) for angle in angles]
+    if product:
+        half = directions // 2
+        pairs = zip(features[:half], features[half:], strict=True)
+        features = [torch.einsum("pi,pj->pij", a, b).flatten(1) for a, b in pairs]
+    expected = torch.cat(features, 1)
+    encoder = Directional(expected.shape[1], "laplace", directions, product, num_axes=2)
+    assert encoder.num_features == expected.shape[1]
+    torch.testing.assert_close(encoder(POINTS), expected, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        encoder(POINTS.float().reshape(5, 8, 2)), expected.float().reshape(5, 8, -1), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_distance_is_the_integral_over_the_shifts(product: bool) -> None:
+    k = 400 if product else 4000
+    encoder = Directional((2 * k * k) if product else 4 * k, "gau", 4, product, 0.02, num_axes=2)
+    x = torch.tensor([0.45003, 0.52001], dtype=torch.float64)
+    deltas = torch.tensor([[0.0, 0.0], [0.04, 0.0], [0.0, -0.05], [0.03, 0.03], [0.01, -0.06]], dtype=torch.float64)
+    integral = encoder(x + deltas) @ encoder(x) / (k**2 if product else k)
+    torch.testing.assert_close(encoder.distance(deltas), integral, rtol=1e-6, atol=1e-9)
+    assert encoder.distance(deltas.reshape(5, 1, 2)).shape == (5, 1)
+    with pytest.raises(NotImplementedError, match="Keys has no closed form"):
+        Directional(8, "keys", num_axes=2).distance(deltas)
+
+
+def test_one_pair_is_complex_encoding_and_has_its_stable_rank() -> None:
+    x = torch.arange(24, dtype=torch.float64) / 24
+    axis = create("gau", num_features=8)(x)
+    pair = Directional(64, "gau", 2, product=True, num_axes=2)(torch.cartesian_prod(x, x))
+    torch.testing.assert_close(pair, torch.kron(axis, axis), rtol=1e-12, atol=1e-14)
+    assert stable_rank(pair).item() == pytest.approx(stable_rank(axis).item() ** 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "total"),
+    [
+        ({}, 512),
+        ({"directions": 3}, 510),
+        ({"directions": 4, "product": True}, 512),
+        ({"directions": 8, "product": True}, 484),
+    ],
+)
+def test_auto_is_256_per_axis_or_what_divides_below(arguments: dict[str, Any], total: int) -> None:
+    assert Simple({"name": "directional", **arguments}, 2).num_features == total
+    assert Simple({"name": "directional", **arguments}, 1).num_features == 256
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_features": 30}, "a multiple of 4 for 4 directions, got 30; use 28 or 32$"),
+        ({"num_features": 3}, "got 3; use 4$"),
+        (
+            {"num_features": 64, "product": True},
+            "2 times a square for 4 directions and product: true, got 64; use 50 or 72$",
+        ),
+        ({"directions": 5, "product": True}, "directions must be even for product: true, got 5"),
+        ({"base": "keys", "base_width": 0.1}, "encoder 'keys' has no width, got width=0.1"),
+    ],
+)
+def test_what_does_not_divide_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Simple({"name": "directional", **arguments}, 2)
+    with pytest.raises(InputError, match="num_axes must be 1 or 2, got 3"):
+        Simple("directional", 3)
+
+
+def test_on_one_axis_it_is_the_base_with_its_rule_for_the_width() -> None:
+    x = POINTS[:, 0]
+    encoder, base = create("directional", base="laplace", product=True), create("laplace", num_features=256)
+    assert torch.equal(encoder(x), base(x))
+    assert encoder.sized(1 / 64, 32).resolved()["base_width"] == base.copy(num_features=64).widened(32, 1.0).scale
+    assert create("directional", base="keys").sized(1 / 64, 32).num_features == 64
