@@ -20,7 +20,6 @@ CASES = {
         "--data.sampling", "random", "--data.batch", "points", "--data.batch_size", "50", "--data.steps_per_epoch", "7",
         "--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "40",
     ],
-    "simple_mlp.yaml": ["--data.batch", "points", "--data.batch_size", "60", "--model.width", "16"],
 }  # fmt: skip
 
 

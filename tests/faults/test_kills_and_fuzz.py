@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).parents[2] / "benchmarks/faults.py"
 ROWS = {
-    "fits": ["--kills", "6"],
+    "fits": ["--kills", "4"],
     "readers": ["--mutations", "100"],
     "checkpoints": ["--mutations", "30"],
 }
