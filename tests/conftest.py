@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side, and what they start, take one thread each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from lightning.pytorch import Trainer
 
 
