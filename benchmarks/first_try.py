@@ -133,6 +133,9 @@ def main() -> None:
                 rows = {
                     method: row["test/psnr"] for method, row in found["baselines"].items() if row["test/psnr"] is not None
                 }
+                if not rows:
+                    print(f"{label:38} {seen:>6} {found['test/psnr']:7.2f}  no interpolation to compare with", flush=True)
+                    continue
                 best = max(rows, key=rows.__getitem__)
                 linear = rows.get("linear", rows.get("delaunay", rows["nearest"]))
                 score = found["test/psnr"]

@@ -345,7 +345,9 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
 def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     """The model Adaptive with its defaults."""
     module, began = Adaptive(), time.perf_counter()
-    module.build(signals.info)
+    # coordinates of a window are multiples of another fraction than one over its samples
+    grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
+    module.build(replace(signals.info, grid=grid))
     module.calibrate(signals.dataset.train_batch)
     module.to(device).solve()
     found = TrialScore((), time.perf_counter() - began, module.num_params)
