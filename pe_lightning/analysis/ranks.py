@@ -6,22 +6,35 @@ Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, §4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.encodings import Complex, Encoding
 
-__all__ = ["encoder_rank", "feature_rank", "sample_coordinates", "stable_rank"]
+__all__ = ["encoder_rank", "evaluating", "feature_rank", "sample_coordinates", "stable_rank"]
 
 MAX_EXACT = 2048
 """Rows and columns up to which all eigenvalues of a Gram matrix are computed; of a larger one only the largest."""
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without gradients and dropout."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        module.train(training)
 
 
 def stable_rank(matrix: Tensor) -> Tensor:
@@ -63,7 +76,6 @@ def feature_rank(encoding: Encoding, batch: GridBatch | PointBatch, coords: Tens
     return _rank_of_gram(torch.stack([f @ f.mT for f in factors]).prod(0))
 
 
-@torch.no_grad()
 def encoder_rank(encoder: Encoder, x: Tensor) -> float:
     """Stable rank of an encoder's features of the coordinates ``(N,)``, or ``(N, num_axes)``.
 
@@ -75,7 +87,8 @@ def encoder_rank(encoder: Encoder, x: Tensor) -> float:
         return _rank_by_lanczos(
             lambda v: matrix.rmv(matrix.mv(v.to(x.device))).cpu(), matrix.shape[1], float(matrix.squares())
         )
-    rows = _double(encoder(x)).cpu()
+    with evaluating(encoder):
+        rows = _double(encoder(x)).cpu()
     if min(rows.shape) <= MAX_EXACT or not rows.isfinite().all():
         return stable_rank(rows).item()
     return _rank_by_lanczos(lambda v: rows.mT @ (rows @ v), rows.shape[1], rows.square().sum().item())

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from pe_lightning.analysis.ranks import evaluating
 from pe_lightning.encoders import Encoder, PositionMLP, resolve
 from pe_lightning.encoders.learned_fourier import Grouped
 from pe_lightning.encodings import Complex, Encoding
@@ -23,7 +24,6 @@ __all__ = ["as_initialised", "similarity", "without_mlp"]
 M = TypeVar("M", bound=nn.Module)
 
 
-@torch.no_grad()
 def similarity(encoding: Encoder | Encoding, position: Sequence[float], axes: Sequence[Tensor]) -> Tensor:
     r"""The products :math:`r_x \cdot r_y` of a position's features with those of every position of a grid.
 
@@ -42,9 +42,7 @@ def similarity(encoding: Encoder | Encoding, position: Sequence[float], axes: Se
         >>> similarity(create("gau", num_features=64, sigma=0.05), [0.5], [torch.tensor([0.25, 0.5])]).argmax()
         tensor(1)
     """
-    training = encoding.training
-    try:
-        encoding.eval()
+    with evaluating(encoding):
         if isinstance(encoding, Complex):
             here = encoding.axis_features([x.new_tensor([value]) for value, x in zip(position, axes, strict=True)])
             products = [rows @ one[0] for rows, one in zip(encoding.axis_features(axes), here, strict=True)]
@@ -52,11 +50,9 @@ def similarity(encoding: Encoder | Encoding, position: Sequence[float], axes: Se
             return math.prod((p.reshape(shape) for p, shape in zip(products, shapes, strict=True)), start=torch.ones(()))
         grid = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)
         one_axis = isinstance(encoding, Encoder) and encoding.num_axes == 1
-        rows, here = (encoding(x[..., 0] if one_axis else x) for x in (grid, grid.new_tensor([*position])))
-        found: Tensor = rows @ here
+        rows, one = (encoding(x[..., 0] if one_axis else x) for x in (grid, grid.new_tensor([*position])))
+        found: Tensor = rows @ one
         return found
-    finally:
-        encoding.train(training)
 
 
 def without_mlp(encoding: M) -> M:
