@@ -145,7 +145,8 @@ class SimpleMLP(CoordinateModule):
         _, samples = samples_of(data.dataset)
         joint = len(self._configured) == 1 and self._configured[0].joint and self.layout in ("auto", "joint")
         one = [math.prod(samples) ** (1 / len(samples))]
-        self._configured = [encoder.for_samples(samples if joint else one) for encoder in self._configured]
+        sized = [encoder.for_samples(samples if joint else one) for encoder in self._configured]
+        self._configured = [encoder.below_mlp(one[0]) for encoder in sized]
         if automatic:
             self._choose_by_spectrum(data, one[0], device)
 

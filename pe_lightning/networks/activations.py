@@ -185,7 +185,7 @@ class Gauss(Activation):
 
     formula = "exp(-(s z)²)"
     reference = "Ramasinghe and Lucey, Beyond Periodicity, ECCV 2022"
-    rate = 1e-3
+    rate = 3e-3
     default_scale = 10.0
     scale_text = "s"
 
@@ -218,6 +218,10 @@ class Staf(Sine):
         each = zip(self.frequencies.unbind(), self.phases.unbind(), self.amplitudes.unbind(), strict=True)
         waves = [b * torch.sin(w * z + phi) for w, phi, b in each]
         return sum(waves[1:], waves[0])
+
+
+MOST_GABOR = 6
+r"""Largest omega of gabor, in units of its scale: its values reach :math:`\exp(\omega^2 / 4 s^2)`, here 8103."""
 
 
 class ComplexLayer(nn.Module):
@@ -340,3 +344,10 @@ def check_options(name: str, omega: float | str | None, scale: float | None) -> 
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
             auto = " or 'auto'" if option == "omega" else ""
             raise InputError(f"{option} must be a positive number{auto}, such as {getattr(kind, default):g}; got {value!r}")
+    if name == "gabor" and not isinstance(omega, str):
+        frequency, width = omega or kind.default_omega or 0.0, scale or kind.default_scale or 1.0
+        if frequency > MOST_GABOR * width:
+            raise InputError(
+                f"gabor overflows where omega is more than {MOST_GABOR} times activation_scale; got omega={frequency:g}, "
+                f"activation_scale={width:g}"
+            )
