@@ -43,8 +43,7 @@ def list_encoders() -> int:
 
 def list_networks() -> None:
     """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference."""
-    from pe_lightning import modules  # imports torch, which --help does not need
-    from pe_lightning.networks import ACTIVATIONS
+    from pe_lightning.networks import ACTIVATIONS, ComplexNetwork  # imports torch, which --help does not need
 
     table = Table(show_lines=True)
     table.add_column("--model", style="bold", no_wrap=True)
@@ -56,11 +55,11 @@ def list_networks() -> None:
         table.add_row(
             f"SimpleMLP --model.activation {name}", kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference
         )
-    for model, formula, rate in (
-        (modules.ComplexLinear, "W (ψ(x) ⊗ ψ(y) ⊗ ...)", "1/L, with a head 0.1"),
-        (modules.Adaptive, "local exact fits, mixed", "not trained"),
-    ):
-        table.add_row(model.__name__, formula, "", rate, reference_of(model))
+    rows = ("ComplexLinear", "W (ψ(x) ⊗ ψ(y) ⊗ ...)", "depth, ridge", "1/L; with a head 0.1", reference_of(ComplexNetwork))
+    table.add_row(*rows)
+    table.add_row(
+        "Adaptive", "local exact fits, mixed by their errors", "angles, aspects", "not trained", "docs/adaptive.md"
+    )
     _print(table)
 
 
