@@ -134,7 +134,7 @@ class HeldOut:
                     predicted, adjoint = (self._joint(x[signals], features) for x in (w, z))
                     change = (g[signals][..., where] * predicted + residual[signals][..., where] * adjoint).sum()
                     norms = self._diagonal(features) * self.fitted[signals][:, where]
-                    (change - ridge * (norms.sum(1) * (inner / self.counts)[signals]).sum()).backward()
+                    torch.autograd.backward(change - ridge * (norms.sum(1) * (inner / self.counts)[signals]).sum())
             return loss, -float((rho * inner).sum())
 
     def _features(self) -> Iterator[tuple[slice, slice, list[Tensor]]]:
@@ -181,11 +181,11 @@ class HeldOut:
         """Solves with one factorisation per axis: the weights, or, of a gradient at the samples, the adjoint."""
         strides = self.strides or ()
         ((_, _, features),) = self._features()
-        parts = [slice(None, None, stride) for stride in strides]
+        parts = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
         grid = [len(f) for f in features]
         known: dict[tuple[int, ...], Any] = {}
         keys = [(id(e), len(f), s) for e, f, s in zip(self.samples.encoders, features, strides, strict=True)]
-        for key, f, part in zip(keys, features, parts, strict=True):
+        for key, f, part in zip(keys, features, parts[2:], strict=True):
             known[key] = known.get(key) or factor_axis(f[part])
         factors = [known[key] for key in keys]
         left, right = [f.left().T for f in factors], [f.right for f in factors]
@@ -195,9 +195,9 @@ class HeldOut:
 
         def solve(g: Tensor | None) -> Tensor:
             if g is None:
-                values = self.values.unflatten(2, grid)[(..., *parts)]
+                values = self.values.reshape(*self.values.shape[:2], *grid)[parts]
                 return mode_products(mode_products(values, left) * singular / damped, right)
-            b = mode_products(g.unflatten(2, grid), [f.T for f in features])
+            b = mode_products(g.reshape(*g.shape[:2], *grid), [f.T for f in features])
             inside = mode_products(b, [v.T for v in right])
             # what the fitted samples do not see of it is damped by the ridge alone
             return b / wide + mode_products(inside * (1 / damped - 1 / wide), right)
@@ -405,7 +405,7 @@ class _Search:
         with torch.enable_grad():
             penalty = torch.stack([encoder.penalty().double().cpu() for encoder in self.encoders]).sum()
             if penalty.requires_grad:
-                penalty.backward()
+                torch.autograd.backward(penalty)
         total = max(loss + float(penalty.detach()), 1e-12)
         gradient = np.concatenate([p.grad.cpu().numpy().ravel() for p in self.parameters if p.grad is not None])
         gradient = np.append(gradient, [slope] if self.ridge is None else []) / total

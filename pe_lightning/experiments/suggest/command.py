@@ -122,7 +122,8 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
             values[name] = word
     for name in values:
         if name not in ("--config", "--data") and not name.startswith("--data."):
-            known = "--budget --out --force --encoders --num_features --all --networks --seconds --data --config".split()
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--networks", "--seconds"]
+            known += ["--data", "--config"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
     if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")

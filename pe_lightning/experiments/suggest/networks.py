@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def _train(
         warnings.simplefilter("ignore")
         trainer = Trainer(
             max_steps=0 if network.solved else -1,
-            max_time={"seconds": seconds - (time.perf_counter() - began)},
+            max_time=timedelta(seconds=max(0.1, seconds - (time.perf_counter() - began))),
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
