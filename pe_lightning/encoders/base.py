@@ -110,6 +110,8 @@ class Encoder(nn.Module, ABC):
     """Whether encodings may divide the features by their largest row norm; not where they are parameters or coordinates."""
     joint: ClassVar[bool] = False
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
+    axiswise: ClassVar[bool] = True
+    """Whether it has a use with one axis at a time, in a complex encoding; not where it then is what another encoder is."""
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
     multiple: ClassVar[int] = 1
