@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -21,7 +21,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision, largest_eigenvalue
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data
-from pe_lightning.networks import Activation, ComplexNetwork, check_activation
+from pe_lightning.networks import ComplexNetwork, PlainName, check_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.solvers import Choice, Solution
 
@@ -82,7 +82,7 @@ class ComplexLinear(CoordinateModule):
         encoder: EncoderChoice,
         depth: int = 0,
         width: int = 256,
-        activation: Activation = "relu",
+        activation: PlainName = "relu",
         normalize: bool = True,
         center: bool = True,
         warm_start: bool = False,
@@ -107,7 +107,7 @@ class ComplexLinear(CoordinateModule):
             )
         self.depth = depth
         self.width = width
-        self.activation = check_activation(activation)
+        self.activation = check_activation(activation, get_args(PlainName))
         self.normalize = normalize
         self.center = center
         self.warm_start = warm_start
