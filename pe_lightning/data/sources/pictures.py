@@ -28,7 +28,7 @@ Picture: TypeAlias = NDArray[Any]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 _MOST_CLAIMED = 1 << 24  # pixels that a file of any size may claim
-_PIXELS_AT_ONCE = 1 << 22
+_PIXELS_AT_ONCE = 1 << 20
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
 # TIFF and EXIF tags
 _ORIENTATION, _PHOTOMETRIC, _WIDTH, _LENGTH, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 256, 257, 258, 339
