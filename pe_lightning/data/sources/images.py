@@ -95,6 +95,7 @@ class ImageSource(Source):
         dtypes = {header_of(file).dtype for file in files}
         dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
         images = same_channels(images, self.color)
+        dtype = dtype if images[0].dtype.kind == "f" else images[0].dtype.name
         return RawSignals.in_memory(
             images[0][None] if len(images) == 1 else np.stack(images),
             distinct_names([(file, file.stem) for file in files]),
