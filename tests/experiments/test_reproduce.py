@@ -185,7 +185,7 @@ def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsy
     found = {name: json.loads(Path(f"o/exact-{name}/metrics.json").read_text())["test/psnr"] for name in ("gau", "rff")}
     line = next(line for line in shown.splitlines() if line.startswith("| Exact fit | gau"))
     assert f"| 20.00 ± 1.00 | {found['gau']:.2f} | {found['gau'] - 20:+.2f} | 768 |" in line
-    assert "| interpolation | bicubic |" in shown
+    assert "| bicubic interpolation |" in shown
     assert "QUICK version, not the paper's settings: One seed." in shown
     lines = list(csv.DictReader(io.StringIO(Path("o/small.csv").read_text())))
     assert {line["mode"] for line in lines} == {"quick"}
