@@ -152,7 +152,7 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
                 theory = points_of(own, panel["x"], panel["dashed"], panel.get("series")).get(name, [])
                 axes.plot([x for x, _, _ in theory], [y for _, y, _ in theory], ls="--", lw=1, color=line.get_color())
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
-        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+        axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
         axes.set_ylim(*panel.get("ylim", (None, None)))
         title = panel.get("title", "") if value is None else f"{panel['panel']} {value} {panel.get('title', '')}"
         axes.set_title(title, fontsize=9)
