@@ -13,6 +13,7 @@ they stand for the first command of the block. Programs of others, pip among the
 
 import functools
 import importlib
+import inspect
 import re
 import shlex
 import shutil
@@ -44,7 +45,7 @@ BLOCK = re.compile(
 )
 INLINE = re.compile(r"(?<![`\w])`((?:[A-Z_]+=\S+ )?pe-lightning \w+ [^`]+)`")
 MARK = re.compile(r"run with (?P<extra>\S.*)|save as (?P<file>\w+\.py)|parse only: (?P<reason>\S.*)")
-OTHERS = {"mypy", "pip", "pytest", "ray", "ruff", "mkdocs", "sbatch", "wandb"}
+OTHERS = {"pip", "pytest", "wandb"}
 """Programs of others: what they do is not ours to test."""
 LEFT_OUT = ("...", "…")
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
@@ -89,6 +90,8 @@ def blocks(path: Path) -> list[Block]:
         marks = {key: value or "" for key, value in mark.groupdict().items()} if match["mark"] else {}
         found.append(Block(where, match["language"], "\n".join(lines), **marks))
     for match in INLINE.finditer(BLOCK.sub("", text)):
+        if any(word in match[1] for word in LEFT_OUT):
+            continue
         found.append(Block(f"{path.relative_to(ROOT)}, `{match[1]}`", "bash", match[1], reason="within a line"))
     return found
 
@@ -152,6 +155,7 @@ def trainer_parser() -> LightningArgumentParser:
 
 @every_page
 def test_every_command_and_python_block_parses(path: Path, sandbox: Path, trainer_parser: LightningArgumentParser) -> None:
+    failures = []
     for block in blocks(path):
         if block.language == "python":
             compile(block.text, block.where, "exec")
@@ -162,7 +166,9 @@ def test_every_command_and_python_block_parses(path: Path, sandbox: Path, traine
             try:
                 _parse(words, sandbox, trainer_parser)
             except (Exception, SystemExit) as error:
-                pytest.fail(f"{block.where}: repair the command, or what it names\n{shlex.join(words)}\n{error}", pytrace=False)
+                failures.append(f"{block.where}: {shlex.join(words)}\n    {error}")
+    if failures:
+        pytest.fail("\n".join(["repair these commands, or what they name", *failures]), pytrace=False)
 
 
 def _parse(words: list[str], sandbox: Path, parser: LightningArgumentParser) -> None:
@@ -188,10 +194,11 @@ def _parse_verb(verb: str, arguments: list[str], sandbox: Path, parser: Lightnin
 
         @functools.wraps(function)
         def parsed(*positional: Any, **options: Any) -> None:
-            given.extend(word for word in positional if isinstance(word, str) and word.startswith("-"))
+            given.extend(word for word in positional if isinstance(word, str))
 
         assert verbs.call(verb, parsed, arguments) == 0
-        if not given:
+        hands_on = any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values())
+        if not given or not hands_on:
             return
         verb, arguments = "fit", given[:]  # options of fit, handed on
         if not {"--config", "--model"} & set(arguments):
@@ -243,7 +250,9 @@ def _run(words: list[str], extra: list[str]) -> None:
     if program == "python":
         subprocess.run([sys.executable, *arguments, *extra], check=True, capture_output=True, text=True)
     elif program == "pe-lightning":
-        if arguments[0] in ("fit", "sweep", "suggest"):
+        if arguments[0] == "suggest":
+            arguments += ["--force"]  # a page may suggest more than once
+        if arguments[0] in ("fit", "sweep"):
             arguments += extra
         if arguments[0] in ("fit", "sweep", "test", "predict", "validate"):
             arguments += QUIET
