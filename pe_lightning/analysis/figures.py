@@ -72,9 +72,9 @@ def similarity_figure(rows: Mapping[str, Sequence[tuple[str, Tensor]]], title: s
     for line, (name, maps) in zip(panels, rows.items(), strict=True):
         for panel, (caption, values) in zip(line, maps, strict=False):
             if values.ndim == 1:
-                panel.plot(values)
+                panel.plot(values.numpy())
             else:
-                panel.imshow(values, cmap="viridis", interpolation="nearest")
+                panel.imshow(values.numpy(), cmap="viridis", interpolation="nearest")
                 panel.set(xticks=[], yticks=[])
             panel.set_title(caption, fontsize=9)
         line[0].set_ylabel(name)

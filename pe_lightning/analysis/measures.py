@@ -84,13 +84,13 @@ def distance_theory(encoder: Encoder, delta: Tensor) -> Tensor | None:
     return found / zero
 
 
-def singular_values(encoder: Encoder, samples: int) -> Tensor:
-    """Of the features of ``samples`` positions, largest first, ``(min(N, K),)``.
+def singular_values(encoder: Encoder, x: Tensor) -> Tensor:
+    """Of the features of coordinates ``(N,)``, largest first, ``(min(N, K),)``.
 
     Reference: T Fig. 9.
     """
     # by QR iterations: divide and conquer can fail to converge on Fourier features
-    return torch.from_numpy(svd(features(encoder, positions(samples)).numpy(), compute_uv=False, lapack_driver="gesvd"))
+    return torch.from_numpy(svd(features(encoder, x).numpy(), compute_uv=False, lapack_driver="gesvd"))
 
 
 def numerical_rank(values: Tensor, size: int) -> int:
@@ -231,7 +231,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
     delta, measured = distance(made, samples)
     theory = distance_theory(made, delta)
     frequencies, power = spectrum(delta, measured)
-    values = singular_values(made, samples)
+    values = singular_values(made, x)
     rank, rank_by_theory = (values / values[0]).square().sum().item() if values[0] > 0 else 0.0, rank_theory(made, samples)
     condition = condition_number(values, size)
     kept, by_theory = preservation(delta, measured), None if theory is None else preservation(delta, theory)

@@ -15,10 +15,13 @@ __all__ = ["Identity", "Noise", "Sine", "Square"]
 
 @registry.register("identity")
 class Identity(Encoder):
-    r"""No encoding: :math:`\psi(x) = x`.
+    r"""No encoding: :math:`\psi(x) = 2x - 1`, the coordinate in [-1, 1], as networks without encoding are defined.
+
+    Never scaled.
 
     When to use:
-        The baseline that encodings exist to beat: an MLP above it learns hardly any detail, and a linear model is a plane.
+        Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the baseline
+        that encodings exist to beat: a ReLU network above it learns hardly any detail, and a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.
@@ -26,15 +29,15 @@ class Identity(Encoder):
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.3.
     """
 
-    formula = "x"
+    formula = "2x - 1"
+    normalizable = False
 
     def __init__(self) -> None:
         super().__init__(num_features=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The coordinate itself, a copy."""
-        exact_dtype(x)  # for its check
-        return x[..., None].clone()
+        """The coordinate itself."""
+        return (2 * x.to(exact_dtype(x))[..., None] - 1).to(x.dtype)
 
 
 @registry.register("noise")

@@ -63,6 +63,7 @@ class Directional(Encoder):
     width: Width | None = Width("base_width", "length", lambda k: 0.64 / k, "0.64/K")  # type: ignore[misc]
     fallback_ridge = Gaussian.fallback_ridge
     joint = True
+    axiswise = False
 
     def __init__(
         self,

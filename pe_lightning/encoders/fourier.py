@@ -99,7 +99,7 @@ class LinearFourier(_Octaves):
 
     formula = "cos, sin(2π f x), f linear from 2^0 to 2^σ"
     # the rule gives <= 0 for K < 8, where an exponent of 1 still spans two different frequencies
-    width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 2, 1.0), "log2 K - 2")
+    width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 2, 1.0), "log2 K - 2", lambda n: max(math.log2(n) - 3, 1))
 
     def spaced(self, steps: Tensor) -> Tensor:
         """Evenly, from 1 to 2^sigma."""
@@ -126,7 +126,9 @@ class LogFourier(_Octaves):
     """
 
     formula = "cos, sin(2π f x), f log-linear from 2^0 to 2^σ"
-    width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 1.5, 1.0), "log2 K - 1.5")
+    width = Width(
+        "sigma", "octaves", lambda k: max(math.log2(k) - 1.5, 1.0), "log2 K - 1.5", lambda n: max(math.log2(n) - 2.5, 1.0)
+    )
     fallback_ridge = 1e-5
 
     def spaced(self, steps: Tensor) -> Tensor:
@@ -160,7 +162,7 @@ class RandomFourier(Fourier):
     """
 
     formula = "cos, sin(2π f·x), f ~ N(0, σ²)"
-    width = Width("sigma", "frequency", lambda k: k / 6, "K/6")
+    width = Width("sigma", "frequency", lambda k: k / 6, "K/6", lambda n: n / 19)
     fallback_ridge = 1e-4
     joint = True
     frequencies: Tensor

@@ -229,6 +229,7 @@ def round_mean(samples: Sequence[float]) -> int:
 class _Sines(Grouped):
     """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies."""
 
+    axiswise = False
     from_samples: ClassVar = {"num_positions": round_mean}
 
     def __init__(
