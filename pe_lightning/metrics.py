@@ -232,7 +232,7 @@ class AveragePrecision(SignalMetric):
 
     def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
         super().__init__(num_signals, sync_on_compute)
-        self.thresholds = torch.linspace(0.5, 0.95, 10)
+        self.thresholds = torch.arange(10, 20, dtype=torch.float64) / 20
         for name, shape in (("right", (10, self.classes, self.levels + 1)), ("given", (self.classes, self.levels + 1))):
             self.add_state(name, torch.zeros(num_signals, *shape), dist_reduce_fx="sum")
         self.add_state("boxes", torch.zeros(num_signals, self.classes), dist_reduce_fx="sum")
