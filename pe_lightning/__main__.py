@@ -20,6 +20,7 @@ FUNCTIONS = {
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
     "sweep": "pe_lightning.experiments.sweep.command.sweep",
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
+    "reproduce": "pe_lightning.experiments.reproduce.command.reproduce_command",
     "cache": "pe_lightning.commands.cache",
 }
 """Verbs that are a typed function. The others are the Trainer's."""
@@ -33,6 +34,7 @@ VERBS = {
     "suggest": "try all encoders on signals of your own and write the best as a configuration",
     "sweep": "fit every combination of some settings, each a run of its own",
     "compare": "tables, plots and pictures of runs side by side",
+    "reproduce": "regenerate a table or figure of the papers, their values beside ours",
     "cache": "list or clear the decoded signals that are kept for the next run",
 }
 

@@ -238,14 +238,16 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def _scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    test = f"test/{metrics['metric']}"
+    test = f"test/{metrics.get('metric')}"
     return {key: metrics.get(key) for key in ("metric", test, f"{test}_std", "fit_seconds", "num_params")}
 
 
 def _score(metrics: Mapping[str, Any]) -> str:
     from pe_lightning.metrics import unit_of
 
-    name = metrics["metric"]
+    name = metrics.get("metric")
+    if name is None:  # of a function, not a fit
+        return "computed"
     value = metrics.get(f"test/{name}")
     if value is None:
         return f"no test {name.upper()}"

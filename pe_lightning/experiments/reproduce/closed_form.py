@@ -1,0 +1,55 @@
+"""The papers' own closed form, as a row beside the exact solver of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pe_lightning.data import GridBatch, SignalDataModule
+from pe_lightning.encoders import resolve
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import mode_products
+from pe_lightning.metrics import create, summary
+
+__all__ = ["plain_least_squares"]
+
+
+def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> dict[str, Any]:
+    r"""Least squares along one axis after the other in float32: :math:`W = \Psi_1^+ S (\Psi_2^+)^T`.
+
+    No mean is taken out and nothing is regularised. Where the features are rank deficient, the result depends on the routine
+    and its rank threshold; this is PyTorch's default on a CPU, a QR decomposition with pivots.
+
+    Args:
+        data: The signals; the trained samples form a grid.
+        encoder: Name and arguments of the encoder of every axis.
+
+    Returns:
+        Scores and sizes by name.
+
+    Raises:
+        InputError: If the trained samples form no grid.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
+    """
+    train, whole, name = data.train_batch(), data.evaluation_batch(), data.info.metric
+    if not isinstance(train, GridBatch):
+        raise InputError("the papers' closed form needs trained samples that form a grid")
+    psi = resolve(dict(encoder))
+    weight = train.values.movedim(-1, 1)
+    for axis, x in enumerate(train.axes, 2):
+        columns = weight.movedim(axis, 0)
+        solved = torch.linalg.lstsq(psi(x), columns.flatten(1), driver="gelsy").solution
+        weight = solved.unflatten(1, columns.shape[1:]).movedim(0, axis)
+    prediction = mode_products(weight, [psi(x) for x in whole.axes]).movedim(1, -1)
+    score = create(name, data.info.num_signals)
+    score.update(prediction, whole.values, whole.mask)
+    return {
+        **summary(score.per_signal(), name, "nothing is held out"),
+        "parameters": weight[0].numel(),
+        "signals": list(data.info.names),
+        "grid": list(data.info.grid),
+        "protocol": data.effective_protocol,
+    }

@@ -1,0 +1,176 @@
+"""The verb ``pe-lightning reproduce``, and the same from Python."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from jsonargparse.typing import ClosedUnitInterval
+from rich.console import Console
+from rich.table import Table
+
+from pe_lightning import runs
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.reproduce.definition import Definition, load, names
+
+__all__ = ["Reproduction", "reproduce", "reproduce_command"]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What :func:`reproduce` leaves.
+
+    Args:
+        rows: Labels and results of every cell, the paper's value and the difference from it.
+        files: CSV, Markdown and pictures.
+        markdown: The content of the Markdown file.
+        failed: How many cells have no result.
+        interrupted: Whether the user stopped it.
+    """
+
+    rows: list[dict[str, Any]]
+    files: list[Path]
+    markdown: str
+    failed: int
+    interrupted: bool
+
+
+def reproduce(
+    name: str,
+    *options: str,
+    paths: Sequence[str] = (),
+    blocks: Sequence[str] = (),
+    quick: bool = False,
+    out: str | Path | None = None,
+    launcher: Literal["process", "ray"] = "process",
+    gpus_per_cell: float = 0,
+) -> Reproduction:
+    """Fits the cells of a table or figure and writes a CSV, a figure (PNG and PDF) and a Markdown table.
+
+    Cells that have a result in the folder with the same settings are not run again, and an interrupted fit is resumed.
+
+    Args:
+        name: ``t1``, ``r-fig5``, ... (:func:`pe_lightning.experiments.reproduce.definition.names`), or a YAML file.
+        options: Further options of ``fit`` for all cells, such as ``--trainer.accelerator gpu``.
+        paths: Signals in place of the definition's own.
+        blocks: The parts of a table to run; all by default.
+        quick: Whether the version of about a minute is run: smaller signals, fewer of them, fewer steps.
+        out: The folder; by default ``reproductions/NAME``, or ``NAME-quick``.
+        launcher: ``process`` runs one cell after the other on one device, ``ray`` as many at a time as there are CPUs, or
+            GPUs if a cell takes one.
+        gpus_per_cell: With ``ray``, GPUs of a cell, or a part of one.
+
+    Raises:
+        InputError: If there is no such table, block or option, or the folder holds results of other settings.
+
+    Example:
+        >>> found = reproduce("t1", blocks=["closed_form"], quick=True)  # doctest: +SKIP
+        >>> [(row["encoder"], row["psnr"], row["paper"]) for row in found.rows]  # doctest: +SKIP
+    """
+    definition = load(name)
+    if paths and not any("data" in entry.settings for entry in definition.entries(quick)):
+        raise InputError(f"{definition.name} is computed from encoders alone; leave out --paths")
+    if gpus_per_cell and launcher != "ray":
+        raise InputError("gpus_per_cell is for launcher ray; without it: --trainer.accelerator gpu")
+    definition.check_blocks(blocks)
+    # these import Lightning, which takes seconds
+    from pe_lightning.experiments.reproduce.layout import draw
+    from pe_lightning.experiments.reproduce.run import run_definition
+    from pe_lightning.experiments.reproduce.tables import as_csv, as_markdown, with_interpolation
+
+    folder = Path(out or Path("reproductions") / f"{definition.name}{'-quick' * quick}")
+    rows, interrupted = run_definition(definition, folder, blocks, quick, paths, options, launcher, gpus_per_cell)
+    expected = [entry for entry in definition.entries(quick, paths) if not blocks or entry.labels["block"] in blocks]
+    failed = len(expected) - sum(not blocks or row["block"] in blocks for row in rows)
+    if not rows:
+        return Reproduction([], [], "", failed, interrupted)
+    remarks = _remarks(definition, rows, quick, paths, options)
+    rows = with_interpolation(rows)
+    markdown = as_markdown(definition, rows, remarks)
+    common = {
+        "definition": definition.name,
+        "mode": "quick" if quick else "full",
+        "signals_from": " ".join(paths) or "samples",
+    }
+    files = [folder / f"{definition.name}.csv", folder / f"{definition.name}.md"]
+    runs.write_atomically(files[0], as_csv(rows, common))
+    runs.write_atomically(files[1], markdown)
+    files += draw(definition, [row for row in rows if "folder" in row], folder, " ".join(remarks[:2]))
+    return Reproduction(rows, files, markdown, failed, interrupted)
+
+
+def _remarks(
+    definition: Definition, rows: Sequence[dict[str, Any]], quick: bool, paths: Sequence[str], options: Sequence[str]
+) -> list[str]:
+    """What is to be known of the results: how large the run was, of which signals, what differs from the paper."""
+    changed = f" Changed by options: {shlex.join(options)}." * bool(options)
+    size = (
+        "Full settings." if not quick else f"QUICK version, not the paper's settings: {' '.join(definition.quick['notes'])}"
+    )
+    fitted = next((row for row in rows if "signals" in row), None)
+    about = ""
+    if fitted is not None:
+        grid = " x ".join(map(str, fitted["grid"]))
+        which = "given by --paths" if paths else "samples that come with the package"
+        about = (
+            f"{len(fitted['signals'])} signal(s) of {grid}, {which}: other signals than the paper's, so compare differences "
+            f"between rows. PSNR per signal of predictions that are not clamped, protocol {fitted['protocol']}."
+        )
+    return list(filter(None, [size + changed, about, *definition.notes]))
+
+
+def reproduce_command(
+    name: str,
+    /,
+    *options: str,
+    paths: list[str] | None = None,
+    blocks: list[str] | None = None,
+    quick: bool = False,
+    out: Path | None = None,
+    launcher: Literal["process", "ray"] = "process",
+    gpus_per_cell: ClosedUnitInterval = 0.0,
+) -> int:
+    """Reproduces a table or figure of the papers: CSV, figure, and a table of the paper's values beside ours.
+
+    The same command again skips what is finished and resumes what was interrupted; reproduce list names what there is.
+    Exit status: 0, 1 if a cell failed, 2 if nothing can be run, 130 after Ctrl-C.
+
+    Args:
+        name: list, or t1, t-fig7, r-fig5, ...
+        options: those of pe-lightning fit, for all cells: --trainer.accelerator gpu, --wandb.mode online.
+        paths: Signals in place of the samples: files or folders. The papers' own pictures cannot be distributed.
+        blocks: Parts of a table, such as closed_form complex; the others' results stay, if they are there.
+        quick: About a minute: fewer, smaller signals and fewer steps, which every output says.
+        out: Folder of the runs and the results (default: reproductions/NAME, or NAME-quick).
+        launcher: process runs one cell after the other; ray runs them side by side, on several GPUs or a cluster.
+        gpus_per_cell: With ray, GPUs of a cell: 0 (default), 1, or a part of one.
+
+    Raises:
+        InputError: If an option is wrong, or the folder holds results of other settings.
+    """
+    if name == "list":
+        _print_list()
+        return 0
+    settings: dict[str, Any] = {"quick": quick, "out": out, "launcher": launcher, "gpus_per_cell": gpus_per_cell}
+    found = reproduce(name, *options, paths=paths or (), blocks=blocks or (), **settings)
+    print(found.markdown)
+    for path in found.files:
+        print(path)
+    if found.interrupted:
+        return 130
+    if found.failed:
+        print(f"pe-lightning: {found.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
+    return 1 if found.failed else 0
+
+
+def _print_list() -> None:
+    table = Table("name", "source", "title", "blocks")
+    for name in names():
+        definition = load(name)
+        table.add_row(name, definition.source, definition.title, " ".join(definition.blocks))
+    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
+    console.print(table)

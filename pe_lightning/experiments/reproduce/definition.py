@@ -1,0 +1,173 @@
+"""The definitions of tables and figures: files of settings, and the cells that they stand for.
+
+A definition is a YAML file. Settings are dotted options of ``fit``, as on its command line; later ones win::
+
+    title: what it is, in one line
+    source: the paper's table or figure
+    notes: [what differs from the paper, a sentence each]
+    base: {model: SimpleMLP, model.depth: 4, data: ImageDataModule, data.paths: samples://astronaut}
+    vary:                                       # every combination is a cell
+      encoder: {linf: {model.encoder: {name: linf, sigma: 5}}, gau: {model.encoder: {name: gau, sigma: 0.006}}}
+      samples: {key: data.sampling.stride, values: [2, 4, 8]}
+    blocks:
+      simple: {title: Simple encoding, base: {...}, vary: {...}, seeds: 3, paper: {linf: [24.46, 3.66, 60.61]}}
+    quick: {notes: [...], base: {...}, blocks: {simple: {...}}, only: {samples: [2, 8]}, seeds: 2}
+    layout: [{kind: table}]
+
+A block may have ``base``, ``vary`` (in place of the common one), ``seeds``, ``title`` and ``paper``: mean, standard
+deviation and seconds of each cell by its labels, joined with ``/``. With ``--quick``, its settings come last, ``only``
+leaves out labels, and ``seeds`` limits their number.
+
+A cell that is not a fit names a Python function in ``function`` and its arguments as ``arguments.NAME``. It returns plain
+values by name: numbers, lists of numbers of the same length, or ``image``, a list of rows. If the cell has ``data``, the
+function gets the DataModule as ``data``. The layouts are in :mod:`pe_lightning.experiments.reproduce.layout`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["Definition", "Entry", "load", "names"]
+
+FOLDER = Path(__file__).parent / "definitions"
+KEYS = {
+    "definition": {"title", "source", "notes", "base", "vary", "blocks", "quick", "layout"},
+    "block": {"title", "base", "vary", "seeds", "paper"},
+    "quick": {"notes", "base", "blocks", "only", "seeds"},
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a definition.
+
+    Args:
+        labels: ``block``, what is varied, and ``seed`` where there are several.
+        settings: Dotted options.
+        repeat: Number of the seed, from 0.
+        paper: The paper's mean, standard deviation and seconds, as far as it has them.
+    """
+
+    labels: dict[str, Any]
+    settings: dict[str, Any]
+    repeat: int = 0
+    paper: Sequence[float | None] = ()
+
+    def tree(self) -> dict[str, Any]:
+        """The settings as a nested configuration."""
+        tree: dict[str, Any] = {}
+        for key, value in self.settings.items():
+            first, *rest = key.split(".")
+            if first in ("model", "data"):
+                rest = ["init_args", *rest] if rest else ["class_path"]
+            inner = tree
+            for part in [first, *rest][:-1]:
+                inner = inner.setdefault(part, {})
+            inner[[first, *rest][-1]] = value
+        return tree
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A table or figure of a paper: see the module's text for the meaning of the fields."""
+
+    name: str
+    title: str
+    source: str
+    blocks: Mapping[str, Mapping[str, Any]]
+    layout: Sequence[Mapping[str, Any]]
+    notes: Sequence[str] = ()
+    base: Mapping[str, Any] = field(default_factory=dict)
+    vary: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+
+    def block_title(self, block: str) -> str:
+        """The heading of a block."""
+        return str(self.blocks[block].get("title", block))
+
+    def check_blocks(self, blocks: Iterable[str]) -> None:
+        """Raises InputError for a block that there is not."""
+        for block in blocks:
+            if block not in self.blocks:
+                near = did_you_mean(block, self.blocks) or "."
+                raise InputError(f"{self.name} has no block {block!r}{near} Blocks: {', '.join(self.blocks)}")
+
+    def entries(self, quick: bool = False, paths: Sequence[str] = ()) -> list[Entry]:
+        """All cells, in the order of the definition.
+
+        Args:
+            quick: Whether the smaller version is meant.
+            paths: Signals in place of the definition's own.
+        """
+        return [entry for name in self.blocks for entry in self._of_block(name, quick, paths)]
+
+    def _of_block(self, name: str, quick: bool, paths: Sequence[str]) -> Iterable[Entry]:
+        block, less = self.blocks[name], self.quick if quick else {}
+        only = less.get("only", {})
+        axes = []
+        for axis, values in block.get("vary", self.vary).items():
+            if values.keys() == {"key", "values"}:
+                choices = [(value, {values["key"]: value}) for value in values["values"]]
+            else:
+                choices = list(values.items())
+            axes.append([(axis, label, more) for label, more in choices if label in only.get(axis, [label])])
+        seeds = min(block.get("seeds", 1), less.get("seeds", 10**9))
+        small = [less.get("base", {}), less.get("blocks", {}).get(name, {})]
+        for point, repeat in itertools.product(itertools.product(*axes), range(seeds)):
+            settings: dict[str, Any] = {}
+            for part in (self.base, block.get("base", {}), *(more for _, _, more in point), *small):
+                for key, value in _flat(part):
+                    settings = {old: kept for old, kept in settings.items() if not old.startswith(f"{key}.")}
+                    settings[key] = value
+            if paths and "data" in settings:
+                settings["data.paths"] = list(paths)
+            labels = {"block": name, **{axis: label for axis, label, _ in point}}
+            paper = (block.get("paper") or {}).get("/".join(str(label) for _, label, _ in point), ())
+            yield Entry(labels | ({"seed": repeat} if seeds > 1 else {}), settings, repeat, paper or ())
+
+
+def names() -> list[str]:
+    """The tables and figures that can be reproduced."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(name: str) -> Definition:
+    """A definition by name, or from a YAML file.
+
+    Raises:
+        InputError: If there is none, or the file is no definition.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        near = did_you_mean(name, names()) or "."
+        raise InputError(f"unknown table or figure {name!r}{near} There are: {', '.join(names())}; or a YAML file")
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{str(path)!r} cannot be read as YAML: {' '.join(str(error).split())}") from error
+    missing = {"title", "source", "blocks", "layout"} - (content.keys() if isinstance(content, dict) else set())
+    if missing:
+        raise InputError(f"{str(path)!r} is no definition of a table or figure: it has no {', '.join(sorted(missing))}")
+    parts = [("definition", content), *(("block", block) for block in content["blocks"].values())]
+    for kind, part in [*parts, ("quick", content.get("quick", {}))]:
+        if unknown := sorted(part.keys() - KEYS[kind]):
+            near = did_you_mean(unknown[0], KEYS[kind]) or "."
+            raise InputError(f"{str(path)!r}: a {kind} has no {unknown[0]!r}{near} It takes {', '.join(sorted(KEYS[kind]))}")
+    return Definition(path.stem, **content)
+
+
+def _flat(part: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Dotted keys and values; a list is a value."""
+    for key, value in part.items():
+        if isinstance(value, Mapping) and value and not key.startswith("arguments."):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

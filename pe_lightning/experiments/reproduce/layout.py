@@ -1,0 +1,252 @@
+"""Figures of a definition, laid out as the paper's: tables as bars, curves, galleries of signals.
+
+A definition lists its figures under ``layout``; each may name the ``blocks`` that it shows. The keys of a kind:
+
+- ``table``: a panel per block, the paper's value beside ours, interpolation as lines. ``y``: what is shown (``psnr``).
+- ``curves``: ``panels``, each with ``x``, ``y``, ``series`` (labels or results; a result may be a list), ``title``,
+  ``xlabel``, ``ylabel``, ``ylim``, ``log`` (``x``, ``y`` or ``xy``), ``dashed`` (a result, drawn as a dashed line of the
+  same colour) and ``marks`` (series -> values of x that get a star). Rows of the same x and series are averaged, with a
+  band of two standard deviations; ``panel`` makes a panel of each value of a label.
+- ``gallery``: ``rows`` and ``columns`` are labels; a cell shows the result ``image``, or the reconstruction of signal number
+  ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pe_lightning import runs
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.experiments.reproduce.definition import Definition
+from pe_lightning.experiments.reproduce.run import Row
+
+__all__ = ["KINDS", "draw", "exploded", "points_of"]
+
+GREY, BLUE = "0.72", "tab:blue"
+
+
+def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str) -> list[Path]:
+    """Draws the figures ``NAME.png``, ``NAME-2.png``, ... and the same as PDF.
+
+    Args:
+        definition: With the layouts.
+        rows: The results.
+        folder: Where to.
+        remark: Is written below each figure.
+
+    Returns:
+        The PNG files.
+
+    Raises:
+        InputError: If there is no such kind of figure.
+    """
+    files = []
+    for number, layout in enumerate(definition.layout, 1):
+        if layout["kind"] not in KINDS:
+            near = did_you_mean(layout["kind"], KINDS) or "."
+            raise InputError(f"{definition.name}: there is no layout {layout['kind']!r}{near} Kinds: {', '.join(KINDS)}")
+        shown = [row for row in rows if row["block"] in layout.get("blocks", definition.blocks)]
+        if not shown:
+            continue
+        figure = KINDS[layout["kind"]](definition, layout, shown)
+        figure.suptitle(f"{definition.source}: {definition.title}", fontsize=10)
+        figure.supxlabel(remark, fontsize=7, wrap=True)
+        stem = folder / (definition.name if number == 1 else f"{definition.name}-{number}")
+        for form in ("png", "pdf"):
+            buffer = io.BytesIO()
+            # no date, so that the same results are the same file
+            metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {}
+            figure.savefig(buffer, format=form, dpi=110, metadata=metadata)
+            runs.write_atomically(stem.with_name(f"{stem.name}.{form}"), buffer.getvalue())
+        files.append(stem.with_name(f"{stem.name}.png"))
+    return files
+
+
+def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    y = layout.get("y", "psnr")
+    blocks = list(dict.fromkeys(row["block"] for row in rows))
+    figure = Figure(figsize=(1.5 + 3.6 * len(blocks), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(blocks), sharey=True, squeeze=False)[0]
+    low = min(0.0, *(row[y] for row in rows))
+    for axes, block in zip(panels, blocks, strict=True):
+        own = [row for row in rows if row["block"] == block]
+        for place, row in enumerate(own):
+            for side, (key, colour) in enumerate((("paper", GREY), (y, BLUE))):
+                value = row.get(key)
+                if value is None:
+                    continue
+                std = row.get("paper_std" if key == "paper" else f"{y}_std")
+                at = place + 0.4 * side - 0.2
+                axes.bar(at, value, 0.38, color=colour, yerr=std, error_kw={"alpha": 0.4, "lw": 0.8})
+                axes.annotate(
+                    f"{value:.1f}",
+                    (at, max(value, 0)),
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    rotation=90,
+                    xytext=(0, 2),
+                    textcoords="offset points",
+                    bbox={"fc": "white", "ec": "none", "alpha": 0.6, "pad": 0.5},
+                )
+        for name, score in _interpolation(own).items():
+            axes.axhline(score, color="black", lw=0.6, ls="--")
+            axes.annotate(name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=6)
+        axes.set_title(definition.block_title(block), fontsize=8)
+        axes.set_xticks(range(len(own)), [_label(row) for row in own], fontsize=8)
+        axes.set_ylim(low - 1 if low < 0 else 0)
+    panels[0].set_ylabel("held-out PSNR (dB): grey the paper, blue ours", fontsize=8)
+    return figure
+
+
+def _interpolation(rows: Sequence[Row]) -> dict[str, float]:
+    """The best interpolation of the signals of these rows."""
+    found: dict[str, float] = {}
+    for row in rows:
+        scores = {name: entry["test/psnr"] for name, entry in row.get("baselines", {}).items()}
+        found |= {name: score for name, score in scores.items() if score is not None}
+    best = max(found, key=found.__getitem__, default=None)
+    return {} if best is None else {best: found[best]}
+
+
+def _label(row: Row) -> str:
+    """The labels of a row but its block."""
+    hidden = ("block", "seed")
+    labels = list(row)[: list(row).index("folder")]
+    return "/".join(str(row[key]) for key in labels if key not in hidden and not key.startswith("paper"))
+
+
+def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    panels = []
+    for panel in layout["panels"]:
+        split = panel.get("panel")
+        values = dict.fromkeys(row[split] for row in rows) if split else [None]
+        panels += [(panel, value, [row for row in rows if split is None or row[split] == value]) for value in values]
+    columns = min(len(panels), layout.get("columns", 3))
+    height = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(1 + 4.2 * columns, 0.8 + 3.4 * height), layout="constrained")
+    grid = figure.subplots(height, columns, squeeze=False).ravel()
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    for axes, (panel, value, own) in zip(grid, panels, strict=False):
+        log = panel.get("log", "")
+        for name, points in points_of(own, panel["x"], panel["y"], panel.get("series")).items():
+            x, mean, std = np.array(sorted(points), dtype=float).T if _numeric(points) else np.array(points).T
+            mean, std = mean.astype(float), std.astype(float)
+            (line,) = axes.plot(x, mean, marker="." if len(x) < 60 else None, lw=1, label=str(name))
+            if std.any():
+                axes.fill_between(x, mean - 2 * std, mean + 2 * std, alpha=0.2, color=line.get_color())
+            stars = [star for star in panel.get("marks", {}).get(name, []) if x.min() <= star <= x.max()]
+            if stars:
+                axes.plot(stars, np.interp(stars, x, mean), "*", ms=9, color=line.get_color())
+            if "dashed" in panel:
+                theory = points_of(
+                    [r for r in own if name is None or str(r[panel["series"]]) == name], panel["x"], panel["dashed"], None
+                )
+                if theory:
+                    x, mean, _ = np.array(sorted(theory["None"]), dtype=float).T
+                    axes.plot(x, mean, ls="--", lw=1, color=line.get_color())
+        axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
+        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+        axes.set_ylim(*panel.get("ylim", (None, None)))
+        title = panel.get("title", "") if value is None else f"{panel['panel']} {value} {panel.get('title', '')}"
+        axes.set_title(title, fontsize=9)
+        axes.grid(alpha=0.3)
+        if panel.get("series"):
+            axes.legend(fontsize=7, title=panel["series"], title_fontsize=7)
+    return figure
+
+
+def _numeric(points: Sequence[tuple[Any, float, float]]) -> bool:
+    return all(isinstance(x, (int, float)) for x, _, _ in points)
+
+
+def points_of(rows: Sequence[Row], x: str, y: str, series: str | None) -> dict[str, list[tuple[Any, float, float]]]:
+    """Points of curves: series -> x, mean and standard deviation of y over the rows with that x."""
+    found: dict[str, dict[Any, list[float]]] = {}
+    for row in exploded(rows):
+        if row.get(y) is not None and row.get(x) is not None:
+            found.setdefault(str(row.get(series or "")), {}).setdefault(row[x], []).append(row[y])
+    return {
+        name: [(at, float(np.mean(values)), float(np.std(values))) for at, values in points.items()]
+        for name, points in found.items()
+    }
+
+
+def exploded(rows: Sequence[Row]) -> list[Row]:
+    """A row per entry where results are lists of the same length; pictures, and what is per signal, left out."""
+    found = []
+    for row in rows:
+        plain = {key: value for key, value in row.items() if not isinstance(value, (list, dict, Path))}
+        hidden = (*(key for key in row if key.endswith("_per_signal")), "signals", "grid", "image")
+        lists = {key: value for key, value in row.items() if isinstance(value, list) and key not in hidden}
+        if lists:
+            found += [{**plain, **dict(zip(lists, point, strict=True))} for point in zip(*lists.values(), strict=True)]
+        else:
+            found.append(plain)
+    return found
+
+
+def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    across, down = (list(dict.fromkeys(row[layout[key]] for row in rows)) for key in ("columns", "rows"))
+    truth = layout.get("truth", "image" not in rows[0])
+    line = "image" not in rows[0] and len(rows[0]["grid"]) == 1
+    width, height = (3.2, 1.8) if line else (1.9, 2.05)
+    figure = Figure(figsize=(0.5 + width * (len(across) + truth), 0.6 + height * len(down)), layout="constrained")
+    grid = figure.subplots(len(down), len(across) + truth, squeeze=False)
+    for axes in grid.ravel():
+        axes.set(xticks=[], yticks=[])
+        axes.set_frame_on(False)
+    for row in rows:
+        y, x = down.index(row[layout["rows"]]), across.index(row[layout["columns"]])
+        signal = layout.get("signal", 0)
+        _show(grid[y, x + truth], row, "reconstruction", signal)
+        if truth and (y == 0 or layout["rows"] == "signal"):
+            _show(grid[y, 0], row, "truth", signal)
+            grid[y, 0].set_title("ground truth", fontsize=8)
+        if "psnr_per_signal" in row:
+            score = row["psnr_per_signal"][signal]
+            grid[y, x + truth].set_xlabel(
+                f"PSNR: {score:.2f}" + (f" (paper {row['paper']:.2f})" if row.get("paper") else ""), fontsize=7
+            )
+    for x, name in enumerate(across):
+        title = definition.block_title(name) if layout["columns"] == "block" else f"{layout['columns']} {name}"
+        grid[0, x + truth].set_title(title, fontsize=8)
+    for y, name in enumerate(down):
+        grid[y, int(truth)].set_ylabel(f"{name}", fontsize=8)
+    return figure
+
+
+def _show(axes: Axes, row: Row, what: str, signal: int) -> None:
+    """A picture, a frame or a row of a run, or the image of a function."""
+    if "image" in row:
+        axes.imshow(np.array(row["image"], dtype=float), cmap="viridis")
+        return
+    stem = runs.file_names(tuple(row["signals"]))[signal]
+    with h5py.File(row["folder"] / runs.RECONSTRUCTIONS / f"{stem}_comparison.h5") as file:
+        values = np.array(file[what])
+        if values.ndim == 2:
+            x = np.arange(len(values)) / len(values)
+            axes.plot(x, np.array(file["truth"])[:, 0], lw=0.8, color="0.5")
+            if what != "truth":
+                axes.plot(x, values[:, 0], lw=0.8)
+            axes.set_ylim(-0.2, 1.2)
+            return
+    picture = values[len(values) // 2]
+    axes.imshow(picture[..., 0] if picture.shape[-1] == 1 else picture, cmap="gray", vmin=0, vmax=255)
+
+
+KINDS: dict[str, Callable[[Definition, Mapping[str, Any], Sequence[Row]], Figure]] = {
+    "table": _table,
+    "curves": _curves,
+    "gallery": _gallery,
+}

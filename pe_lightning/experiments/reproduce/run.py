@@ -1,0 +1,157 @@
+"""Runs the cells of a definition, those with a result excepted, and collects the results as rows."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+from pe_lightning import data as datamodules
+from pe_lightning import runs
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.reproduce.definition import Definition, Entry
+from pe_lightning.experiments.sweep.cells import Cell, reseeded
+from pe_lightning.experiments.sweep.fits import Fits
+from pe_lightning.experiments.sweep.record import Outcome, SweepProgress, SweepRecord
+
+__all__ = ["Row", "run_definition"]
+
+Row = dict[str, Any]
+"""Labels and results of a cell; ``folder`` is its run directory."""
+
+
+def run_definition(
+    definition: Definition,
+    folder: Path,
+    blocks: Sequence[str] = (),
+    quick: bool = False,
+    paths: Sequence[str] = (),
+    options: Sequence[str] = (),
+    launcher: Literal["process", "ray"] = "process",
+    gpus_per_cell: float = 0,
+) -> tuple[list[Row], bool]:
+    """Runs the cells that have no result in the folder.
+
+    Args:
+        definition: What to reproduce.
+        folder: Where the runs go, one directory each.
+        blocks: The blocks to run; all by default. Of the others the results that are there are collected.
+        quick: Whether the smaller version is run.
+        paths: Signals in place of the definition's own.
+        options: Further options of ``fit`` for all fits.
+        launcher: ``process`` runs one cell after the other, ``ray`` side by side.
+        gpus_per_cell: With ``ray``.
+
+    Returns:
+        A row per cell that has a result; and whether the user interrupted.
+
+    Raises:
+        InputError: If a setting is wrong, or the folder holds results of other settings.
+    """
+    definition.check_blocks(blocks)
+    fits = Fits()
+    entries: dict[str, Entry] = {}
+    cells: list[Cell] = []
+    others: list[Cell] = []
+    for entry in definition.entries(quick, paths):
+        cell = _cell(entry, options, fits, folder.absolute().name)
+        entries[cell.name] = entry
+        (cells if not blocks or entry.labels["block"] in blocks else others).append(cell)
+    record = SweepRecord(folder)
+    done = []
+    for cell in others:
+        try:
+            done += [cell.name] if record.finished(cell) else []
+        except InputError:  # of other settings, which is an error for what is to be run only
+            continue
+    on_ray: AbstractContextManager[None] = nullcontext()
+    if launcher == "ray" and any(record.finished(cell) is None for cell in cells):
+        from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
+
+        on_ray = cluster(1, gpus_per_cell)
+    with on_ray, record.locked():
+        progress = SweepProgress(cells, record)
+        with progress.following():
+            fitted = []
+            for cell in sorted(
+                progress.waiting, key=lambda cell: [other.data_options for other in cells].index(cell.data_options)
+            ):
+                assert cell.tree is not None
+                if launcher == "ray" and "function" not in cell.tree:
+                    fitted.append(cell)
+                elif not progress.interrupted:
+                    progress.start(cell)
+                    run = _call if "function" in cell.tree else fits.run
+                    progress.finish(cell, run(cell.tree, record.run_dir(cell)))
+            if fitted:
+                progress.waiting = fitted
+                run_on_ray(progress, 1, gpus_per_cell, None, 0)
+    done += [cell.name for cell in cells if record.status(cell) == "done"]
+    rows = [_row(entry, record.folder / name) for name, entry in entries.items() if name in done]
+    return rows, progress.interrupted
+
+
+def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
+    tree = entry.tree()
+    arguments: tuple[str, ...] = ()
+    if "function" in tree:
+        tree |= {"model": {"class_path": tree["function"], "init_args": tree.pop("arguments", {})}}
+        tree = {"data": None, "seed_everything": 0, **tree}
+    else:
+        # as options, in their order, so that names and short forms mean what they do on the command line
+        arguments = ("--config", json.dumps(tree), *options)
+        try:
+            tree = fits.resolve(arguments)
+        except InputError as error:
+            raise InputError(f"{', '.join(map(str, entry.labels.values()))}: {error}") from error
+        tree["wandb"]["group"] = tree["wandb"]["group"] or group
+        tree = reseeded(tree, entry.repeat)
+    name = "-".join(runs.slug(str(label)) for label in entry.labels.values())
+    return Cell(name, {key: str(label) for key, label in entry.labels.items()}, entry.repeat, arguments, tree)
+
+
+def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
+    """Calls the function of a cell; its results become ``metrics.json``, as those of a fit do."""
+    began = time.perf_counter()
+    module, _, name = tree["function"].rpartition(".")
+    arguments = dict(tree["model"]["init_args"])
+    try:
+        if tree["data"] is not None:
+            arguments["data"] = getattr(datamodules, tree["data"]["class_path"])(**tree["data"]["init_args"])
+        found = getattr(importlib.import_module(module), name)(**arguments)
+    except Exception as error:  # the other cells are run all the same
+        return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+    folder.mkdir(parents=True, exist_ok=True)
+    runs.write_atomically(folder / runs.CONFIG, json.dumps(tree, indent=2))
+    runs.write_atomically(folder / runs.METRICS, json.dumps(found, indent=2, allow_nan=False) + "\n")
+    return Outcome(time.perf_counter() - began, found)
+
+
+def _row(entry: Entry, folder: Path) -> Row:
+    metrics: dict[str, Any] = json.loads((folder / runs.METRICS).read_text())
+    paper = dict(zip(("paper", "paper_std", "paper_seconds"), entry.paper, strict=False))
+    row = {**entry.labels, **paper, "folder": folder}
+    if "function" in entry.settings:
+        return row | metrics
+    score = metrics["metric"]
+    ranks = metrics.get("stable_rank", {}).get("features", [])
+    return row | {
+        score: metrics[f"test/{score}"],
+        f"{score}_std": metrics[f"test/{score}_std"],
+        f"train_{score}": metrics[f"train/{score}"],
+        f"{score}_per_signal": metrics[f"test/{score}_per_signal"],
+        "parameters": metrics["num_params"],
+        "seconds": None if metrics["fit_seconds"] is None else metrics["fit_seconds"] / metrics["num_signals"],
+        "steps": metrics["steps"],
+        "ridge": metrics["ridge"],
+        "stable_rank": ranks[-1] if ranks else None,
+        "signals": metrics["signals"],
+        "grid": metrics["grid"],
+        "protocol": metrics["protocol"],
+        "baselines": metrics["baselines"],
+    }

@@ -1,0 +1,115 @@
+"""Results as a CSV file and as Markdown tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pe_lightning.experiments.reproduce.definition import Definition
+from pe_lightning.experiments.reproduce.layout import exploded, points_of
+from pe_lightning.experiments.reproduce.run import Row
+
+__all__ = ["as_csv", "as_markdown", "with_interpolation"]
+
+HIDDEN = ("folder",)
+
+
+def with_interpolation(rows: Sequence[Row]) -> list[Row]:
+    """The rows, each with its difference from the paper, and those of interpolation behind them: block ``interpolation``."""
+    found = [
+        {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and "psnr" in row else row for row in rows
+    ]
+    baselines: dict[str, Row] = {}
+    for row in rows:
+        for name, scores in row.get("baselines", {}).items():
+            if scores["test/psnr"] is not None:
+                baselines[name] = {
+                    "block": "interpolation",
+                    "encoder": name,
+                    "psnr": scores["test/psnr"],
+                    "psnr_std": scores["test/psnr_std"],
+                }
+    return [*found, *baselines.values()]
+
+
+def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
+    """All results, one line each; lists as one line per entry.
+
+    Args:
+        rows: Labels and results.
+        remark: Columns that are the same in every line.
+    """
+    lines = [{**remark, **row} for row in exploded(rows)]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(dict.fromkeys(key for line in lines for key in line)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return stream.getvalue()
+
+
+def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[str]) -> str:
+    """The title, what is to be known, and a table per layout: the paper's values, ours and the differences; or curves."""
+    parts = [f"## {definition.source}: {definition.title}", *remarks]
+    for layout in definition.layout:
+        shown = [row for row in rows if row["block"] in [*layout.get("blocks", definition.blocks), "interpolation"]]
+        if layout["kind"] == "curves":
+            for panel in layout["panels"]:
+                parts += _curve_tables(shown, panel)
+        elif any("psnr" in row for row in shown):
+            parts.append(_scores(definition, shown))
+    return "\n\n".join(parts) + "\n"
+
+
+def _scores(definition: Definition, rows: Sequence[Row]) -> str:
+    """A line per cell."""
+    known = ("paper", "paper_std", "paper_seconds", "folder")
+    labels = [key for key in list(rows[0])[: list(rows[0]).index("folder")] if key not in known]
+    titles = [*labels, "paper (dB)", "ours (dB)", "difference", "parameters", "seconds per signal", "paper (s)"]
+    lines = []
+    for row in rows:
+        block = row["block"]
+        row = row | {"block": definition.block_title(block) if block in definition.blocks else block}
+        lines.append(
+            [
+                *(str(row.get(key, "")) for key in labels),
+                _number(row.get("paper"), row.get("paper_std")),
+                _number(row.get("psnr"), row.get("psnr_std")),
+                "" if row.get("difference") is None else f"{row['difference']:+.2f}",
+                f"{row['parameters']:,}" if row.get("parameters") else "",
+                "" if row.get("seconds") is None else f"{row['seconds']:.2f}",
+                "" if row.get("paper_seconds") is None else f"{row['paper_seconds']:.2f}",
+            ]
+        )
+    return _markdown(titles, lines)
+
+
+def _curve_tables(rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
+    """A table per panel: a line per x, a column per series."""
+    split = panel.get("panel")
+    parts = []
+    for value in dict.fromkeys(row[split] for row in rows if split in row) if split else [None]:
+        own = [row for row in rows if value is None or row.get(str(split)) == value]
+        curves = points_of(own, panel["x"], panel["y"], panel.get("series"))
+        at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
+        xs = list(dict.fromkeys(x for points in at.values() for x in points))
+        parts.append(f"{panel.get('title', panel['y'])}{'' if value is None else f', {split} {value}'}:")
+        lines = [
+            [f"{x:.4g}" if isinstance(x, float) else str(x), *(points.get(x, "") for points in at.values())] for x in xs
+        ]
+        first = panel.get("xlabel", panel["x"])
+        parts.append(_markdown([first, *(panel["y"] if name == "None" else name for name in at)], lines))
+    return parts
+
+
+def _number(value: float | None, deviation: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if not deviation else f"{value:.2f} ± {deviation:.2f}"
+
+
+def _markdown(titles: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
+    titles = list(titles)
+    rows = [titles, ["---"] * len(titles), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
