@@ -20,7 +20,10 @@ def test_generalised_overlap_by_hand():
 def test_the_matching_is_the_cheapest_of_all():
     generator = torch.Generator().manual_seed(0)
     logits, boxes = torch.randn(4, 4, 4, generator=generator), torch.rand(4, 4, 4, generator=generator)
-    targets, true = torch.tensor([[0, 1, 2], [2, -1, 2], [-1, -1, 1], [-1, -1, -1]]), torch.rand(4, 3, 4, generator=generator)
+    targets, true = (
+        torch.tensor([[0, 1, 2], [2, -1, 2], [-1, -1, 1], [-1, -1, -1]]),
+        torch.rand(4, 3, 4, generator=generator),
+    )
     picture, query, shape = match(logits, boxes, targets, true)
     assert len(picture) == 6
 
@@ -31,7 +34,9 @@ def test_the_matching_is_the_cheapest_of_all():
     for b in range(4):
         shapes = [n for n in range(3) if targets[b, n] >= 0]
         assert shape[picture == b].sort().values.tolist() == shapes
-        least = min(sum(cost(b, q, n) for q, n in zip(order, shapes)) for order in itertools.permutations(range(4), len(shapes)))
+        least = min(
+            sum(cost(b, q, n) for q, n in zip(order, shapes)) for order in itertools.permutations(range(4), len(shapes))
+        )
         pairs = zip(query[picture == b].tolist(), shape[picture == b].tolist())
         assert sum(cost(b, q, n) for q, n in pairs) == pytest.approx(least, abs=1e-5)
 
@@ -40,10 +45,12 @@ def test_average_precision_by_hand():
     """Two pictures, one class: right, wrong, right at an overlap of 0.6 only; four boxes."""
     box, none = [0.0, 0.0, 10.0, 10.0, 0], [0.0, 0.0, 0.0, 0.0, -1]
     truth = torch.tensor([[box, [20.0, 0.0, 30.0, 10.0, 0]], [box, none]])
-    found = torch.tensor([
-        [[*box[:4], 0, 0.9], [*box[:4], 0, 0.7]],  # the second one finds its box taken
-        [[0.0, 0.0, 10.0, 6.0, 0, 0.5], [0.0, 0.0, 1.0, 1.0, 1, 0.95]],  # overlap 0.6; of a class without boxes
-    ])
+    found = torch.tensor(
+        [
+            [[*box[:4], 0, 0.9], [*box[:4], 0, 0.7]],  # the second one finds its box taken
+            [[0.0, 0.0, 10.0, 6.0, 0, 0.5], [0.0, 0.0, 1.0, 1.0, 1, 0.95]],  # overlap 0.6; of a class without boxes
+        ]
+    )
     metric = metrics.create("ap", 2)
     mask = torch.tensor([[True, True], [False, False]])
     metric.update(found, truth, mask)
