@@ -1,4 +1,4 @@
-"""The verbs ``encoders`` and ``cache``."""
+"""The verbs ``encoders``, ``networks`` and ``cache``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError, show_bytes
 if TYPE_CHECKING:
     from pe_lightning.encoders.base import EncoderRegistry
 
-__all__ = ["cache", "list_encoders"]
+__all__ = ["cache", "list_encoders", "list_networks"]
 
 
 def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int:
@@ -60,9 +60,36 @@ def _encoder_table(registry: EncoderRegistry) -> Table:
         if cls.width is not None:
             defaults[cls.width.argument] = cls.width.text
         arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
-        reference = " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].replace("*", "").split())
-        table.add_row(name, cls.formula, "\n".join(arguments), reference)
+        table.add_row(name, cls.formula, "
+".join(arguments), reference_of(cls))
     return table
+
+
+def list_networks() -> None:
+    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference."""
+    from pe_lightning.networks import ACTIVATIONS, ComplexNetwork  # imports torch, which --help does not need
+
+    table = Table(show_lines=True)
+    table.add_column("--model", style="bold", no_wrap=True)
+    for title in ("formula", "options", "rate", "reference"):
+        table.add_column(title, overflow="fold")
+    for name, kind in ACTIVATIONS.items():
+        options = [] if kind.default_omega is None else [f"omega={kind.default_omega:g}"]
+        options += [] if kind.default_scale is None else [f"activation_scale={kind.default_scale:g} ({kind.scale_text})"]
+        table.add_row(
+            f"SimpleMLP --model.activation {name}", kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference
+        )
+    rows = ("ComplexLinear", "W (ψ(x) ⊗ ψ(y) ⊗ ...)", "depth, ridge", "1/L; with a head 0.1", reference_of(ComplexNetwork))
+    table.add_row(*rows)
+    table.add_row(
+        "Adaptive", "local exact fits, mixed by their errors", "angles, aspects", "not trained", "docs/adaptive.md"
+    )
+    _print(table)
+
+
+def reference_of(cls: type) -> str:
+    """The reference in the docstring of a class."""
+    return " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].replace("*", "").split())
 
 
 def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) -> None:

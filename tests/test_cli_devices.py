@@ -105,6 +105,15 @@ def test_a_checkpoint_does_not_tell_how_many_processes_wrote_it(tmp_path):
     assert found["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)
 
 
+def test_complex_weights_are_those_of_one_process(tmp_path):
+    arguments = [*THREE, *EPOCHS, "--model.encoder", "identity", "--model.activation", "gabor", "--model.depth", "2"]
+    arguments += ["--model.width", "12", "--trainer.max_steps", "11", "--trainer.gradient_clip_val", "0.5"]
+    one = fit(tmp_path / "one", "simple_mlp.yaml", *arguments)
+    for name, devices in {"ddp": DDP, "signals": SIGNALS}.items():
+        other = fit(tmp_path / name, "simple_mlp.yaml", *arguments, *devices)
+        assert other["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-2)
+
+
 def test_more_processes_than_signals_are_refused(tmp_path):
     done = run_fit(tmp_path, "demo.yaml", *SIGNALS)
     assert done.returncode != 0
