@@ -26,7 +26,7 @@ def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int
     Exit status: 0, or 1 if a plugin could not be imported.
 
     Args:
-        pages: A folder: instead of the list, write a page in Markdown of each encoder, with its figure, and each network there.
+        pages: A folder: instead of the list, a page in Markdown of each encoder and network, with figures, is written there.
         scores: For the pages: measured scores, a file of benchmarks/encoder_scores.py.
 
     Raises:
@@ -60,8 +60,7 @@ def _encoder_table(registry: EncoderRegistry) -> Table:
         if cls.width is not None:
             defaults[cls.width.argument] = cls.width.text
         arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
-        table.add_row(name, cls.formula, "
-".join(arguments), reference_of(cls))
+        table.add_row(name, cls.formula, "\n".join(arguments), reference_of(cls))
     return table
 
 
