@@ -21,7 +21,7 @@ class Identity(Encoder):
 
     When to use:
         Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the
-        baseline that encodings exist to beat: a ReLU network above it learns hardly any detail, and a linear model is a plane.
+        baseline that encodings exist to beat: a ReLU network above it learns hardly any detail, a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.
