@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -13,16 +14,42 @@ from rich.text import Text
 from pe_lightning.cache_folder import CacheFolder, Entry
 from pe_lightning.errors import InputError, show_bytes
 
+if TYPE_CHECKING:
+    from pe_lightning.encoders.base import EncoderRegistry
+
 __all__ = ["cache", "list_encoders", "list_networks"]
 
 
-def list_encoders() -> int:
+def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int:
     """Lists the registered encoders, those of installed plugins included: name, feature, arguments, reference.
 
     Exit status: 0, or 1 if a plugin could not be imported.
+
+    Args:
+        pages: A folder: instead of the list, a page in Markdown of each encoder and network, with figures, is written there.
+        scores: For the pages: measured scores, a file of benchmarks/encoder_scores.py.
+
+    Raises:
+        InputError: If there are scores without pages, or they cannot be read.
     """
     from pe_lightning.encoders import registry  # imports torch, which --help does not need
 
+    if pages is not None:
+        from pe_lightning.pages import write_pages
+
+        written = write_pages(Path(pages), None if scores is None else Path(scores))
+        print(f"wrote {len(written)} pages to {pages}")
+    elif scores is not None:
+        raise InputError("--scores is for the pages: give --pages DIR too")
+    else:
+        _print(_encoder_table(registry))
+    broken = registry.broken()
+    for _, message in sorted(broken.items()):
+        print(message)
+    return 1 if broken else 0
+
+
+def _encoder_table(registry: EncoderRegistry) -> Table:
     table = Table(show_lines=True)
     table.add_column("name", style="bold", no_wrap=True)
     for title in ("feature", "arguments", "reference"):
@@ -34,11 +61,7 @@ def list_encoders() -> int:
             defaults[cls.width.argument] = cls.width.text
         arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
         table.add_row(name, cls.formula, "\n".join(arguments), reference_of(cls))
-    _print(table)
-    broken = registry.broken()
-    for _, message in sorted(broken.items()):
-        print(message)
-    return 1 if broken else 0
+    return table
 
 
 def list_networks() -> None:
