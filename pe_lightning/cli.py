@@ -232,6 +232,8 @@ class CoordinateCLI(LightningCLI):
         if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric is the data's
+        elif isinstance(self.datamodule, tasks.TaskDataModule) and isinstance(self.model, tasks.AttentionTask):
+            self.model.build(self.datamodule.info)
 
     def before_test(self) -> None:
         """The table at the end is ours, not Lightning's."""

@@ -26,7 +26,7 @@ def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int
     Exit status: 0, or 1 if a plugin could not be imported.
 
     Args:
-        pages: A folder: instead of the list, write a page in Markdown of each encoder, with its figure, and each network there.
+        pages: A folder: instead of the list, a page in Markdown of each encoder and network, with figures, is written there.
         scores: For the pages: measured scores, a file of benchmarks/encoder_scores.py.
 
     Raises:

@@ -184,7 +184,7 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
         elif path[-1] in NAMED:
             named.add(path[-1])
             found = expand(_read(text), path[-1], AUTOMATIC if automatic else encoder)
-            word = f"{option}={json.dumps(found)}"
+            word = f"{option}={found if isinstance(found, str) else json.dumps(found)}"
             encoder = found if path[-1] == "encoder" else encoder
         elif head == "data" and len(path) == 1 and _is_short(path[0], data):
             group, _, key = SHORT_FORMS[path[0]].partition(".")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from docstring_parser import parse
 
-from pe_lightning import encoders, modules, runs
+from pe_lightning import encoders, modules, networks, runs
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 
@@ -23,6 +23,8 @@ __all__ = ["markdown", "sections", "write_pages"]
 
 SAMPLES = 256
 """Positions that ranks are measured of, and that curves are drawn at."""
+SHOWN = 8
+"""Units of a layer in a figure."""
 DRAWN = 16
 """Trained samples of the figure: few enough to see single features."""
 HEADING = re.compile(r"^(Args|Example|Raises|Reference|Returns|Shape|When to use):", re.MULTILINE)
@@ -54,6 +56,9 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         pages[folder / f"encoders/{name}.md"] = _page(f"`{name}`: {cls.__name__}", cls, parts)
     for network in (modules.SimpleMLP, modules.ComplexLinear, modules.Adaptive):
         pages[folder / f"networks/{network.__name__}.md"] = _page(f"`{network.__name__}`", network)
+    for name, activation in networks.ACTIVATIONS.items():
+        parts = _options(name, activation, folder / "networks")
+        pages[folder / f"networks/{name}.md"] = _page(f"`{name}`: an activation of SimpleMLP", activation, parts)
     for path, text in pages.items():
         runs.write_atomically(path, text)
     return list(pages)
@@ -65,7 +70,7 @@ def _page(title: str, cls: type, more: Iterable[str] = ()) -> str:
     parts = [f"# {title}", text[""]]
     if "When to use" in text:
         parts += ["## When to use it", text["When to use"]]
-    parts += [*_arguments(cls), *more]
+    parts += [*([] if issubclass(cls, networks.Activation) else _arguments(cls)), *more]
     if "Reference" in text:
         parts += ["## Reference", " ".join(text["Reference"].split())]
     return "\n\n".join([*parts, f"Class: `{cls.__module__}.{cls.__qualname__}`"]) + "\n"
@@ -122,9 +127,7 @@ def _features(name: str, folder: Path) -> list[str]:
 
     cls = encoders.registry.get(name)
     report = analyze(name, SAMPLES)
-    content = io.BytesIO()
-    _draw(analyze(encoders.create(name).sized(1 / DRAWN, DRAWN), SAMPLES)).savefig(content, format="png", dpi=80)
-    runs.write_atomically(folder / f"{name}.png", content.getvalue())
+    _save(_draw(analyze(encoders.create(name).sized(1 / DRAWN, DRAWN), SAMPLES)), folder / f"{name}.png")
     rank = report["stable_rank"]
     theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
     made = encoders.create(name)
@@ -143,6 +146,41 @@ def _features(name: str, folder: Path) -> list[str]:
     ]
 
 
+def _options(name: str, activation: type[networks.Activation], folder: Path) -> list[str]:
+    """What can be set of an activation, and units of its first layer."""
+    import torch
+    from matplotlib.figure import Figure
+
+    rows = [("formula", f"`{activation.formula}`"), ("Adam's learning rate by default", f"{activation.rate:g}")]
+    if activation.default_omega is not None:
+        rows.append(("`omega` (ω)", f"{activation.default_omega:g}"))
+    if activation.default_scale is not None:
+        rows.append((f"`activation_scale` ({activation.scale_text})", f"{activation.default_scale:g}"))
+    x = torch.linspace(-1, 1, SAMPLES)[:, None]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        made = activation(first=True)
+        units = made(made.layer(1, SHOWN)(x))[:, :SHOWN]
+    drawn = Figure(figsize=(11, 2.7))
+    panel = drawn.add_axes((0.04, 0.19, 0.95, 0.7))
+    panel.plot(x[:, 0].tolist(), units.tolist(), linewidth=1)
+    panel.set(title=f"{SHOWN} units of a first layer as they are drawn, of one coordinate", xlabel="coordinate in [-1, 1]")
+    _save(drawn, folder / f"{name}.png")
+    return [
+        "## Options",
+        "\n".join(["| | |", "|---|---|", *(f"| {title} | {_in_cell(value)} |" for title, value in rows)]),
+        f"Choose it by `--model SimpleMLP --model.activation {name}`.",
+        f"![units of a first layer with {name}]({name}.png)",
+        *(["## Reference", activation.reference] if activation.reference else []),
+    ]
+
+
+def _save(figure: Figure, path: Path) -> None:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=80)
+    runs.write_atomically(path, content.getvalue())
+
+
 def _draw(report: Mapping[str, Any]) -> Figure:
     """Features, similarity and spectrum side by side."""
     from matplotlib.figure import Figure
@@ -156,7 +194,7 @@ def _draw(report: Mapping[str, Any]) -> Figure:
         if report[key]["theory"] is not None:
             panel.plot(report[x], report[key]["theory"], color="black", linestyle="--", linewidth=1)
     features.set(title=f"{len(report['features'])} of {report['num_features']} features", xlabel="x")
-    reach = min(0.5, 4 * report["interval"]["measured"])
+    reach = min(0.5, max(4 * report["interval"]["measured"], 2 / DRAWN))
     distance.set(title="similarity D(Δ) / D(0)", xlabel="Δ", xlim=(-reach, reach))
     spectrum.set(title="spectrum", xlabel="periods per unit length")
     return drawn

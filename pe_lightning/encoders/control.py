@@ -20,8 +20,8 @@ class Identity(Encoder):
     Never scaled.
 
     When to use:
-        Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the baseline
-        that encodings exist to beat: a ReLU network above it learns hardly any detail, and a linear model is a plane.
+        Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the
+        baseline that encodings exist to beat: a ReLU network above it learns hardly any detail, a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.

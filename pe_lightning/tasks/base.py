@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, cast
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -71,7 +72,8 @@ class AttentionTask(LightningModule, ABC):
         super().__init__()
         self.monitor = f"val/{self.metric}"
         self.monitor_mode = "max" if metrics.metrics.get(self.metric).higher_is_better else "min"
-        self.choice: PositionChoice = encoder if encoder in ("rope", "none") else resolve(cast(EncoderLike, encoder))
+        choice: PositionChoice = encoder if encoder in ("rope", "none") else resolve(cast(EncoderLike, encoder))
+        self._choice = (choice,)  # in a tuple, so that it is no submodule: the positions have a copy
         self.combine: Combine = combine
         self.width = check_count(self, "width", width)
         self.depth = check_count(self, "depth", depth)
@@ -79,7 +81,7 @@ class AttentionTask(LightningModule, ABC):
         self.lr = check_positive(self, "lr", lr)
         self.weight_decay = check_positive(self, "weight_decay", weight_decay, minimum=0)
         self.info: dict[str, Any] | None = None
-        plain = plain_encoder(self.choice) if isinstance(self.choice, Encoder) else self.choice
+        plain = plain_encoder(choice) if isinstance(choice, Encoder) else choice
         given = {name: getattr(self, name) for name in ("combine", "width", "depth", "heads", "lr", "weight_decay")}
         # LightningCLI and load_from_checkpoint read the class from here
         path = f"{type(self).__module__}.{type(self).__qualname__}"
@@ -122,7 +124,7 @@ class AttentionTask(LightningModule, ABC):
         # initial weights come from the CPU's generator, so that a seed means the same model everywhere
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             head_width = self.width // self.heads
-            self.positions = Positions(self.choice, info["samples"], self.width, head_width, self.combine)
+            self.positions = Positions(self._choice[0], info["samples"], self.width, head_width, self.combine)
             self.make_layers(info)
         self.val_metric = metrics.create(self.metric, 1)
         self.test_metric = metrics.create(self.metric, len(info["subsets"]))
@@ -138,11 +140,22 @@ class AttentionTask(LightningModule, ABC):
         return encoding.encoders[0] if encoding is not None and encoding.layout == "joint" else encoding
 
     def configure_model(self) -> None:
-        """Builds for the Trainer's DataModule."""
-        data = getattr(self.trainer, "datamodule", None)
-        if not isinstance(data, TaskDataModule):
+        """Builds for the Trainer's DataModule; without a Trainer the sizes come from the checkpoint."""
+        if (trainer := self._trainer_or_none()) is None:
+            return
+        data = getattr(trainer, "datamodule", None)
+        if isinstance(data, TaskDataModule):
+            self.build(data.info)
+        elif trainer.state.fn == TrainerFn.PREDICTING:
+            raise InputError(f"predict writes signals, and {type(self).__name__} has none; use pe-lightning test")
+        else:
             raise InputError(f"{type(self).__name__} needs a DataModule of pe_lightning.tasks, got {type(data).__name__}")
-        self.build(data.info)
+
+    def _trainer_or_none(self) -> Trainer | None:
+        try:
+            return self.trainer
+        except RuntimeError:  # Lightning's way to say that there is none
+            return None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the sizes of the task."""
@@ -213,20 +226,16 @@ class AttentionTask(LightningModule, ABC):
         self.scores = {f"test/{self.metric}": values}
         self.log(f"test/{self.metric}", values.mean().float(), batch_size=1, sync_dist=True)
 
-    def predict_step(self, batch: Any, batch_idx: int) -> None:
-        """Refused: ``predict`` writes signals."""
-        raise InputError(f"predict writes signals, and {type(self).__name__} has none; use pe-lightning test")
-
     # -- what it is ---------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
         """What the module is, as plain values, for ``metrics.json``; with what its DataModule is, if a Trainer has one."""
         encoding = None if self.info is None else self.positions.encoding
-        described: dict[str, Any] = {"name": self.choice}
+        described: dict[str, Any] = {"name": self._choice[0]}
         if encoding is not None:
             first = encoding.encoders[0]
             described = {"name": first.name, **first.resolved(), "num_features": encoding.num_features}
-        data = getattr(self.trainer, "datamodule", None)
+        data = getattr(self._trainer_or_none(), "datamodule", None)
         return {
             "model": type(self).__name__,
             "num_params": sum(p.numel() for p in self.parameters() if p.requires_grad),

@@ -222,6 +222,7 @@ def _check_script(script: str, *arguments: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default::UserWarning")  # of settings that so small signals leave to a rule
 @every_page
 def test_every_block_without_a_reason_runs(path: Path, sandbox: Path) -> None:
     names: dict[str, Any] = {"__name__": "document", "torch": torch}
@@ -251,7 +252,7 @@ def _run(words: list[str], extra: list[str]) -> None:
         subprocess.run([sys.executable, *arguments, *extra], check=True, capture_output=True, text=True)
     elif program == "pe-lightning":
         if arguments[0] == "suggest":
-            arguments += ["--force"]  # a page may suggest more than once
+            arguments += ["--force", "--budget", "1"]  # a page may suggest more than once
         if arguments[0] in ("fit", "sweep"):
             arguments += extra
         if arguments[0] in ("fit", "sweep", "test", "predict", "validate"):

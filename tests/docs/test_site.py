@@ -14,7 +14,10 @@ from pe_lightning.__main__ import main
 from pe_lightning.pages import markdown, sections
 
 ROOT = Path(__file__).parents[2]
-FETCHED = re.compile(r"<(?:script|img|iframe|source|audio|video)\b[^>]*\ssrc=[\"']?(?:https?:)?//[^\"'\s>]*|<link\b[^>]*\shref=[\"']?(?:https?:)?//[^\"'\s>]*")
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video)\b[^>]*\ssrc=["']?(?:https?:)?//"""
+    r"""|<link\b[^>]*\shref=["']?(?:https?:)?//"""
+)
 LIMIT = 3_000_000
 
 
@@ -41,7 +44,11 @@ class Ripple(encoders.Encoder):
 def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(encoders, "names", lambda: ["ripple"])
     monkeypatch.setattr(encoders.registry, "get", lambda name: Ripple)
-    scores = {"command": "python x.py", "protocol": "On a picture.", "scores": {"ripple": {"exact": 12.345, "trained": "too large"}}}
+    scores = {
+        "command": "python x.py",
+        "protocol": "On a picture.",
+        "scores": {"ripple": {"exact": 12.345, "trained": "too large"}},
+    }
     (tmp_path / "scores.yaml").write_text(yaml.safe_dump(scores))
     assert main(["encoders", "--pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "scores.yaml")]) == 0
     page = (tmp_path / "pages/encoders/ripple.md").read_text()
@@ -60,7 +67,9 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
     assert "`ridge`" in (tmp_path / "pages/networks/ComplexLinear.md").read_text()
 
 
-@pytest.mark.parametrize(("given", "text"), [("- 1", "no file of scores"), ("{scores: 3}", "no file of scores"), (None, "--pages DIR")])
+@pytest.mark.parametrize(
+    ("given", "text"), [("- 1", "no file of scores"), ("{scores: 3}", "no file of scores"), (None, "--pages DIR")]
+)
 def test_scores_that_cannot_be_used(given, text, tmp_path, capsys):
     (tmp_path / "scores.yaml").write_text(given or "")
     pages = ["--pages", str(tmp_path / "pages")] if given else []
@@ -96,7 +105,8 @@ def test_the_site_needs_no_network(tmp_path):
     for name, page in pages.items():
         assert not FETCHED.findall(page), f"{name} fetches something when it is read"
         prose = re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL)
-        assert not re.search(r":(math|class|func|meth):|\\\(|arithmatex", prose), f"{name}: a formula or a role is left as text"
+        left = re.search(r":(math|class|func|meth):|\\\(|arithmatex", prose)
+        assert not left, f"{name}: a formula or a role is left as text: {prose[left.start() - 40 : left.end() + 40]}"
     for path in tmp_path.rglob("*.css"):
         assert not re.search(r"(?:url\(|@import )[\"']?(?:https?:)?//", path.read_text()), path
     assert {f"encoders/{name}.html" for name in encoders.names()} <= pages.keys()

@@ -34,11 +34,10 @@ def test_the_matching_is_the_cheapest_of_all():
     for b in range(4):
         shapes = [n for n in range(3) if targets[b, n] >= 0]
         assert shape[picture == b].sort().values.tolist() == shapes
-        least = min(
-            sum(cost(b, q, n) for q, n in zip(order, shapes)) for order in itertools.permutations(range(4), len(shapes))
-        )
-        pairs = zip(query[picture == b].tolist(), shape[picture == b].tolist())
-        assert sum(cost(b, q, n) for q, n in pairs) == pytest.approx(least, abs=1e-5)
+        orders = (zip(order, shapes, strict=True) for order in itertools.permutations(range(4), len(shapes)))
+        pairs = zip(query[picture == b].tolist(), shape[picture == b].tolist(), strict=True)
+        found, *others = (sum(cost(b, q, n) for q, n in order) for order in (pairs, *orders))
+        assert found == pytest.approx(min(others), abs=1e-5)
 
 
 def test_average_precision_by_hand():
@@ -72,9 +71,11 @@ def test_boxes_are_those_of_the_shapes():
         part = data.examples[name]
         assert part["pictures"].shape[1:] == (1, side, side)
         alone = (part["targets"] >= 0).sum(1) == 1
-        for picture, boxes, kinds in zip(*(part[key][alone] for key in ("pictures", "boxes", "targets"))):
+        for picture, boxes, kinds in zip(*(part[key][alone] for key in ("pictures", "boxes", "targets")), strict=True):
             rows, columns = (picture[0] > 0.25).nonzero().T
             left, top, right, bottom = (corners(boxes[kinds >= 0][0]) * 72).round().int().tolist()
-            assert (left <= columns).all() and (columns < right).all() and (top <= rows).all() and (rows < bottom).all()
-            assert bottom - 1 == rows.max() and columns.max() - columns.min() >= right - left - 2
+            assert left <= columns.min() <= left + 1
+            assert right - 2 <= columns.max() < right
+            assert top <= rows.min() <= top + 2  # the top of a triangle is thin
+            assert rows.max() == bottom - 1
     assert (data.examples["large-canvas"]["boxes"][..., :2] > 48 / 72).any()
