@@ -233,7 +233,7 @@ def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys)
         (["small.yaml", "--blocks", "exat"], "small has no block 'exat'; did you mean 'exact'? Blocks: exact, plain"),
         (["small.yaml", "--paths", "none.png"], "none.png"),
         (["small.yaml", "--gpus_per_cell", "1"], "gpus_per_cell is for launcher ray"),
-        (["small.yaml", "--trainer.max_stepps", "1"], "did you mean '--trainer.max_steps'?"),
+        (["small.yaml", "--trainer.max_stepps", "1"], "did you mean '--trainer.max_steps'"),
         (["bad.yaml"], "a block has no 'varry'; did you mean 'vary'?"),
         (["empty.yaml"], "is no definition of a table or figure: it has no blocks, layout, source, title"),
     ],
