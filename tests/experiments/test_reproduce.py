@@ -46,7 +46,7 @@ PAPER = {
 }
 
 
-@pytest.mark.parametrize(("table", "block"), WIDTHS, ids="-".join)
+@pytest.mark.parametrize(("table", "block"), WIDTHS)
 def test_a_table_has_the_papers_settings_and_values(table, block):
     entries = {e.labels["encoder"]: e for e in load(table).entries() if e.labels["block"] == block}
     for name, width, value in zip(ENCODERS, WIDTHS[table, block], PAPER[table, block], strict=True):
