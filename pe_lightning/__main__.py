@@ -17,6 +17,7 @@ LONG_WORD = r"(\S{150})\S{150,}(\S{50})"
 
 FUNCTIONS = {
     "encoders": "pe_lightning.commands.list_encoders",
+    "networks": "pe_lightning.commands.list_networks",
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
     "sweep": "pe_lightning.experiments.sweep.command.sweep",
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
@@ -32,6 +33,7 @@ VERBS = {
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
     "encoders": "list the registered encoders",
+    "networks": "list the models, and the activations of SimpleMLP",
     "suggest": "try all encoders on signals of your own and write the best as a configuration",
     "sweep": "fit every combination of some settings, each a run of its own",
     "compare": "tables, plots and pictures of runs side by side",

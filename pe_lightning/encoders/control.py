@@ -17,8 +17,11 @@ __all__ = ["Identity", "Noise", "Sine", "Square"]
 class Identity(Encoder):
     r"""No encoding: :math:`\psi(x) = 2x - 1`, the coordinate in [-1, 1], as networks without encoding are defined.
 
-    What SIREN and its relatives take (``activation: sine``). Else the baseline that encodings exist to beat: a ReLU network
-    above it learns hardly any detail. Never scaled.
+    Never scaled.
+
+    When to use:
+        Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the
+        baseline that encodings exist to beat: a ReLU network above it learns hardly any detail, a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.
@@ -41,8 +44,11 @@ class Identity(Encoder):
 class Noise(Encoder):
     r"""A fixed random vector per position: row :math:`\lfloor x P \rfloor` of a table of standard normal numbers.
 
-    Full rank and no similarity between neighbours: memorises every training point and knows nothing between them.
     Piecewise constant: no gradient with respect to ``x``. The table is part of the ``state_dict``.
+
+    When to use:
+        The control experiment: full rank and no similarity between neighbours. It fits every trained sample and predicts
+        nothing between them.
 
     Args:
         num_features: Number of features ``K``; ``auto``: as many as trained samples.
@@ -76,7 +82,9 @@ class Noise(Encoder):
 class Sine(Shifted):
     r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
-    However many features, their rank is at most 2: shows that width is not rank.
+    When to use:
+        A control that shows that width is not rank: however many features, their rank is at most 2. Fails on everything but
+        one wave.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -116,8 +124,11 @@ class Sine(Shifted):
 class Square(Shifted):
     r"""Shifted square waves: :math:`\psi_i(x) = \operatorname{sgn} \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
-    Distances are preserved linearly up to half a period, at a stable rank near the sine's: generalises and cannot
-    memorise. Piecewise constant: no gradient with respect to ``x``.
+    Piecewise constant: no gradient with respect to ``x``.
+
+    When to use:
+        A control: distances are preserved linearly up to half a period, at a stable rank near the sine's, so that it
+        generalises and cannot memorise.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.

@@ -181,7 +181,8 @@ class SimpleMLP(CoordinateModule):
         self.choice_seconds = time.perf_counter() - began
         curve = [[value, distance] for value, (_, distance) in zip(values, tried, strict=True)]
         best = min(curve, key=lambda row: row[1])[0]
-        self.solution = {"spectrum": {"parameter": parameter, "value": best, "distances": curve}}
+        report = {"parameter": parameter, "value": best, "distances": curve, "seconds": self.choice_seconds}
+        self.solution = {"spectrum": report}
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""

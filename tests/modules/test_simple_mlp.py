@@ -128,7 +128,7 @@ def test_spectra_and_their_distance() -> None:
     assert one.argmax() == 3
     assert other.argmax() == 11
     assert one.sum().item() == pytest.approx(1)
-    assert distance(one, other).item() == pytest.approx(8 / 32, rel=0.05)
+    assert distance(one, other).item() == pytest.approx(math.log2(12 / 4), rel=0.05)
     assert spectra(torch.full((1, 1, 64, 1), 0.3))[0, 0].item() == pytest.approx(1, abs=1e-3)
 
 

@@ -113,7 +113,7 @@ def _remarks(
     size = (
         "Full settings." if not quick else f"QUICK version, not the paper's settings: {' '.join(definition.quick['notes'])}"
     )
-    fitted = next((row for row in rows if "signals" in row), None)
+    fitted = next((row for row in rows if row.get("grid")), None)
     about = ""
     if fitted is not None:
         grid = " x ".join(map(str, fitted["grid"]))

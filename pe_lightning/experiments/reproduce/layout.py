@@ -9,6 +9,7 @@ A definition lists its figures under ``layout``; each may name the ``blocks`` th
   band of two standard deviations; ``panel`` makes a panel of each value of a label.
 - ``gallery``: ``rows`` and ``columns`` are labels, ``rows`` may be ``signal``; a cell shows the result ``image``, or the
   reconstruction of signal number ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+- ``seeds``: a panel per block, of attention tasks: bars of the mean over seeds on each test set, with 95 % t intervals.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import h5py
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.reproduce.definition import Definition
 from pe_lightning.experiments.reproduce.run import Row
 
-__all__ = ["KINDS", "draw", "exploded", "points_of"]
+__all__ = ["KINDS", "draw", "exploded", "over_seeds", "points_of"]
 
 GREY, BLUE = "0.72", "tab:blue"
 
@@ -166,6 +168,45 @@ def _numeric(points: Sequence[tuple[Any, float, float]]) -> bool:
     return all(isinstance(x, (int, float)) for x, _, _ in points)
 
 
+def over_seeds(rows: Sequence[Row]) -> dict[str, Row]:
+    """The runs of a task with the same labels, but for the seed, as one: label -> results.
+
+    ``scores`` has the mean and half of its 95 % t interval for each test set, NaN for one seed; ``steps_per_second`` is a
+    mean; ``paper`` is that of the runs.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_label(row), []).append(row)
+    found = {}
+    for label, group in groups.items():
+        scores, count = {}, len(group)
+        for name in group[0]["signals"]:
+            values = [row[f"{row['metric']} {name}"] for row in group]
+            spread = float(np.std(values, ddof=1)) / count**0.5 if count > 1 else math.nan
+            scores[name] = float(np.mean(values)), float(stdtrit(max(count - 1, 1), 0.975)) * spread
+        # seconds are per test set
+        speed = float(np.mean([row["steps"] / (row["seconds"] * len(row["signals"])) for row in group]))
+        found[label] = {"scores": scores, "steps_per_second": speed, "seeds": count, "paper": group[0].get("paper")}
+    return found
+
+
+def _seeds(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    blocks = list(dict.fromkeys(row["block"] for row in rows))
+    figure = Figure(figsize=(1 + 5.5 * len(blocks), 4.2), layout="constrained")
+    for axes, block in zip(figure.subplots(1, len(blocks), squeeze=False)[0], blocks, strict=True):
+        own = [row for row in rows if row["block"] == block]
+        found, sets = over_seeds(own), own[0]["signals"]
+        for number, name in enumerate(sets):
+            means, halves = zip(*(result["scores"][name] for result in found.values()), strict=True)
+            at = np.arange(len(found)) + 0.8 * (number + 0.5) / len(sets) - 0.4
+            axes.bar(at, means, 0.8 / len(sets), yerr=np.nan_to_num(halves), label=name, error_kw={"lw": 0.8})
+        axes.set_xticks(range(len(found)), list(found), fontsize=7, rotation=60, ha="right")
+        axes.set_title(definition.block_title(block), fontsize=8)
+        axes.set_ylabel(own[0]["metric"], fontsize=8)
+        axes.legend(fontsize=7)
+    return figure
+
+
 def points_of(rows: Sequence[Row], x: str, y: str, series: str | None) -> dict[str, list[tuple[Any, float, float]]]:
     """Points of curves: series -> x, mean and standard deviation of y over the rows with that x."""
     found: dict[str, dict[Any, list[float]]] = {}
@@ -247,4 +288,5 @@ KINDS: dict[str, Callable[[Definition, Mapping[str, Any], Sequence[Row]], Figure
     "table": _table,
     "curves": _curves,
     "gallery": _gallery,
+    "seeds": _seeds,
 }

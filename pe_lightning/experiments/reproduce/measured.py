@@ -120,8 +120,8 @@ def ranks_in_training(
     """
     if random:
         shape = (data.info.num_signals, *data.info.grid, data.info.channels)
-        values = 0.5 + 0.2 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        data = TensorDataModule(values, sampling=data.sampling, batching=data.batching)
+        values = (0.5 + 0.15 * torch.randn(shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+        data = TensorDataModule(values, list(data.info.names), sampling=data.sampling, batching=data.batching)
     module = _module(encoder, learning_rate, depth, width)
     module.build_from(data)
     batch = data.train_batch()

@@ -139,18 +139,21 @@ def _row(entry: Entry, folder: Path) -> Row:
         return row | metrics
     score = metrics["metric"]
     ranks = metrics.get("stable_rank", {}).get("features", [])
+    if "grid" not in metrics:  # of a task, whose "signals" are its test sets
+        each = zip(metrics["signals"], metrics[f"test/{score}_per_signal"], strict=True)
+        row |= {"metric": score, **{f"{score} {name}": value for name, value in each}}
     return row | {
         score: metrics[f"test/{score}"],
         f"{score}_std": metrics[f"test/{score}_std"],
-        f"train_{score}": metrics[f"train/{score}"],
+        f"train_{score}": metrics.get(f"train/{score}"),
         f"{score}_per_signal": metrics[f"test/{score}_per_signal"],
         "parameters": metrics["num_params"],
         "seconds": None if metrics["fit_seconds"] is None else metrics["fit_seconds"] / metrics["num_signals"],
         "steps": metrics["steps"],
-        "ridge": metrics["ridge"],
+        "ridge": metrics.get("ridge"),
         "stable_rank": ranks[-1] if ranks else None,
         "signals": metrics["signals"],
-        "grid": metrics["grid"],
+        "grid": metrics.get("grid"),
         "protocol": metrics["protocol"],
         "baselines": metrics["baselines"],
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from pe_lightning.experiments.reproduce.definition import Definition
-from pe_lightning.experiments.reproduce.layout import exploded, points_of
+from pe_lightning.experiments.reproduce.layout import exploded, over_seeds, points_of
 from pe_lightning.experiments.reproduce.run import Row
 
 __all__ = ["as_csv", "as_markdown", "with_interpolation"]
@@ -50,6 +51,8 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
         if layout["kind"] == "curves":
             for panel in layout["panels"]:
                 parts += _curve_tables(shown, panel)
+        elif layout["kind"] == "seeds":
+            parts += [part for block in definition.blocks for part in _seed_table(definition, block, shown)]
         elif any("psnr" in row for row in shown):
             parts.append(_scores(definition, shown))
     return "\n\n".join(parts) + "\n"
@@ -76,6 +79,25 @@ def _scores(definition: Definition, rows: Sequence[Row]) -> str:
             ]
         )
     return _markdown(titles, lines)
+
+
+def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list[str]:
+    """The heading and table of a block: mean over seeds and half of its 95 % t interval on each test set."""
+    own = [row for row in rows if row["block"] == block]
+    if not own:
+        return []
+    titles = [str(own[0]["metric"]), *own[0]["signals"], "seeds", "steps per second", "paper"]
+    lines = [
+        [
+            label,
+            *(f"{mean:.3f}" + f" ± {half:.3f}" * (not math.isnan(half)) for mean, half in found["scores"].values()),
+            str(found["seeds"]),
+            f"{found['steps_per_second']:.1f}",
+            _number(found["paper"], None),
+        ]
+        for label, found in over_seeds(own).items()
+    ]
+    return [f"{definition.block_title(block)}:", _markdown(titles, lines)]
 
 
 def _curve_tables(rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
