@@ -121,11 +121,12 @@ def trainer(steps: int, *callbacks: Callback) -> Trainer:
     return Trainer(max_steps=steps, callbacks=list(callbacks), **quiet)
 
 
-def cost(blocks: int) -> None:
+def cost(blocks: int, names: list[str]) -> None:
     """Prints the table of costs."""
     print(f"{SIZE} x {SIZE} samples, depth {DEPTH}, width {WIDTH}; medians of {blocks} blocks of {BLOCK} steps")
     print(f"{'network':<18}{'ms a step':>10}{'/ bare loop':>13}{'8 together / in turn':>22}")
-    for kind, arguments in NETWORKS.items():
+    for kind in names:
+        arguments = NETWORKS[kind]
         data = TensorDataModule(torch.rand(1, 2 * SIZE, 2 * SIZE, 3))
         module, turns = SimpleMLP(depth=DEPTH, width=WIDTH, **arguments), Turns(bare_step(kind, data))
         trainer(BLOCK * (blocks + 2), turns).fit(module, data)
@@ -190,6 +191,7 @@ def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME")
     parser.add_argument("--auto", metavar="FOLDER", help="of pictures")
     parser.add_argument("--count", type=int, default=4, help="pictures")
     parser.add_argument("--steps", type=int, default=300)
@@ -201,7 +203,7 @@ def main() -> None:
     if options.auto:
         auto(options.auto, options.count, options.steps, options.size)
     else:
-        cost(options.blocks)
+        cost(options.blocks, options.networks)
 
 
 if __name__ == "__main__":

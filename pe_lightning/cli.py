@@ -19,7 +19,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
-from pe_lightning import encoders, naming, recipes, runs
+from pe_lightning import encoders, naming, recipes, runs, tasks
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, complete_arguments, locate, read_checkpoint, restoring
@@ -180,7 +180,7 @@ class CoordinateCLI(LightningCLI):
             given.ckpt_path = path = str(locate(given.ckpt_path))
             with _input_errors():
                 model = parser.instantiate_classes(self.config)[self.config.subcommand].model
-            if isinstance(model, CoordinateModule):
+            if isinstance(model, (CoordinateModule, tasks.AttentionTask)):
                 refuse_other_model(read_checkpoint(path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
 
     def before_instantiate_classes(self) -> None:
@@ -226,6 +226,8 @@ class CoordinateCLI(LightningCLI):
         if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric is the data's
+        elif isinstance(self.datamodule, tasks.TaskDataModule) and isinstance(self.model, tasks.AttentionTask):
+            self.model.build(self.datamodule.info)
 
     def before_test(self) -> None:
         """The table at the end is ours, not Lightning's."""

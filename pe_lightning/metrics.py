@@ -11,7 +11,20 @@ from torchmetrics import Metric
 
 from pe_lightning.registry import Registry
 
-__all__ = ["SNR", "IoU", "SignalMetric", "SignalPSNR", "create", "metrics", "psnr", "summary", "unit_of"]
+__all__ = [
+    "SNR",
+    "Accuracy",
+    "AveragePrecision",
+    "BitsPerDimension",
+    "IoU",
+    "SignalMetric",
+    "SignalPSNR",
+    "create",
+    "metrics",
+    "psnr",
+    "summary",
+    "unit_of",
+]
 
 
 class SignalMetric(Metric, ABC):
@@ -162,6 +175,114 @@ class IoU(SignalMetric):
         """IoU per signal."""
         ratio = torch.where(self.union > 0, self.intersection / self.union, 1.0)
         return torch.where(self.count > 0, ratio, torch.nan)
+
+
+@metrics.register("accuracy")
+class Accuracy(SignalMetric):
+    """The share of the targets that are predicted."""
+
+    sums = ("right",)
+    right: Tensor
+
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """Ones where the class is right."""
+        return (prediction == target,)
+
+    def compute(self) -> Tensor:
+        """Accuracy per signal."""
+        return torch.where(self.count > 0, self.right / self.count, torch.nan)
+
+
+@metrics.register("bpd")
+class BitsPerDimension(SignalMetric):
+    """Bits per value of a model of probabilities: the mean of what the truth costs."""
+
+    higher_is_better = False
+    sums = ("bits",)
+    bits: Tensor
+
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """The differences: of the logarithm to base 2 of the probability of the truth from 0, the target."""
+        return (target - prediction,)
+
+    def compute(self) -> Tensor:
+        """Bits per value of each signal."""
+        return torch.where(self.count > 0, self.bits / self.count, torch.nan)
+
+
+@metrics.register("ap")
+class AveragePrecision(SignalMetric):
+    """Average precision of detections, COCO's: mean over classes and over overlaps of 0.5, 0.55, ..., 0.95.
+
+    In each picture detections take, from the most confident on, the box of their class that they overlap most and that is
+    not taken. Precision is interpolated at 101 values of recall. Confidences are rounded down to 1/1000, and equal ones
+    count together: so processes and batches add counts, and no detection is held.
+
+    Args:
+        num_signals: Number of sets of pictures ``S``.
+        sync_on_compute: Whether the counts of several processes are added before the score is taken.
+    """
+
+    levels = 1000
+    classes = 8
+    """The most classes."""
+    right: Tensor
+    given: Tensor
+    boxes: Tensor
+
+    def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
+        super().__init__(num_signals, sync_on_compute)
+        self.thresholds = torch.arange(10, 20, dtype=torch.float64) / 20
+        for name, shape in (("right", (10, self.classes, self.levels + 1)), ("given", (self.classes, self.levels + 1))):
+            self.add_state(name, torch.zeros(num_signals, *shape), dist_reduce_fx="sum")
+        self.add_state("boxes", torch.zeros(num_signals, self.classes), dist_reduce_fx="sum")
+
+    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """No sums over samples."""
+        return ()
+
+    def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
+        """Adds the detections of pictures.
+
+        Args:
+            prediction: ``(B, Q, 6)``: left, top, right, bottom, class, confidence.
+            target: ``(B, N, 5)``: left, top, right, bottom, class, which is below 0 where there is no box.
+            mask: ``(S, B)``; whether a picture belongs to a set. ``None``: to all.
+        """
+        mask = torch.ones(len(self.count), len(target), dtype=torch.bool) if mask is None else mask.cpu()
+        for found, true, sets in zip(prediction.double().cpu(), target.double().cpu(), mask.T, strict=True):
+            self._add_picture(found, true[true[:, 4] >= 0], sets.nonzero()[:, 0].to(self.device))
+        self.count += mask.sum(1).to(self.device)
+
+    def _add_picture(self, found: Tensor, true: Tensor, sets: Tensor) -> None:
+        low, high = torch.maximum(found[:, None, :2], true[:, :2]), torch.minimum(found[:, None, 2:4], true[:, 2:4])
+        inter = (high - low).clamp(min=0).prod(-1)
+        area, true_area = ((each[:, 2:4] - each[:, :2]).prod(-1) for each in (found, true))
+        overlap = inter / (area[:, None] + true_area - inter).clamp(min=1e-12) * (found[:, None, 4] == true[:, 4])
+        free = torch.ones(len(self.thresholds), len(true), dtype=torch.bool)
+        every = torch.arange(len(self.thresholds))
+        for kind in true[:, 4].long().tolist():
+            self.boxes[sets, kind] += 1
+        for number in found[:, 5].argsort(descending=True, stable=True).tolist():
+            kind, level = int(found[number, 4]), int(found[number, 5] * self.levels)
+            self.given[sets, kind, level] += 1
+            if len(true):
+                best, place = torch.where(free, overlap[number], -1.0).max(1)
+                hit = best >= self.thresholds
+                free[every[hit], place[hit]] = False
+                self.right[sets, :, kind, level] += hit.float().to(self.device)
+
+    def compute(self) -> Tensor:
+        """Average precision of each set, over the classes that have boxes."""
+        right, given = self.right.flip(-1).cumsum(-1).double(), self.given.flip(-1).cumsum(-1).double()
+        precision = right / given[:, None].clamp(min=1)
+        envelope = precision.flip(-1).cummax(-1).values.flip(-1)
+        recall = right / self.boxes[:, None, :, None].clamp(min=1)
+        wanted = torch.linspace(0, 1, 101, dtype=torch.float64, device=recall.device)
+        place = torch.searchsorted(recall, wanted.expand(*recall.shape[:-1], -1).contiguous() - 1e-9)
+        padded = torch.cat([envelope, torch.zeros_like(envelope[..., :1])], -1)  # recall that is not reached
+        found, there = padded.gather(-1, place).mean((1, -1)), self.boxes > 0
+        return torch.where(there.any(1), (found * there).sum(1) / there.sum(1).clamp(min=1), torch.nan)
 
 
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:

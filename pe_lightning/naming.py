@@ -44,6 +44,9 @@ NAMED: dict[str, Registry[Any]] = {"encoder": encoders.registry, "sampling": sam
 DEFAULTS = {"sampling": "grid"}
 """Those of them that have a default in the signatures. jsonargparse cannot change an argument of it, unless it is named."""
 
+WORDS = ("rope", "none")
+"""What attention tasks take in the place of an encoder."""
+
 AUTOMATIC = {"class_path": "gau", "init_args": {"sigma": "auto"}}
 """Some encoder whose width is chosen."""
 
@@ -90,6 +93,8 @@ def expand(value: Any, key: str, before: Any = None) -> Any:
     """
     if isinstance(value, list):
         return [expand(entry, key, before) for entry in value]
+    if key == "encoder" and value in WORDS:
+        return value  # for other models to refuse
     given: dict[str, Any] = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     name = given.pop("name", None) or given.pop("class_path", None)
     if name is None:
@@ -179,7 +184,7 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
         elif path[-1] in NAMED:
             named.add(path[-1])
             found = expand(_read(text), path[-1], AUTOMATIC if automatic else encoder)
-            word = f"{option}={json.dumps(found)}"
+            word = f"{option}={found if isinstance(found, str) else json.dumps(found)}"
             encoder = found if path[-1] == "encoder" else encoder
         elif head == "data" and len(path) == 1 and _is_short(path[0], data):
             group, _, key = SHORT_FORMS[path[0]].partition(".")

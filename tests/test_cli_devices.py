@@ -21,7 +21,7 @@ def assert_same_state(one: Path, two: Path, tolerance: float) -> None:
         torch.testing.assert_close(states[1][name], value, rtol=0, atol=tolerance * float(value.abs().max()))
 
 
-@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml"])
+@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml", "varpro.yaml"])
 def test_two_processes_solve_what_one_does(tmp_path, recipe):
     one = fit(tmp_path / "one", recipe)
     others = [(fit(tmp_path / "two", recipe, *DDP), 1e-4)]

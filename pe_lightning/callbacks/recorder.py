@@ -37,7 +37,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.values import FileValues
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, last_resort
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics import create, metrics, summary, unit_of
@@ -67,7 +67,11 @@ class Describes(Protocol):
     monitor_mode: Literal["max", "min"]
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for ``metrics.json``: at least ``model``, ``num_params`` and ``encoder`` (with ``name``, or None)."""
+        """Plain values for ``metrics.json``: at least ``model``, ``num_params`` and ``encoder`` (with ``name``, or None).
+
+        ``data_name`` names run directories. Where the DataModule is not one of signals, ``data_fingerprint``, ``protocol``
+        and ``sampling`` say which runs can be compared.
+        """
         ...
 
 
@@ -162,7 +166,8 @@ class RunRecorder(TimedCallback):
             folder = Path(self.folder).absolute()
         else:
             described = module.describe()
-            name = [name_of(described.get("signals", ["data"]), data_of(trainer)), described["model"], _encoders(described)]
+            first = described.get("data_name") or name_of(described.get("signals", ["data"]), data_of(trainer))
+            name = [first, described["model"], _encoders(described)]
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", "-".join(filter(None, name)))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -321,15 +326,10 @@ def name_of(signals: Sequence[str], data: SignalDataModule | None) -> str:
 def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
     """What was fitted with what, as plain values; a module that names no signals has one, called ``data``."""
     about = data.describe() if data is not None else {}
-    described = {"signals": ["data"], "solution": None, **module.describe()}
-    return {
-        **described,
-        "num_signals": len(described["signals"]),
-        "protocol": about.get("protocol"),
-        "sampling": about.get("sampling"),
-        "data_fingerprint": about.get("fingerprint"),
-        "paths": about.get("paths"),
-    }
+    known = {key: about.get(key) for key in ("protocol", "sampling", "paths")}
+    known["data_fingerprint"] = about.get("fingerprint")
+    described = {"signals": ["data"], "solution": None, **known, **module.describe()}
+    return {**described, "num_signals": len(described["signals"])}
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:
@@ -446,7 +446,8 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
             prediction = interpolate(name, train, evaluation.axes)
             scores.update(prediction, evaluation.values, evaluation.mask)
         except Exception as error:  # a fit that has succeeded does not end with what it is compared with
-            found[name] = {key: None, f"{key}_reason": f"left out: {error}"}
+            reason = str(error) if isinstance(error, InputError) else last_resort(error)[0]
+            found[name] = {key: None, f"{key}_reason": f"left out: {reason}"}
             continue
         found[name] = summary(scores.per_signal(), key, "nothing is held out")
         mean = found[name][key]
@@ -469,7 +470,8 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
     titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
     units = {key: "" if key == "test/ssim" else unit for key in shown}
-    table = Table(title=f"{report['model']}, {_encoders(report)}, {report['num_params']:,} parameters per signal")
+    per = " per signal" if "grid" in report else ""
+    table = Table(title=f"{report['model']}, {_encoders(report)}, {report['num_params']:,} parameters{per}")
     table.add_column("signal")
     for key in units:
         table.add_column(titles[key], justify="right")

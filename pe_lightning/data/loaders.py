@@ -24,7 +24,7 @@ from pe_lightning.data.splits import Split
 from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
 
-__all__ = ["BlockLoader", "FilePointLoader", "FullLoader", "GridLoader", "PointLoader", "TrainLoader"]
+__all__ = ["BlockLoader", "FilePointLoader", "FullLoader", "GridLoader", "PointLoader", "TrainLoader", "permutation"]
 
 B = TypeVar("B")
 
@@ -120,7 +120,7 @@ class PointLoader(TrainLoader):
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
         """The points in a new order, ``size`` at a time."""
         assert self.axes is not None
-        order = _permutation(self.count, self.seed, number).to(self.values.device)
+        order = permutation(self.count, self.seed, number).to(self.values.device)
         for chosen in torch.split(order, self.size)[first:]:
             own = chosen[self.process.share(len(chosen))]
             index = own[None] if self.index is None else self.index.index_select(1, own)
@@ -189,7 +189,7 @@ class FilePointLoader(TrainLoader):
         The random order of all points of the round, as places among those that this process read and -1 for the others;
         and the row-major positions and values of what it read.
         """
-        blocks = _permutation(len(self.blocks), self.seed, number).tolist()
+        blocks = permutation(len(self.blocks), self.seed, number).tolist()
         groups = [blocks[start : start + self.blocks_per_buffer] for start in range(0, len(blocks), self.blocks_per_buffer)]
         with ThreadPoolExecutor(1) as reader:
             following = reader.submit(self._read, groups[0], number)
@@ -206,7 +206,7 @@ class FilePointLoader(TrainLoader):
                         indices.append(index[part])
                         values.append(read[:, part])
                     mine = torch.cat(own)
-                    order = _permutation(len(mine), self.seed + 2, (number * len(self.blocks) + place) * 1_000_003 + turn)
+                    order = permutation(len(mine), self.seed + 2, (number * len(self.blocks) + place) * 1_000_003 + turn)
                     yield torch.where(mine, mine.cumsum(0) - 1, -1)[order], torch.cat(indices), torch.cat(values, 1)
 
     def _read(self, places: Sequence[int], number: int) -> list[tuple[int, Tensor, Tensor]]:
@@ -220,7 +220,7 @@ class FilePointLoader(TrainLoader):
             inside, index = self.split.train_positions(block)
             count, signals, channels = len(inside), self.values.shape[0], self.values.shape[-1]
             if turn % self.process.world_size == self.process.rank:
-                order = _permutation(count, self.seed + 1, number * len(self.blocks) + place)
+                order = permutation(count, self.seed + 1, number * len(self.blocks) + place)
                 values = self.values.read(block).flatten(1, -2).index_select(1, inside.index_select(0, order))
                 buffer.append((count, index.index_select(0, order), values))
             else:
@@ -257,7 +257,7 @@ class BlockLoader(TrainLoader):
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch]:
         """The blocks, in a new order."""
         count = len(self.blocks)
-        order = _permutation(count, self.seed, number).tolist() if self.shuffle else list(range(count))
+        order = permutation(count, self.seed, number).tolist() if self.shuffle else list(range(count))
         for place in order[first:]:
             yield _own_rows(self.read, self.blocks[place], self.process)
 
@@ -281,7 +281,7 @@ class GridLoader(Generic[B]):
         return map(self.read, self.blocks)
 
 
-def _permutation(count: int, seed: int, number: int) -> Tensor:
+def permutation(count: int, seed: int, number: int) -> Tensor:
     """The order of ``count`` things in pass ``number``, ``(count,)`` int64: the same on all processes and devices."""
     # a generator's seed is one number of 64 bits; neighbouring seeds and passes must not meet
     mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + 1) % 2**63

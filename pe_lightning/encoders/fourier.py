@@ -90,7 +90,7 @@ class LinearFourier(_Octaves):
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
-            ``log2 K - 2``, at least 1.
+            ``log2 K - 2``, at least 1; below :class:`SimpleMLP` ``log2 n - 3`` for ``n`` trained samples per axis.
         trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
         per_feature: Whether each frequency is trained by a factor of its own too; needs ``trainable``.
 
@@ -118,7 +118,7 @@ class LogFourier(_Octaves):
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
-            ``log2 K - 1.5``, at least 1.
+            ``log2 K - 1.5``, at least 1; below :class:`SimpleMLP` ``log2 n - 2.5`` for ``n`` trained samples per axis.
         trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
         per_feature: Whether each frequency is trained by a factor of its own too; needs ``trainable``.
 
@@ -150,7 +150,8 @@ class RandomFourier(Fourier):
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
-        sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``. Larger is rougher.
+        sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``; below :class:`SimpleMLP`
+            ``n/19`` for ``n`` trained samples per axis. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
         trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive. The ``state_dict``

@@ -674,7 +674,7 @@ def refuse_other_model(saved: Mapping[str, Any], asked: Mapping[str, Any], free:
     def in_words(key: str, value: Any) -> str:
         if key == "_class_path":
             return f"a {str(value).rpartition('.')[2]}"
-        if key != "encoder":
+        if key != "encoder" or isinstance(value, str):
             return f"a model with {key}={value}"
         entries = value if isinstance(value, list) else [value]
         spelt = [", ".join(f"{name}={given}" for name, given in entry["init_args"].items()) for entry in entries]

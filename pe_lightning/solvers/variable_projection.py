@@ -46,6 +46,8 @@ FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 of Fourier features, be too rough for a gradient."""
 RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.01, 0.1, 1.0)}
 """Ridges that each is tried with, for direct and for iterative solves; the best is where the search starts."""
+MAX_FRACTION = 0.25
+"""Of few scattered samples up to this share is held out, instead of a tenth."""
 RIDGE_LIMITS = {True: (1e-8, 10.0), False: (1e-4, 10.0)}
 TOLERANCE = 3e-4
 """The search ends when a step lowers the held-out error by less, relative."""
@@ -293,12 +295,13 @@ def learn_encoders(
     if scattered or placed:
         if not scattered:
             where.update(axes=axes, mask=torch.ones(values.shape[1:-1], dtype=torch.bool))
-        problem = _scattered(values, working, where, placed, center)
         many = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
-        if many * choice.FRACTION < choice.MIN_HELD:
+        fraction = max(choice.FRACTION, choice.MIN_HELD / max(many, 1))
+        if fraction > MAX_FRACTION:
             raise InputError(
                 f"{many} training samples are too few to hold any out; set trainable: false, or warm_start: false"
             )
+        problem = _scattered(values, working, where, placed, fraction, center)
     else:
         assert axes is not None
         problem = _thinned(values, axes, working, full_size or [len(x) for x in axes], center)
@@ -336,8 +339,10 @@ def _thinned(
     return HeldOut(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
 
 
-def _scattered(values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, center: bool) -> HeldOut:
-    """A tenth of the points, of windows of a large grid where features mean the same everywhere, predicted from the rest."""
+def _scattered(
+    values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, fraction: float, center: bool
+) -> HeldOut:
+    """A share of the points, of windows of a large grid where features mean the same everywhere, predicted from the rest."""
     samples, points, _ = point_samples(values, encoders, **where, distributed=False)
     axes = where["axes"]
     windows = None if axes is None or placed else choice.point_windows(values, axes, where["mask"], where["index"], False)
@@ -346,7 +351,7 @@ def _scattered(values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any
         near = [x / ratio for x, ratio in zip(there["axes"], ratios, strict=True)]
         small = changed(encoders, choice.squeezed, ratios)
         samples, points, _ = point_samples(some, small, **{**there, "axes": near}, distributed=False)
-    held = (choice.fractions(samples.coordinates().unbind(-1)) < choice.FRACTION).expand(len(points), -1)
+    held = (choice.fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
     trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)
     points = torch.where(trained[:, None], points, 0.0).double()
     return HeldOut(samples, points, trained & ~held, trained & held, center=center)

@@ -7,8 +7,9 @@ A definition lists its figures under ``layout``; each may name the ``blocks`` th
   ``xlabel``, ``ylabel``, ``ylim``, ``log`` (``x``, ``y`` or ``xy``), ``dashed`` (a result, drawn as a dashed line of the
   same colour) and ``marks`` (series -> values of x that get a star). Rows of the same x and series are averaged, with a
   band of two standard deviations; ``panel`` makes a panel of each value of a label.
-- ``gallery``: ``rows`` and ``columns`` are labels; a cell shows the result ``image``, or the reconstruction of signal number
-  ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+- ``gallery``: ``rows`` and ``columns`` are labels, ``rows`` may be ``signal``; a cell shows the result ``image``, or the
+  reconstruction of signal number ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+- ``seeds``: a panel per block, of attention tasks: bars of the mean over seeds on each test set, with 95 % t intervals.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import h5py
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.reproduce.definition import Definition
 from pe_lightning.experiments.reproduce.run import Row
 
-__all__ = ["KINDS", "draw", "exploded", "points_of"]
+__all__ = ["KINDS", "draw", "exploded", "over_seeds", "points_of"]
 
 GREY, BLUE = "0.72", "tab:blue"
 
@@ -44,7 +46,7 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
         remark: Is written below each figure.
 
     Returns:
-        The PNG files.
+        The files.
 
     Raises:
         InputError: If there is no such kind of figure.
@@ -66,8 +68,8 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
             # no date, so that the same results are the same file
             metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {}
             figure.savefig(buffer, format=form, dpi=110, metadata=metadata)
-            runs.write_atomically(stem.with_name(f"{stem.name}.{form}"), buffer.getvalue())
-        files.append(stem.with_name(f"{stem.name}.png"))
+            files.append(stem.with_name(f"{stem.name}.{form}"))
+            runs.write_atomically(files[-1], buffer.getvalue())
     return files
 
 
@@ -149,14 +151,10 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
             if stars:
                 axes.plot(stars, np.interp(stars, x, mean), "*", ms=9, color=line.get_color())
             if "dashed" in panel:
-                theory = points_of(
-                    [r for r in own if name is None or str(r[panel["series"]]) == name], panel["x"], panel["dashed"], None
-                )
-                if theory:
-                    x, mean, _ = np.array(sorted(theory["None"]), dtype=float).T
-                    axes.plot(x, mean, ls="--", lw=1, color=line.get_color())
+                theory = points_of(own, panel["x"], panel["dashed"], panel.get("series")).get(name, [])
+                axes.plot([x for x, _, _ in theory], [y for _, y, _ in theory], ls="--", lw=1, color=line.get_color())
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
-        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+        axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
         axes.set_ylim(*panel.get("ylim", (None, None)))
         title = panel.get("title", "") if value is None else f"{panel['panel']} {value} {panel.get('title', '')}"
         axes.set_title(title, fontsize=9)
@@ -168,6 +166,45 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
 
 def _numeric(points: Sequence[tuple[Any, float, float]]) -> bool:
     return all(isinstance(x, (int, float)) for x, _, _ in points)
+
+
+def over_seeds(rows: Sequence[Row]) -> dict[str, Row]:
+    """The runs of a task with the same labels, but for the seed, as one: label -> results.
+
+    ``scores`` has the mean and half of its 95 % t interval for each test set, NaN for one seed; ``steps_per_second`` is a
+    mean; ``paper`` is that of the runs.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_label(row), []).append(row)
+    found = {}
+    for label, group in groups.items():
+        scores, count = {}, len(group)
+        for name in group[0]["signals"]:
+            values = [row[f"{row['metric']} {name}"] for row in group]
+            spread = float(np.std(values, ddof=1)) / count**0.5 if count > 1 else math.nan
+            scores[name] = float(np.mean(values)), float(stdtrit(max(count - 1, 1), 0.975)) * spread
+        # seconds are per test set
+        speed = float(np.mean([row["steps"] / (row["seconds"] * len(row["signals"])) for row in group]))
+        found[label] = {"scores": scores, "steps_per_second": speed, "seeds": count, "paper": group[0].get("paper")}
+    return found
+
+
+def _seeds(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    blocks = list(dict.fromkeys(row["block"] for row in rows))
+    figure = Figure(figsize=(1 + 5.5 * len(blocks), 4.2), layout="constrained")
+    for axes, block in zip(figure.subplots(1, len(blocks), squeeze=False)[0], blocks, strict=True):
+        own = [row for row in rows if row["block"] == block]
+        found, sets = over_seeds(own), own[0]["signals"]
+        for number, name in enumerate(sets):
+            means, halves = zip(*(result["scores"][name] for result in found.values()), strict=True)
+            at = np.arange(len(found)) + 0.8 * (number + 0.5) / len(sets) - 0.4
+            axes.bar(at, means, 0.8 / len(sets), yerr=np.nan_to_num(halves), label=name, error_kw={"lw": 0.8})
+        axes.set_xticks(range(len(found)), list(found), fontsize=7, rotation=60, ha="right")
+        axes.set_title(definition.block_title(block), fontsize=8)
+        axes.set_ylabel(own[0]["metric"], fontsize=8)
+        axes.legend(fontsize=7)
+    return figure
 
 
 def points_of(rows: Sequence[Row], x: str, y: str, series: str | None) -> dict[str, list[tuple[Any, float, float]]]:
@@ -197,6 +234,8 @@ def exploded(rows: Sequence[Row]) -> list[Row]:
 
 
 def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    if layout["rows"] == "signal":
+        rows = [{**row, "signal": signal} for row in rows for signal in range(len(row["signals"]))]
     across, down = (list(dict.fromkeys(row[layout[key]] for row in rows)) for key in ("columns", "rows"))
     truth = layout.get("truth", "image" not in rows[0])
     line = "image" not in rows[0] and len(rows[0]["grid"]) == 1
@@ -208,7 +247,7 @@ def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[R
         axes.set_frame_on(False)
     for row in rows:
         y, x = down.index(row[layout["rows"]]), across.index(row[layout["columns"]])
-        signal = layout.get("signal", 0)
+        signal = row.get("signal", layout.get("signal", 0))
         _show(grid[y, x + truth], row, "reconstruction", signal)
         if truth and (y == 0 or layout["rows"] == "signal"):
             _show(grid[y, 0], row, "truth", signal)
@@ -249,4 +288,5 @@ KINDS: dict[str, Callable[[Definition, Mapping[str, Any], Sequence[Row]], Figure
     "table": _table,
     "curves": _curves,
     "gallery": _gallery,
+    "seeds": _seeds,
 }

@@ -61,6 +61,9 @@ NETWORKS: tuple[Network, ...] = (
     Network("hash + MLP", "image/hash"),
     Network("lff + MLP", "image/lff"),
     Network("rff + MLP", "image/lff", {"name": "rff", "num_features": 256, "sigma": 7}),
+    Network("SIREN", "image/siren"),
+    Network("WIRE", "image/wire"),
+    Network("FINER", "image/finer"),
 )
 """What ``suggest --networks`` tries, in that order."""
 

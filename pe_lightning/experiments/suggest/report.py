@@ -86,8 +86,6 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     if result.windows is not None:
         rest = "; what came close to the best there, on all samples" if result.signals is not None else ""
         console.print(Text(f"Judged on {result.windows.text}{rest}."))
-    if any(trial.candidate.padding for trial in result.trials):
-        console.print(Text("K = n + 2: with a shift past each end of an axis (padding: 1)."))
     for reason in dict.fromkeys(result.skipped.values()):
         labels = [label for label, other in result.skipped.items() if other == reason]
         console.print(Text(f"Not tried: {'; '.join(labels)} ({reason})"), style="dim")

@@ -28,12 +28,8 @@ from pe_lightning.modules.exact_fit import size_encoders, solve_data
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
 
-VARIANTS: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5}, {"share": 1.0, "padding": 1})
-"""Shares of the features that ``num_features: auto`` has which are tried, and shifts past each end of an axis.
-
-Those shifts cost little, and held-out samples beyond the last trained one gain by them (gau and bspline 0.1 to 0.2 dB on
-photographs; tri and impulse lose).
-"""
+VARIANTS: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
+"""Shares of the features that ``num_features: auto`` has which are tried."""
 MAX_DENSE = 1024
 """Features of an axis that are not local: their decomposition takes seconds, and eight times as long for twice as many."""
 MAX_WORK = 1 << 33
@@ -43,7 +39,7 @@ MEMORY_SHARE = 0.25
 FIRST_SHARE = 0.5
 """Share of the time for the windows; the rest is for all samples."""
 CLOSE = 1.0
-"""Encoders that are further behind, in dB, are not tried on all samples, nor with padding."""
+"""Encoders that are further behind, in dB, are not tried on all samples."""
 RANK_POINTS = 1024
 """Scattered points whose features' stable rank is shown."""
 ADAPTIVE = "Adaptive"
@@ -61,7 +57,6 @@ class Candidate:
         share: Features as a share of those of ``num_features: auto``; 1 is ``auto`` itself.
         count: Features per axis, instead of a share; neither is given for an encoder without that choice.
         width: The argument that is chosen from the data, if there is one.
-        padding: Further shifts past each end.
         local: Whether a sample sees a few neighbouring features only.
     """
 
@@ -70,7 +65,6 @@ class Candidate:
     share: float | None = None
     count: int | None = None
     width: str | None = None
-    padding: int = 0
     local: bool = False
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
@@ -89,7 +83,6 @@ class Candidate:
     def describe(self, signals: ScoredSignals, full: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
         """The encoder as in a configuration: one for all axes, or one per axis where their sizes differ."""
         rest: dict[str, Any] = {self.width: "auto"} if self.width is not None else {}
-        rest |= {"padding": self.padding} if self.padding else {}
         made = []
         for count, sizes in zip(self.features(signals, full), signals.auto_features(), strict=True):
             auto = self.share == 1 and count == sizes[full]
@@ -103,13 +96,12 @@ class Candidate:
             return f"{self.name} interpolation"
         counts = [str(count) for count in self.features(signals, full=True) if count is not None]
         shown = "x".join(counts if len(set(counts)) > 1 else counts[:1])
-        padded = f" + {2 * self.padding}" if self.padding else ""
-        return f"{self.name}, K = {shown}{padded}" if shown else self.name
+        return f"{self.name}, K = {shown}" if shown else self.name
 
     def check_memory(self, signals: ScoredSignals) -> None:
         """Raises InputError if there is no memory for weights and features."""
         info, counts = signals.info, [count or 0 for count in self.features(signals)]
-        weights = info.num_signals * info.channels * math.prod(k and k + 2 * self.padding for k in counts)
+        weights = info.num_signals * info.channels * math.prod(counts)
         dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
         needed, free = 16 * weights + 24 * dense, MEMORY_SHARE * psutil.virtual_memory().available
         if needed > free:
@@ -143,8 +135,8 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
             variants = [{}]
         width = None if encoder.width is None else encoder.width.argument
         candidate = Candidate(name, width=width, local=_is_local(encoder))
-        found += [replace(candidate, **v) for v in variants if "padding" in arguments or "padding" not in v]
-    return sorted(found, key=lambda c: (c.padding, -(c.share or 1), c.count or 0)), skipped  # every encoder once, first
+        found += [replace(candidate, **variant) for variant in variants]
+    return sorted(found, key=lambda c: (-(c.share or 1), c.count or 0)), skipped  # every encoder once, first
 
 
 def _is_local(encoder: encoders.Encoder) -> bool:
@@ -282,8 +274,6 @@ def search(
         if label in labels:  # where there are few samples, or very many, a half is as many as all
             continue
         labels.add(label)
-        if candidate.padding and not _worth_padding(result, candidate):
-            continue
         if time.perf_counter() > until:
             result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
             continue
@@ -299,13 +289,6 @@ def search(
                 trial.whole = attempt(trial.candidate, signals)
         result.sort()
     return result
-
-
-def _worth_padding(result: SearchResult, padded: Candidate) -> bool:
-    """Whether the same encoder without padding came close to the best."""
-    tried = result.of(interpolation=False)
-    same = [trial.best.mean for trial in tried if trial.candidate == replace(padded, padding=0)]
-    return bool(same) and same[0] >= max(trial.best.mean for trial in tried) - CLOSE
 
 
 def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:

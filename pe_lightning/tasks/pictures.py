@@ -1,0 +1,252 @@
+"""Small pictures as sequences of pixels: classified, or generated pixel by pixel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from lightning.pytorch import Trainer
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pe_lightning import runs
+from pe_lightning.callbacks import RunRecorder
+from pe_lightning.data.sources.samples import sample_path
+from pe_lightning.encoders.base import check_choice
+from pe_lightning.errors import InputError
+from pe_lightning.metrics import SignalMetric
+from pe_lightning.tasks.base import AttentionTask, count_right
+from pe_lightning.tasks.data import Examples, TaskDataModule
+from pe_lightning.tasks.transformer import Transformer, table
+
+__all__ = ["PixelClassification", "PixelDataModule", "PixelGeneration"]
+
+TEXTURES = ("brick", "grass", "gravel")
+"""Pictures of scikit-image, 512 x 512 grey values each."""
+SAMPLES, COLUMNS, ZOOM = 64, 8, 4
+"""Generated pictures in the file of a run, how many in a row, and how much larger than they are."""
+
+
+def digits() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``: the first three quarters, and the rest to be held out.
+
+    Those held out were written by other people.
+
+    Raises:
+        InputError: If scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise InputError(f'the digits are part of scikit-learn ({error}): pip install "pe-lightning[tasks]"') from error
+    found = load_digits()
+    pixels, classes = torch.from_numpy(found.images).long(), torch.from_numpy(found.target).long()
+    cut = len(pixels) * 3 // 4
+    return {"pixels": pixels[:cut], "classes": classes[:cut]}, {"pixels": pixels[cut:], "classes": classes[cut:]}
+
+
+def textures(side: int = 16, levels: int = 16, step: int = 8) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Patches of :data:`TEXTURES` and which one each is of: of the upper three quarters, and of the rest, to be held out.
+
+    Args:
+        side: Pixels of a patch per axis.
+        levels: Grey values.
+        step: Pixels from one patch to the next; those of training overlap, those held out do not.
+    """
+    parts: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for name in TEXTURES:
+        with Image.open(sample_path(f"samples://{name}")) as image:
+            grey = torch.from_numpy(np.array(image.convert("L"))).long() * levels // 256
+        cut = len(grey) * 3 // 4
+        for part, rows, stride in ((parts[0], grey[:cut], step), (parts[1], grey[cut:], side)):
+            part.append(rows.unfold(0, side, stride).unfold(1, side, stride).reshape(-1, side, side))
+    train, test = (
+        {"pixels": torch.cat(part), "classes": torch.arange(len(part)).repeat_interleave(len(part[0]))} for part in parts
+    )
+    return train, test
+
+
+class PixelDataModule(TaskDataModule):
+    """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
+
+    Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and held out are people who wrote them; textures
+    are in scikit-image, and held out are parts of the pictures. A tenth of the rest is for validation.
+
+    Args:
+        pictures: ``digits`` or ``textures``.
+        goal: What is predicted: ``class`` of a picture, or each ``pixel`` from those before it, row by row.
+        permuted: Whether pixels get each other's positions, by one fixed permutation of all pictures: a control, in which
+            positions still tell pixels apart, but nearby ones are no neighbours.
+        batch_size: Pictures in a training batch.
+        seed: Of the choice for validation, and of the permutation.
+    """
+
+    task: ClassVar[str] = "pixels"
+
+    def __init__(
+        self,
+        pictures: Literal["digits", "textures"] = "digits",
+        goal: Literal["class", "pixel"] = "class",
+        permuted: bool = False,
+        batch_size: int = 32,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(batch_size, seed)
+        self.pictures = check_choice(self, "pictures", pictures, ("digits", "textures"))
+        self.goal = check_choice(self, "goal", goal, ("class", "pixel"))
+        self.permuted = check_choice(self, "permuted", permuted, (False, True))
+
+    def make_info(self) -> dict[str, Any]:
+        """Sizes of the task."""
+        side, levels, classes = (8, 17, 10) if self.pictures == "digits" else (16, 16, len(TEXTURES))
+        name = f"{self.pictures}{'-permuted' * self.permuted}"
+        return {"samples": [side] * 2, "levels": levels, "classes": classes, "goal": self.goal, "subsets": [name]}
+
+    def make_examples(self) -> dict[str, Examples]:
+        """All pictures, with the positions of their pixels."""
+        rest, test = digits() if self.pictures == "digits" else textures()
+        generator = torch.Generator().manual_seed(self.seed)
+        count, side = len(rest["classes"]), rest["pixels"].shape[-1]
+        order = torch.randperm(count, generator=generator)
+        grid = torch.cartesian_prod(torch.arange(side), torch.arange(side)) / side
+        if self.permuted:
+            grid = grid[torch.randperm(side**2, generator=generator)]
+        chosen = {"train": order[count // 10 :], "val": order[: count // 10]}
+        parts = {name: {key: tensor[where] for key, tensor in rest.items()} for name, where in chosen.items()}
+        examples: dict[str, Examples] = {}
+        for name, part in (parts | {self.info["subsets"][0]: test}).items():
+            pixels = part["pixels"].flatten(1)
+            targets = part["classes"][:, None] if self.goal == "class" else pixels
+            examples[name] = {"pixels": pixels, "targets": targets, "positions": grid.expand(len(pixels), -1, -1)}
+        return examples
+
+
+def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> None:
+    if info.get("goal") != goal:
+        raise InputError(f"{type(module).__name__} needs a PixelDataModule with goal: {goal}, got {info.get('goal')}")
+
+
+class PixelClassification(AttentionTask):
+    """A vision Transformer whose tokens are single pixels: the class of a picture from the mean of its tokens.
+
+    Without positions it sees no more than how often each grey value occurs. Arguments are those of
+    :class:`~pe_lightning.tasks.AttentionTask`.
+
+    Reference: Dosovitskiy et al., *An Image is Worth 16x16 Words*, ICLR 2021; here with patches of one pixel.
+    """
+
+    metric: ClassVar[str] = "accuracy"
+
+    def make_layers(self, info: Mapping[str, Any]) -> None:
+        """A table of grey values, the Transformer, the output."""
+        _check_goal(self, info, "class")
+        self.level = table(info["levels"], self.width)
+        self.transformer = Transformer(self.width, self.heads, self.depth)
+        self.output = nn.Linear(self.width, info["classes"])
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The logits of classes, ``(B, 1, classes)``."""
+        positions = batch["positions"]
+        tokens = self.positions(self.level(batch["pixels"]), positions)
+        logits: Tensor = self.output(self.transformer(tokens, self.positions.angles(positions)).mean(1, keepdim=True))
+        return logits
+
+    def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Cross entropy of the classes."""
+        return F.cross_entropy(self(batch).flatten(0, 1), batch["targets"].flatten(), reduction="sum")
+
+    def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Counts right classes."""
+        count_right(metric, self(batch), batch["targets"], mask)
+
+
+class PixelGeneration(AttentionTask):
+    """Pixels one after the other: the probability of each level from the pixels before it and the position of this one.
+
+    A run also leaves ``samples.png``, pictures that the model draws. Arguments are those of
+    :class:`~pe_lightning.tasks.AttentionTask`.
+
+    Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
+    Sec. 4.1, with full attention and other data.
+    """
+
+    metric: ClassVar[str] = "bpd"
+
+    def make_layers(self, info: Mapping[str, Any]) -> None:
+        """A table of levels and of the start, the decoder, the output."""
+        _check_goal(self, info, "pixel")
+        self.levels = int(info["levels"])
+        self.level = table(self.levels + 1, self.width)
+        self.transformer = Transformer(self.width, self.heads, self.depth, causal=True)
+        self.output = nn.Linear(self.width, self.levels)
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The logits of each pixel's levels, ``(B, T, levels)``, from those before it; the last pixel is not looked at."""
+        positions = batch["positions"]
+        before = F.pad(batch["pixels"][:, :-1], (1, 0), value=self.levels)  # the start has a number of its own
+        tokens = self.positions(self.level(before), positions)
+        logits: Tensor = self.output(self.transformer(tokens, self.positions.angles(positions)))
+        return logits
+
+    def nats(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Minus the logarithm of the probability of each pixel, ``(B, T)``."""
+        return F.cross_entropy(self(batch).movedim(-1, 1), batch["targets"], reduction="none")
+
+    def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Minus the log-likelihood in nats."""
+        return self.nats(batch).sum()
+
+    def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Adds the bits of each pixel."""
+        bits = (self.nats(batch) / math.log(2))[None, ..., None].expand(len(mask), -1, -1, -1)
+        metric.update(-bits, torch.zeros_like(bits), mask[..., None].expand(bits.shape[:-1]))
+
+    @torch.no_grad()
+    def sample(self, count: int, positions: Tensor, seed: int = 0) -> Tensor:
+        """Draws pictures.
+
+        Args:
+            count: How many.
+            positions: Of the pixels, ``(T, 2)``.
+            seed: Of the draws.
+
+        Returns:
+            Levels ``(count, T)``.
+        """
+        generator = torch.Generator(self.device).manual_seed(seed)
+        pixels = torch.zeros(count, len(positions), dtype=torch.long, device=self.device)
+        where = positions.to(self.device).expand(count, -1, -1)
+        for place in range(len(positions)):
+            # what is not drawn yet is not seen
+            seen = {"pixels": pixels[:, : place + 1], "positions": where[:, : place + 1]}
+            chances = self(seen)[:, -1].softmax(-1)
+            pixels[:, place] = torch.multinomial(chances, 1, generator=generator)[:, 0]
+        return pixels
+
+    def on_test_end(self) -> None:
+        """Writes drawn pictures into the run directory."""
+        trainer: Trainer = self.trainer
+        folder = RunRecorder.run_dir_of(trainer)
+        if folder is None or not trainer.is_global_zero or not isinstance(data := trainer.datamodule, TaskDataModule):  # type: ignore[attr-defined]
+            return
+        drawn = self.sample(SAMPLES, data.examples["val"]["positions"][0])
+        path = write_pictures(folder / "samples.png", drawn.cpu(), self.levels)
+        for logger in trainer.loggers:
+            if hasattr(logger, "log_image"):
+                logger.log_image("samples", [str(path)], step=trainer.global_step)
+
+
+def write_pictures(path: Path, pixels: Tensor, levels: int) -> Path:
+    """Writes square pictures ``(M, side * side)`` side by side as a PNG, and returns its path."""
+    side = math.isqrt(pixels.shape[1])
+    rows = pixels.reshape(-1, COLUMNS, side, side)
+    framed = F.pad(rows, (1, 1, 1, 1)).movedim(1, 2).reshape(len(rows) * (side + 2), COLUMNS * (side + 2))
+    grey = (framed * 255 // (levels - 1)).byte().repeat_interleave(ZOOM, 0).repeat_interleave(ZOOM, 1)
+    with runs.replacing(path) as temporary:
+        Image.fromarray(grey.numpy()).save(temporary, format="png")
+    return path

@@ -1,0 +1,172 @@
+"""A small Transformer: pre-norm blocks of attention and a perceptron, with rotary positions if angles are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pe_lightning.encoders.learned_fourier import decay
+from pe_lightning.errors import InputError
+
+__all__ = ["Attention", "Rotary", "Transformer", "rotate", "table"]
+
+ROTARY_BASE = 100.0
+"""Longest over shortest wavelength of rotary positions: 6 samples to 600, for axes of tens of positions."""
+
+
+class Rotary(nn.Module):
+    r"""Angles of rotary positions in D dimensions, axial: each axis turns its own share of the pairs of a head.
+
+    The pair ``d`` of axis ``a`` turns by :math:`p_a b^{-d/n}`, with ``n`` pairs per axis and :math:`p_a` the position in
+    samples. The product of a rotated query and key depends on the difference of their positions alone.
+
+    Args:
+        head_width: Features of a head.
+        samples: Positions per unit length of each axis, ``D`` numbers.
+
+    Shape:
+        ``(*batch, T, D)`` -> ``(*batch, T, head_width / 2)``.
+
+    Raises:
+        InputError: If a head has fewer than one pair per axis.
+
+    Reference: Su et al., *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021; in axes as Heo et al.,
+    *Rotary Position Embedding for Vision Transformer*, ECCV 2024.
+    """
+
+    def __init__(self, head_width: int, samples: Sequence[float]) -> None:
+        super().__init__()
+        pairs, axes = head_width // 2, len(samples)
+        if head_width % 2 or pairs < axes:
+            raise InputError(f"rope needs an even width / heads of at least {2 * axes} for {axes} axes, got {head_width}")
+        counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
+        blocks: Tensor = torch.block_diag(*(decay(n, ROTARY_BASE)[:, None] for n in counts))  # type: ignore[no-untyped-call]
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", (blocks * torch.tensor(list(samples))).float(), persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """The angles in radians."""
+        return positions @ self.frequencies.T
+
+
+def table(rows: int, width: int) -> nn.Embedding:
+    """A table of trained vectors of mean squared length one, that of the features of positions that are added to them."""
+    made = nn.Embedding(rows, width)
+    nn.init.normal_(made.weight, 0, width**-0.5)
+    return made
+
+
+def rotate(x: Tensor, angles: Tensor) -> Tensor:
+    """Turns the pairs ``(x_i, x_{i + h/2})`` of ``(B, heads, T, h)`` by the angles ``(B or 1, T, h/2)``."""
+    cos, sin = angles.cos().unsqueeze(-3), angles.sin().unsqueeze(-3)
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention of tokens to themselves, or to a memory.
+
+    Args:
+        width: Features of a token.
+        heads: Number of heads.
+
+    Shape:
+        ``(B, T, width)``, memory ``(B, M, width)`` -> ``(B, T, width)``.
+
+    Reference: Vaswani et al., *Attention Is All You Need*, NeurIPS 2017; Li et al., 2021, Eqs. 7-8.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        angles: Tensor | None = None,
+        memory_angles: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """What each token reads.
+
+        Args:
+            x: The tokens that ask.
+            memory: Those that are asked; ``None``: the same.
+            angles: Rotary positions of ``x``; ``None``: it has none.
+            memory_angles: Of the memory.
+            causal: Whether token ``t`` sees tokens up to ``t`` only.
+        """
+        keys, values = self.key_value(x if memory is None else memory).chunk(2, -1)
+        query, key, value = (
+            each.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for each in (self.query(x), keys, values)
+        )
+        query = query if angles is None else rotate(query, angles)
+        key_angles = angles if memory is None else memory_angles
+        key = key if key_angles is None else rotate(key, key_angles)
+        read = F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        found: Tensor = self.out(read.transpose(-2, -3).flatten(-2))
+        return found
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, heads: int, cross: bool) -> None:
+        super().__init__()
+        self.attention, self.norm = Attention(width, heads), nn.LayerNorm(width)
+        self.cross = Attention(width, heads) if cross else None
+        self.cross_norm = nn.LayerNorm(width) if cross else None
+        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(
+        self, x: Tensor, angles: Tensor | None, causal: bool, memory: Tensor | None, memory_angles: Tensor | None
+    ) -> Tensor:
+        x = x + self.attention(self.norm(x), angles=angles, causal=causal)
+        if self.cross is not None and self.cross_norm is not None:
+            x = x + self.cross(self.cross_norm(x), memory, angles, memory_angles)
+        added: Tensor = x + self.mlp(x)
+        return added
+
+
+class Transformer(nn.Module):
+    """An encoder; a decoder with ``causal``; the second half of an encoder-decoder with ``cross``.
+
+    Args:
+        width: Features of a token.
+        heads: Number of heads, which divides the width.
+        depth: Number of blocks.
+        causal: Whether a token sees itself and those before it only.
+        cross: Whether each block also reads a memory.
+
+    Shape:
+        ``(B, T, width)`` -> ``(B, T, width)``, normalised.
+
+    Raises:
+        InputError: If the heads do not divide the width.
+    """
+
+    def __init__(self, width: int, heads: int, depth: int, causal: bool = False, cross: bool = False) -> None:
+        super().__init__()
+        if min(width, heads, depth) < 1 or width % heads:
+            raise InputError(f"width, heads and depth are at least 1, and heads divide width; got {width}, {heads}, {depth}")
+        self.causal = causal
+        self.blocks = nn.ModuleList(_Block(width, heads, cross) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(
+        self,
+        x: Tensor,
+        angles: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_angles: Tensor | None = None,
+    ) -> Tensor:
+        """The tokens after all blocks; arguments as those of :class:`Attention`."""
+        for block in self.blocks:
+            x = block(x, angles, self.causal, memory, memory_angles)
+        found: Tensor = self.norm(x)
+        return found
