@@ -28,7 +28,7 @@ __all__ = ["PixelClassification", "PixelDataModule", "PixelGeneration"]
 
 TEXTURES = ("brick", "grass", "gravel")
 """Pictures of scikit-image, 512 x 512 grey values each."""
-SAMPLES, COLUMNS, ZOOM = 64, 8, 4
+SAMPLES, COLUMNS, ZOOM = 16, 8, 4
 """Generated pictures in the file of a run, how many in a row, and how much larger than they are."""
 
 
