@@ -11,6 +11,8 @@
   :class:`InputError`, within 20 seconds; of formats with checksums (PNG, .nii.gz, .npz) the right signals.
 - ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
   dies, hangs, or runs foreign code.
+- ``memory``: the exact fit of a picture of 8192 x 8192 from HDF5 in float32 and in uint8, and from a TIFF, read in blocks.
+  Held: the command's largest resident set is below 1 GB.
 - ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
   none is worse than the mean, and what is said to have converged has.
 
@@ -24,8 +26,10 @@ import argparse
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -396,6 +400,42 @@ def damaged_checkpoints(mutations: int, rng: random.Random) -> list[Row]:
     return [bits, values, hostile]
 
 
+# -- memory -----------------------------------------------------------------------------------------------------------------
+
+
+def memory(side: int = 8192) -> Iterator[Row]:
+    """The largest resident set of commands that fit one large picture."""
+    arguments = ["--config", "image/closed_form", "--data.in_memory", "false", "--data.batch", "blocks"]
+    arguments += ["--model.encoder.num_features", "128", "--trainer.enable_progress_bar", "false"]
+    with folder():
+        y = np.arange(side, dtype=np.float32)[:, None] / side
+        for name in ("float32.h5", "uint8.h5", "uint8.tif"):
+            stored = np.float32 if name == "float32.h5" else np.uint8
+            with h5py.File("whole.h5", "w") as file:
+                values = file.create_dataset("values", (side, side, 3), stored, chunks=(256, 256, 3))
+                for top in range(0, side, 256):
+                    rows = (0.5 + 0.4 * np.sin(20 * y[top : top + 256] + 31 * y.T))[..., None] * np.ones(3, np.float32)
+                    values[top : top + 256] = rows if stored == np.float32 else (rows * 255).round()
+            if name.endswith("tif"):
+                with h5py.File("whole.h5") as file:
+                    tifffile.imwrite(name, file["values"][()], photometric="rgb", compression="deflate")
+            else:
+                Path("whole.h5").rename(name)
+            # a new program: a fork would begin with the memory of this process
+            began, log, used = time.monotonic(), Path("log"), 0.0
+            command = [sys.executable, "-m", "pe_lightning", "fit", *arguments, "--data.paths", name]
+            with log.open("w") as stream:
+                process = subprocess.Popen(command, stdout=stream, stderr=stream, env=os.environ | {"PYTHONPATH": str(ROOT)})
+            while process.poll() is None:
+                counted = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+                used = max(used, int(counted[1]) * 1024 / 1e9 if counted else 0)
+                time.sleep(0.02)
+            row = Row(f"{side}^2 {name}: {used:.2f} GB, {time.monotonic() - began:.0f} s")
+            held = process.returncode == 0 and used < 1
+            row.add(None if held else f"status {process.returncode}, {used:.2f} GB: {log.read_text()[-250:]}")
+            yield row
+
+
 # -- solves -----------------------------------------------------------------------------------------------------------------
 
 
@@ -451,7 +491,7 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
-    sections = ("fits", "sweeps", "comparisons", "caches", "readers", "checkpoints", "solves")
+    sections = ("fits", "sweeps", "comparisons", "caches", "readers", "checkpoints", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
@@ -467,6 +507,7 @@ def main(arguments: list[str] | None = None) -> int:
         "caches": lambda: [killed_caches(few, rng)],
         "readers": lambda: damaged_files(options.mutations, rng),
         "checkpoints": lambda: damaged_checkpoints(options.mutations, rng),
+        "memory": memory,
         "solves": lambda: solves(rng),
     }
     print(f"seed {options.seed}\n| {'what':<44} |  tried |   held |\n| --- | --- | --- |", flush=True)

@@ -17,9 +17,11 @@ LONG_WORD = r"(\S{150})\S{150,}(\S{50})"
 
 FUNCTIONS = {
     "encoders": "pe_lightning.commands.list_encoders",
+    "networks": "pe_lightning.commands.list_networks",
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
     "sweep": "pe_lightning.experiments.sweep.command.sweep",
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
+    "analyze": "pe_lightning.analysis.command.analyze",
     "reproduce": "pe_lightning.experiments.reproduce.command.reproduce_command",
     "cache": "pe_lightning.commands.cache",
 }
@@ -31,9 +33,11 @@ VERBS = {
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
     "encoders": "list the registered encoders",
+    "networks": "list the models, and the activations of SimpleMLP",
     "suggest": "try all encoders on signals of your own and write the best as a configuration",
     "sweep": "fit every combination of some settings, each a run of its own",
     "compare": "tables, plots and pictures of runs side by side",
+    "analyze": "measure encoders beside theory: rank, similarity, distance preservation",
     "reproduce": "regenerate a table or figure of the papers, their values beside ours",
     "cache": "list or clear the decoded signals that are kept for the next run",
 }

@@ -1,10 +1,11 @@
-"""The verbs ``encoders`` and ``cache``."""
+"""The verbs ``encoders``, ``networks`` and ``cache``."""
 
 from __future__ import annotations
 
 import inspect
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -13,16 +14,42 @@ from rich.text import Text
 from pe_lightning.cache_folder import CacheFolder, Entry
 from pe_lightning.errors import InputError, show_bytes
 
-__all__ = ["cache", "list_encoders"]
+if TYPE_CHECKING:
+    from pe_lightning.encoders.base import EncoderRegistry
+
+__all__ = ["cache", "list_encoders", "list_networks"]
 
 
-def list_encoders() -> int:
+def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int:
     """Lists the registered encoders, those of installed plugins included: name, feature, arguments, reference.
 
     Exit status: 0, or 1 if a plugin could not be imported.
+
+    Args:
+        pages: A folder: instead of the list, a page in Markdown of each encoder and network, with figures, is written there.
+        scores: For the pages: measured scores, a file of benchmarks/encoder_scores.py.
+
+    Raises:
+        InputError: If there are scores without pages, or they cannot be read.
     """
     from pe_lightning.encoders import registry  # imports torch, which --help does not need
 
+    if pages is not None:
+        from pe_lightning.pages import write_pages
+
+        written = write_pages(Path(pages), None if scores is None else Path(scores))
+        print(f"wrote {len(written)} pages to {pages}")
+    elif scores is not None:
+        raise InputError("--scores is for the pages: give --pages DIR too")
+    else:
+        _print(_encoder_table(registry))
+    broken = registry.broken()
+    for _, message in sorted(broken.items()):
+        print(message)
+    return 1 if broken else 0
+
+
+def _encoder_table(registry: EncoderRegistry) -> Table:
     table = Table(show_lines=True)
     table.add_column("name", style="bold", no_wrap=True)
     for title in ("feature", "arguments", "reference"):
@@ -33,13 +60,35 @@ def list_encoders() -> int:
         if cls.width is not None:
             defaults[cls.width.argument] = cls.width.text
         arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
-        reference = " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].replace("*", "").split())
-        table.add_row(name, cls.formula, "\n".join(arguments), reference)
+        table.add_row(name, cls.formula, "\n".join(arguments), reference_of(cls))
+    return table
+
+
+def list_networks() -> None:
+    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference."""
+    from pe_lightning.networks import ACTIVATIONS, ComplexNetwork  # imports torch, which --help does not need
+
+    table = Table(show_lines=True)
+    table.add_column("--model", style="bold", no_wrap=True)
+    for title in ("formula", "options", "rate", "reference"):
+        table.add_column(title, overflow="fold")
+    for name, kind in ACTIVATIONS.items():
+        options = [] if kind.default_omega is None else [f"omega={kind.default_omega:g}"]
+        options += [] if kind.default_scale is None else [f"activation_scale={kind.default_scale:g} ({kind.scale_text})"]
+        table.add_row(
+            f"SimpleMLP --model.activation {name}", kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference
+        )
+    rows = ("ComplexLinear", "W (ψ(x) ⊗ ψ(y) ⊗ ...)", "depth, ridge", "1/L; with a head 0.1", reference_of(ComplexNetwork))
+    table.add_row(*rows)
+    table.add_row(
+        "Adaptive", "local exact fits, mixed by their errors", "angles, aspects", "not trained", "docs/adaptive.md"
+    )
     _print(table)
-    broken = registry.broken()
-    for _, message in sorted(broken.items()):
-        print(message)
-    return 1 if broken else 0
+
+
+def reference_of(cls: type) -> str:
+    """The reference in the docstring of a class."""
+    return " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].replace("*", "").split())
 
 
 def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) -> None:

@@ -21,7 +21,7 @@ def assert_same_state(one: Path, two: Path, tolerance: float) -> None:
         torch.testing.assert_close(states[1][name], value, rtol=0, atol=tolerance * float(value.abs().max()))
 
 
-@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml"])
+@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml", "varpro.yaml"])
 def test_two_processes_solve_what_one_does(tmp_path, recipe):
     one = fit(tmp_path / "one", recipe)
     others = [(fit(tmp_path / "two", recipe, *DDP), 1e-4)]
@@ -103,6 +103,15 @@ def test_a_checkpoint_does_not_tell_how_many_processes_wrote_it(tmp_path):
     assert done.returncode == 0, done.stderr
     found = metrics(tmp_path / "alone")
     assert found["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)
+
+
+def test_complex_weights_are_those_of_one_process(tmp_path):
+    arguments = [*THREE, *EPOCHS, "--model.encoder", "identity", "--model.activation", "gabor", "--model.depth", "2"]
+    arguments += ["--model.width", "12", "--trainer.max_steps", "11", "--trainer.gradient_clip_val", "0.5"]
+    one = fit(tmp_path / "one", "simple_mlp.yaml", *arguments)
+    for name, devices in {"ddp": DDP, "signals": SIGNALS}.items():
+        other = fit(tmp_path / name, "simple_mlp.yaml", *arguments, *devices)
+        assert other["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-2)
 
 
 def test_more_processes_than_signals_are_refused(tmp_path):

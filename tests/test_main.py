@@ -7,13 +7,14 @@ import pytest
 
 from pe_lightning import __version__, encoders
 from pe_lightning.__main__ import VERBS, main
+from pe_lightning.networks import ACTIVATIONS
 
 
 @pytest.mark.parametrize(
     ("commands", "heavy"),
     [
         (["--help", "--version", "encoders --help", "cache --help", "cache list", "compare --help"], "torch"),
-        (["encoders"], "lightning"),
+        (["encoders", "networks"], "lightning"),
     ],
     ids=["torch", "lightning"],
 )
@@ -47,6 +48,18 @@ def test_encoders_lists_all_of_them_with_their_arguments(capsys):
             assert argument in shown
     assert "sigma=0.64/K" in shown
     assert "Eq. 54" in shown
+
+
+def test_networks_lists_models_and_activations(capsys):
+    assert main(["networks"]) == 0
+    shown = capsys.readouterr().out
+    for name, kind in ACTIVATIONS.items():
+        assert f"SimpleMLP --model.activation {name}" in shown
+        assert kind.formula in shown
+    assert all(
+        word in shown
+        for word in ("ComplexLinear", "Adaptive", "omega=30", "activation_scale=10", "0.0005", "Sitzmann", "17-18")
+    )
 
 
 def test_help_of_a_verb_lists_the_encoders_and_its_options(capsys):

@@ -6,18 +6,35 @@ Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, §4
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.encodings import Complex, Encoding
 
-__all__ = ["feature_rank", "sample_coordinates", "stable_rank"]
+__all__ = ["encoder_rank", "evaluating", "feature_rank", "sample_coordinates", "stable_rank"]
+
+MAX_EXACT = 2048
+"""Rows and columns up to which all eigenvalues of a Gram matrix are computed; of a larger one only the largest."""
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without gradients and dropout."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        module.train(training)
 
 
 def stable_rank(matrix: Tensor) -> Tensor:
@@ -52,23 +69,38 @@ def feature_rank(encoding: Encoding, batch: GridBatch | PointBatch, coords: Tens
     if not isinstance(encoding, Complex):
         return stable_rank(encoding(coords))
     if isinstance(batch, GridBatch):
-        ranks = [_rank_of_axis(encoder, x) for encoder, x in zip(encoding.encoders, batch.axes, strict=True)]
-        return torch.stack(ranks).prod(0, keepdim=True)
+        ranks = [encoder_rank(encoder, x) for encoder, x in zip(encoding.encoders, batch.axes, strict=True)]
+        return torch.tensor([math.prod(ranks)], dtype=torch.float64)
     # the Gram matrix of rows of a Kronecker product is the elementwise product of those of the factors
     factors = [_double(encoder(x)) for encoder, x in zip(encoding.encoders, coords.unbind(-1), strict=True)]
     return _rank_of_gram(torch.stack([f @ f.mT for f in factors]).prod(0))
 
 
-def _rank_of_axis(encoder: Encoder, x: Tensor) -> Tensor:
-    """Stable rank of the features of an axis; of a long one of local features by Lanczos iterations, ``()``."""
-    if not is_local(encoder):
-        return stable_rank(encoder(x))
-    matrix = local_features(encoder, x)
-    gram = LinearOperator(
-        (matrix.shape[1],) * 2, lambda v: matrix.rmv(matrix.mv(torch.from_numpy(v).ravel())).numpy(), dtype=np.float64
-    )
-    largest = eigsh(gram, 1, v0=np.ones(matrix.shape[1]), tol=1e-3, return_eigenvectors=False)
-    return matrix.squares() / float(largest[0])
+def encoder_rank(encoder: Encoder, x: Tensor) -> float:
+    """Stable rank of an encoder's features of the coordinates ``(N,)``, or ``(N, num_axes)``.
+
+    Exact from all eigenvalues of the smaller Gram matrix. Of large ones the largest eigenvalue is found by Lanczos
+    iterations, to a relative error of 1e-3, and long axes of local features are never dense.
+    """
+    if is_local(encoder):
+        matrix = local_features(encoder, x)
+        return _rank_by_lanczos(
+            lambda v: matrix.rmv(matrix.mv(v.to(x.device))).cpu(), matrix.shape[1], float(matrix.squares())
+        )
+    with evaluating(encoder):
+        rows = _double(encoder(x)).cpu()
+    if min(rows.shape) <= MAX_EXACT or not rows.isfinite().all():
+        return stable_rank(rows).item()
+    return _rank_by_lanczos(lambda v: rows.mT @ (rows @ v), rows.shape[1], rows.square().sum().item())
+
+
+def _rank_by_lanczos(gram: Callable[[Tensor], Tensor], size: int, squares: float) -> float:
+    """The sum of squares of a matrix by the largest eigenvalue of its Gram matrix, given as a product with vectors."""
+    if squares == 0:
+        return 0.0
+    operator = LinearOperator((size, size), lambda v: gram(torch.from_numpy(v).ravel()).numpy(), dtype=np.float64)
+    largest = eigsh(operator, 1, v0=np.ones(size), tol=1e-3, return_eigenvectors=False)
+    return squares / float(largest[0])
 
 
 def _rank_of_gram(gram: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.values import FileValues
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, last_resort
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics import create, metrics, summary, unit_of
@@ -446,7 +446,8 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
             prediction = interpolate(name, train, evaluation.axes)
             scores.update(prediction, evaluation.values, evaluation.mask)
         except Exception as error:  # a fit that has succeeded does not end with what it is compared with
-            found[name] = {key: None, f"{key}_reason": f"left out: {error}"}
+            reason = str(error) if isinstance(error, InputError) else last_resort(error)[0]
+            found[name] = {key: None, f"{key}_reason": f"left out: {reason}"}
             continue
         found[name] = summary(scores.per_signal(), key, "nothing is held out")
         mean = found[name][key]

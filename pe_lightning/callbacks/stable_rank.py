@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
-from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
+from pe_lightning.analysis.checkpoints import encoding_rank, layer_ranks
+from pe_lightning.analysis.ranks import sample_coordinates
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.data.dataset import to_device
@@ -103,10 +103,5 @@ class StableRank(PeriodicCallback):
         if self._coords is None:
             self._coords = sample_coordinates(batch, self.points).to(next(module.parameters()).dtype)
         if self._features is None or module.features_are_trained:
-            count = 1 if module.features_are_shared else module.networks.num_signals
-            encodings = [module.networks.network_of(signal).encoding for signal in range(count)]
-            ranks = [feature_rank(encoding, batch, self._coords).mean() for encoding in encodings]  # type: ignore[arg-type]
-            self._features = torch.stack(ranks).mean().item()
-        hidden = module.hidden(self._coords)
-        layers = {f"layer{n}": stable_rank(layer).mean().item() for n, layer in enumerate(hidden)}
-        return {"features": self._features, **layers}
+            self._features = encoding_rank(module, batch, self._coords)
+        return {"features": self._features, **layer_ranks(module, self._coords)}

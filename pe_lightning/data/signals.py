@@ -19,6 +19,9 @@ Media: TypeAlias = Literal["image", "video", "audio", "array"]
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
+VALUES_AT_ONCE = 1 << 22
+"""Of signals in memory, how many are in a block."""
+
 
 class ArrayLike(Protocol):
     """What is read by slices without being loaded: a memory-mapped array, an HDF5 dataset."""
@@ -92,9 +95,12 @@ class Scaling:
         """
         low, high = self.of(signal)
         dtype = np.dtype(self.dtype)
-        scaled: AnyArray = low + values.astype(np.float64) * (high - low)
+        scaled: AnyArray = values.astype(np.float64)
+        scaled *= high - low
+        scaled += low
         if dtype.kind in "biu":
-            scaled = np.rint(np.clip(np.nan_to_num(scaled, nan=low, posinf=high, neginf=low), low, high))
+            np.nan_to_num(scaled, copy=False, nan=low, posinf=high, neginf=low)
+            np.rint(np.clip(scaled, low, high, out=scaled), out=scaled)
         return scaled.astype(dtype)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,18 +144,17 @@ class RawSignals:
     media: Media = "array"
 
     @classmethod
-    def in_memory(
-        cls, values: npt.NDArray[np.float32], names: Sequence[str], scaling: Scaling, media: Media = "array"
-    ) -> RawSignals:
-        """Signals that are loaded: ``(S, N_1, ..., N_D, C)`` in [0, 1]."""
+    def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: Scaling, media: Media = "array") -> RawSignals:
+        """Signals that are loaded: ``(S, N_1, ..., N_D, C)`` float32 in [0, 1], or the source's integers."""
+        rows = max(1, VALUES_AT_ONCE // math.prod(values.shape[2:]))
         return cls(
             tuple(names),
             tuple(values.shape[1:-1]),
             values.shape[-1],
-            "float32",
+            values.dtype.name,
             scaling,
-            unit=True,
-            blocks=lambda: iter(values),
+            unit=values.dtype.kind == "f",
+            blocks=lambda: (signal[top : top + rows] for signal in values for top in range(0, len(signal), rows)),
             array=lambda: values,
             media=media,
         )

@@ -56,12 +56,14 @@ class Width:
             ``octaves``, the exponent of a highest frequency ``2**sigma``.
         rule: The default value for so many features, or samples where they are fewer, per unit length.
         text: The rule in words, such as ``"0.64/K"``.
+        below_mlp: The default value below a perceptron, for so many trained samples per unit length; ``None``: the rule.
     """
 
     argument: str
     kind: Literal["length", "frequency", "octaves"]
     rule: Callable[[float], float]
     text: str
+    below_mlp: Callable[[float], float] | None = None
 
     def scaled(self, value: float, factor: float) -> float:
         """The value for features ``factor`` times as wide as with ``value``."""
@@ -105,9 +107,11 @@ class Encoder(nn.Module, ABC):
     fallback_ridge: ClassVar[float] = 1e-3
     """A good relative ridge for photographs, where a signal is too small to hold samples out."""
     normalizable: ClassVar[bool] = True
-    """Whether encodings may divide the features by their largest row norm; not where the features are parameters."""
+    """Whether encodings may divide the features by their largest row norm; not where they are parameters or coordinates."""
     joint: ClassVar[bool] = False
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
+    axiswise: ClassVar[bool] = True
+    """Whether it has a use with one axis at a time, in a complex encoding; not where it then is what another encoder is."""
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
     multiple: ClassVar[int] = 1
@@ -226,6 +230,12 @@ class Encoder(nn.Module, ABC):
             if made.given().get(made.width.argument, default) is None:
                 made = made.widened(samples, 1.0)
         return made.for_samples([samples])
+
+    def below_mlp(self, samples: float) -> Self:
+        """The encoder for a perceptron above it: its width, if none was given, by :attr:`Width.below_mlp`."""
+        if self.width is None or self.width.below_mlp is None or self._given.get(self.width.argument) is not None:
+            return self
+        return self.copy(**{self.width.argument: self.width.below_mlp(samples)})
 
     def for_samples(self, samples: Sequence[float]) -> Self:
         """The encoder with all of :attr:`from_samples` that is ``auto`` set, of as many axes as there are ``samples``."""

@@ -15,9 +15,13 @@ __all__ = ["Identity", "Noise", "Sine", "Square"]
 
 @registry.register("identity")
 class Identity(Encoder):
-    r"""No encoding: :math:`\psi(x) = x`.
+    r"""No encoding: :math:`\psi(x) = 2x - 1`, the coordinate in [-1, 1], as networks without encoding are defined.
 
-    The baseline that encodings exist to beat: an MLP above it learns hardly any detail, and a linear model is a plane.
+    Never scaled.
+
+    When to use:
+        Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the
+        baseline that encodings exist to beat: a ReLU network above it learns hardly any detail, a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.
@@ -25,23 +29,26 @@ class Identity(Encoder):
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.3.
     """
 
-    formula = "x"
+    formula = "2x - 1"
+    normalizable = False
 
     def __init__(self) -> None:
         super().__init__(num_features=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The coordinate itself, a copy."""
-        exact_dtype(x)  # for its check
-        return x[..., None].clone()
+        """The coordinate itself."""
+        return (2 * x.to(exact_dtype(x))[..., None] - 1).to(x.dtype)
 
 
 @registry.register("noise")
 class Noise(Encoder):
     r"""A fixed random vector per position: row :math:`\lfloor x P \rfloor` of a table of standard normal numbers.
 
-    Full rank and no similarity between neighbours: memorises every training point and knows nothing between them.
     Piecewise constant: no gradient with respect to ``x``. The table is part of the ``state_dict``.
+
+    When to use:
+        The control experiment: full rank and no similarity between neighbours. It fits every trained sample and predicts
+        nothing between them.
 
     Args:
         num_features: Number of features ``K``; ``auto``: as many as trained samples.
@@ -75,7 +82,9 @@ class Noise(Encoder):
 class Sine(Shifted):
     r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
-    However many features, their rank is at most 2: shows that width is not rank.
+    When to use:
+        A control that shows that width is not rank: however many features, their rank is at most 2. Fails on everything but
+        one wave.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -115,8 +124,11 @@ class Sine(Shifted):
 class Square(Shifted):
     r"""Shifted square waves: :math:`\psi_i(x) = \operatorname{sgn} \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
-    Distances are preserved linearly up to half a period, at a stable rank near the sine's: generalises and cannot
-    memorise. Piecewise constant: no gradient with respect to ``x``.
+    Piecewise constant: no gradient with respect to ``x``.
+
+    When to use:
+        A control: distances are preserved linearly up to half a period, at a stable rank near the sine's, so that it
+        generalises and cannot memorise.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.

@@ -143,6 +143,11 @@ class LearnableFourier(Grouped):
     All of ``W_r`` is trained. An MLP may follow, :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`. At the start the products
     of ``F`` fall with the distance as a Gaussian of standard deviation ``gamma``.
 
+    When to use:
+        Works as position encoding of attention models, and below a perceptron, where it adapts its frequencies to the
+        signal. What is trained fits the trained samples: too small a ``gamma`` is not repaired by training. It has no
+        closed-form fit.
+
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length; larger is smoother. ``auto``:
@@ -224,6 +229,7 @@ def round_mean(samples: Sequence[float]) -> int:
 class _Sines(Grouped):
     """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies."""
 
+    axiswise = False
     from_samples: ClassVar = {"num_positions": round_mean}
 
     def __init__(
@@ -260,8 +266,9 @@ class _Sines(Grouped):
 class FlatSines(_Sines):
     r"""Sinusoids of the number of a position in a flattened picture: ``p = P (x_1 P^(M-1) + ... + x_M)``.
 
-    A row's end is next to the next row's start, and between the rows of the ``P`` positions per axis the number means
-    nothing: the baseline that shows what is lost when axes are flattened.
+    When to use:
+        A baseline that shows what is lost when axes are flattened: a row's end is next to the next row's start, and between
+        rows the number means nothing. On one axis it is the Transformer's own encoding.
 
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
@@ -300,6 +307,10 @@ class AxisSines(_Sines):
     Sine-2D and Sine-4D of the paper. Similar are positions that agree in a coordinate: the similarity is a cross, not a
     disc. With ``mlp: true`` it is Sine-4D + MLP, in groups 1/4, 2/2 or 4/1 for ``groups`` 1, 2 or 4.
 
+    When to use:
+        Works as fixed position encoding of attention models. As features of signals it fails on detail off the axes, and
+        most of its frequencies are far below one period: the stable rank is near 2.
+
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
@@ -333,6 +344,10 @@ class JointSines(_Sines):
 
     The base of axis ``a`` is 10000/a: 10000 and 5000 in 2-D as in the paper, which has no more axes.
 
+    When to use:
+        A baseline of learnable Fourier features. One frequency per feature mixes all axes in a fixed direction, so that
+        positions along the others cannot be told apart.
+
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
@@ -362,7 +377,8 @@ class JointSines(_Sines):
 class PositionMLP(Grouped):
     r"""An MLP of the coordinates themselves: :math:`Y = \mathrm{GeLU}(X W_1 + B_1) W_2 + B_2`.
 
-    The baseline for what Fourier features add to the MLP of ``lff``: alone it learns only what is smooth.
+    When to use:
+        The baseline for what Fourier features add to the MLP of ``lff``: alone it learns only what is smooth.
 
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.

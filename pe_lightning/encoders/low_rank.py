@@ -62,6 +62,10 @@ class Lines(_LowRank):
     A linear layer of it is a tensor of rank ``rank`` (CP decomposition), where complex encoding has all entries. The
     functions are piecewise linear. In 1-D it is a table with linear interpolation.
 
+    When to use:
+        Works for signals that are nearly sums of few products of functions of one axis, with few parameters in many
+        dimensions. Fails on diagonal structures, which need many components.
+
     Args:
         rank: Number of products, which are the features.
         cells: Cells of all axes, or a list of one per axis; ``auto``: as many as trained samples. More are not trained.
@@ -91,6 +95,11 @@ class Planes(_LowRank):
     :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes hold what is no
     product of lines; the lines hold the details along the axes. In 2-D it is :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in
     1-D a line. The products are element by element, over ``rank`` components.
+
+    When to use:
+        Works below a small network, where it is the best of the learned encoders here on a photograph (docs/learned.md), and
+        on volumes, where full grids are too large. Fails on fine detail that follows no axis, which the planes' low
+        resolution does not hold.
 
     Args:
         rank: Number of components, which are the features.

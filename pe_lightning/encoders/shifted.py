@@ -145,8 +145,10 @@ class Shifted(Encoder):
 class Gaussian(Shifted):
     r"""Shifted Gaussians: :math:`\psi_i(x) = \exp(-(x - t_i)^2 / 2\sigma^2)`, :math:`t_i = i/K`.
 
-    The best of the papers' encoders as a linear model (26.63 dB on their images, 27.14 with the mean removed and a
-    ridge). Too small a ``sigma`` leaves holes between samples, too large a one blurs. (Eq. 54 lost the square in print.)
+    When to use:
+        Works as a linear model on grids, where it is the best of the papers' encoders: 26.63 dB on their images, 27.14 dB
+        with the mean removed and a ridge. Too small a ``sigma`` leaves holes between samples, too large a one blurs. On
+        scattered samples ``laplace`` reaches further.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -197,7 +199,9 @@ class Gaussian(Shifted):
 class Triangle(Shifted):
     r"""Shifted triangles: :math:`\psi_i(x) = \max(1 - |x - t_i|/d, 0)`, :math:`t_i = i/K`.
 
-    With ``d = 1/K`` a linear model of it is linear interpolation between the shifts (26.36 dB on the papers' images).
+    When to use:
+        Works as a linear model at any ridge: with ``d = 1/K`` that is linear interpolation between the shifts (26.36 dB on
+        the papers' images). Fails where smoothness matters: its slope jumps at every shift.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -252,9 +256,13 @@ class Triangle(Shifted):
 class Laplace(Shifted):
     r"""Shifted exponentials: :math:`\psi_i(x) = \exp(-|x - t_i|/\ell)`, :math:`t_i = i/K`.
 
-    Heavy-tailed, so that it bridges gaps: the best of the encoders tried on scattered points (24.74 dB from 25 % of the
-    pixels of 8 photographs; linear interpolation 24.22). Its ``D`` is the Matérn-3/2 kernel of length
+    Its ``D`` is the Matérn-3/2 kernel of length
     :math:`\sqrt3 \ell`.
+
+    When to use:
+        Works on scattered samples, where it is the best of those tried, as its heavy tail bridges gaps: 24.74 dB from 25 %
+        of the pixels of 8 photographs, linear interpolation 24.22. It is the encoder of ``Adaptive``. On grids ``gau``,
+        ``keys`` and ``bspline`` are better linear models of photographs.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -305,8 +313,12 @@ class Laplace(Shifted):
 class Rectangle(Shifted):
     r"""Shifted boxes: :math:`\psi_i(x) = 1` if :math:`-\sigma/2 \le x - t_i < \sigma/2`, else 0; :math:`t_i = i/K`.
 
-    A linear model of it is nearest-neighbour interpolation at ``sigma = 1/K``. The last half cell ``x >= 1 - 1/(2K)`` has
+    The last half cell ``x >= 1 - 1/(2K)`` has
     no feature without ``padding``. Piecewise constant: no gradient with respect to ``x``.
+
+    When to use:
+        A baseline: at ``sigma = 1/K`` a linear model of it is nearest-neighbour interpolation. Fails where derivatives are
+        needed, and on samples that are further apart than ``sigma``.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -357,9 +369,12 @@ class Rectangle(Shifted):
 class Impulse(Shifted):
     r"""One-hot: :math:`\psi_i(x) = 1` for the shift :math:`t_i = i/K` nearest to ``x``, else 0.
 
-    Unbounded rank and no similarity between neighbours: memorises every training point and knows nothing between them.
     Halfway between two shifts the upper one is taken; beyond the last shift, the last. Piecewise constant: no gradient
     with respect to ``x``.
+
+    When to use:
+        The extreme of memory: unbounded rank and no similarity between neighbours. It fits every trained sample and predicts
+        nothing between them that is nearer to another shift.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -415,8 +430,10 @@ class Keys(CubicKernel):
 
     :math:`1 - 5s^2/2 + 3s^3/2` up to 1, :math:`2 - 4s + 5s^2/2 - s^3/2` up to 2, else 0.
 
-    A linear model of it, on samples at the shifts, is bicubic interpolation (27.27 dB on the papers' images, more than
-    any encoder of the papers). The far border needs ``padding``.
+    When to use:
+        Works as a linear model on grids: with samples at the shifts that is bicubic interpolation, 27.27 dB on the papers'
+        images, more than any encoder of the papers. The far border needs ``padding``. It has no width to adapt: on scattered
+        samples prefer ``laplace``.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -440,7 +457,9 @@ class BSpline(CubicKernel):
 
     :math:`2/3 - s^2 + s^3/2` up to 1, :math:`(2 - s)^3/6` up to 2, else 0.
 
-    A linear model of it is a cubic spline. Without ``padding`` both borders are badly covered.
+    When to use:
+        Works as a linear model on grids, where it is a cubic spline, and where all samples of a picture are to be stored in
+        few parameters. Without ``padding`` both borders are badly covered.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.

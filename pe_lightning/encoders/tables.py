@@ -121,8 +121,11 @@ class HashGrid(_Levels):
 
     :math:`N_l = \lfloor N_1 b^{l-1} \rfloor` cells of each axis on level ``l``, half a cell shifted. A grid with more nodes
     than ``table_size`` stores the node ``n`` in row :math:`(\bigoplus_a n_a \pi_a) \bmod T` of its table, with fixed primes.
-    Nodes that share a row are told apart by the other levels and by the network. For one small network, which it makes
-    much faster to fit; cells finer than the spacing of the trained samples are noise between them.
+    Nodes that share a row are told apart by the other levels and by the network.
+
+    When to use:
+        Works below a small network, which it makes much faster to fit, and where all samples are trained on. Fails between
+        samples where its cells are finer than their spacing: those that no sample touches stay noise.
 
     Args:
         num_levels: Number of levels.
@@ -165,6 +168,10 @@ class Grids(_Levels):
 
     As ``hash`` with tables as large as the grids: exact, but of ``finest ** num_axes`` entries.
 
+    When to use:
+        Works as ``hash`` does, without collisions, in one or two dimensions. In three its tables are too large: take
+        ``hash`` or ``planes``.
+
     Args:
         num_levels: Number of levels.
         level_features: Features of each level; the output has ``num_levels * level_features``.
@@ -200,6 +207,10 @@ class Embedding(Grouped):
 
     With ``flat`` one vector per position of all axes together (Embed-1D of the paper), else one per position of each axis,
     side by side (Embed-2D, Embed-4D).
+
+    When to use:
+        Works where positions are few and all of them are trained, as tokens of Transformers. Fails between and beyond
+        trained positions: a vector that no sample touches stays as it was drawn.
 
     Args:
         num_features: Number of features of the output; ``auto``: as many as trained samples.

@@ -23,6 +23,8 @@ class LeastSquares:
         ridge: :math:`\rho`, ``(s,)`` float64.
         scale: Inverse of the preconditioner's diagonal, ``(s or 1, 1, K or 1)``.
         reduce: Sums a tensor over processes that share the rows of ``A``; ``None``: there is one.
+        right: The right-hand side of the normal equations :math:`(A^T A + \rho) z = b`, ``(s, C, K)``, in one process;
+            ``None``: :math:`A^T y`.
     """
 
     operator: Operator
@@ -30,6 +32,7 @@ class LeastSquares:
     ridge: Tensor
     scale: Tensor
     reduce: Callable[[Tensor], Tensor] | None = None
+    right: Tensor | None = None
 
     def normal(self, z: Tensor) -> tuple[Tensor, Tensor]:
         r""":math:`(A^T A + \rho) z`, and :math:`z^T (A^T A + \rho) z` per signal, which is a sum of squares."""
@@ -39,6 +42,8 @@ class LeastSquares:
 
     def gradient(self, z: Tensor | None) -> tuple[Tensor, Tensor]:
         r"""Half the negative gradient, :math:`A^T (y - Az) - \rho z`, and the squared error per signal."""
+        if self.right is not None:
+            return (self.right.clone() if z is None else self.right - self.normal(z)[0]), torch.zeros_like(self.ridge)
         residual = self.target if z is None else self.target - self.operator.mv(z)
         gradient, error = self._reduced(self.operator.rmv(residual), _dot(residual, residual))
         return (gradient if z is None else gradient.sub_(z * _wide(self.ridge, z))), error

@@ -199,6 +199,20 @@ class Adaptive(CoordinateModule):
         """Values at points: ``(P, D)`` -> ``(S, P, C)``, differentiable in the points."""
         return torch.stack([field.at(points) for field in self.fields])
 
+    @torch.enable_grad()
+    def derivatives(self, name: str, points: Tensor) -> Tensor:
+        """In reverse mode, since forward mode's tensors cannot be searched for neighbours."""
+        points = points if points.requires_grad else points.detach().requires_grad_()
+
+        def slopes(values: Tensor) -> Tensor:  # (*rest, P) -> (*rest, P, D)
+            each = [torch.autograd.grad(row.sum(), points, create_graph=True)[0] for row in values.flatten(0, -2)]
+            return torch.stack(each).reshape(*values.shape, -1)
+
+        first = slopes(self.at_points(points).transpose(1, 2))  # (S, C, P, D)
+        if name == "gradient":
+            return first.transpose(1, 2)
+        return slopes(first.movedim(-1, 0)).diagonal(dim1=0, dim2=-1).sum(-1).transpose(1, 2)
+
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
         self.encoding.check_axes(axes)

@@ -577,10 +577,34 @@ class CoordinateModule(LightningModule, ABC):
 
     def forward(self, coords: Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
+        return self._reshaped(self.at_points, coords)
+
+    def gradient(self, coords: Tensor) -> Tensor:
+        """First derivatives at any coordinates: ``(*batch, D)`` -> ``(S, *batch, C, D)``; differentiable.
+
+        In values per unit of the coordinates, which is the whole length of an axis: divide by the number of samples ``N_a``
+        for the change from one sample of the axis to the next.
+        """
+        return self._reshaped(lambda points: self.derivatives("gradient", points), coords)
+
+    def laplacian(self, coords: Tensor) -> Tensor:
+        r"""The Laplacian :math:`\sum_a \partial^2 f / \partial x_a^2` at any coordinates; differentiable.
+
+        ``(*batch, D)`` -> ``(S, *batch, C)``, in values per squared unit of the coordinates.
+        """
+        return self._reshaped(lambda points: self.derivatives("laplacian", points), coords)
+
+    def _reshaped(self, function: Callable[[Tensor], Tensor], coords: Tensor) -> Tensor:
+        """A function of points ``(P, D)`` -> ``(S, P, *rest)``, called at ``(*batch, D)`` -> ``(S, *batch, *rest)``."""
         info = self.require_info()
         self.encoding.check_points(coords)
-        points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
-        return self.at_points(points).reshape(self.networks.num_signals, *coords.shape[:-1], info.channels)
+        found = function(coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
+        return found.reshape(len(found), *coords.shape[:-1], *found.shape[2:])
+
+    def derivatives(self, name: str, points: Tensor) -> Tensor:
+        """``gradient``, ``(S, P, C, D)``, or ``laplacian``, ``(S, P, C)``, at points known to be valid, ``(P, D)``."""
+        found: Tensor = self.networks.call(name, points)
+        return found
 
     def at_points(self, points: Tensor) -> Tensor:
         """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -13,20 +13,24 @@ from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.dataset import SignalDataset, to_device
+from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision, largest_eigenvalue
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
-from pe_lightning.modules.exact_fit import choose_data, size_encoders, solve_data
-from pe_lightning.networks import Activation, ComplexNetwork, check_activation
+from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data
+from pe_lightning.networks import ComplexNetwork, PlainName, check_activation
 from pe_lightning.networks.gram import GramErrors
-from pe_lightning.solvers import Choice
+from pe_lightning.solvers import Choice, Solution
 
 __all__ = ["ComplexLinear"]
 
 PASSING = ("relu", "gelu", "silu")
 """Activations through which :meth:`ComplexNetwork.start_from` hands a solution on unchanged."""
+ENCODER_LR = 0.01
+"""Of the default optimiser, for an encoder's parameters: their logarithms, mostly."""
 HIDDEN_LIMIT = 1 << 24
 """Numbers of a hidden layer, or features of the first axis, that are held at once outside training."""
 WINDOW = 64
@@ -50,12 +54,14 @@ class ComplexLinear(CoordinateModule):
         center: Whether each signal's mean per channel over the training samples is taken out first and kept as a
             buffer. Shifted encoders decay to zero past the last shift; without this they decay to black.
         warm_start: Whether the linear layer is solved for exactly before the first step. With ``max_steps: 0`` the
-            solution is the fit. Below a head the layer starts as the solution, and the head hands it on unchanged.
+            solution is the fit. Below a head the layer starts as the solution, and the head hands it on unchanged. An
+            encoder with parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of training samples that are held out.
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
-        encoder_lr: Learning rate of the encoder's parameters; ``None``: that of the linear layer.
+        encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, whose 0.1 for the
+            linear layer is too long a step for a width (5 dB); that of the linear layer with one that is given.
         optimizer: Makes the optimiser. ``None``: accelerated gradient descent where the loss is a known quadratic function,
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
@@ -76,7 +82,7 @@ class ComplexLinear(CoordinateModule):
         encoder: EncoderChoice,
         depth: int = 0,
         width: int = 256,
-        activation: Activation = "relu",
+        activation: PlainName = "relu",
         normalize: bool = True,
         center: bool = True,
         warm_start: bool = False,
@@ -101,7 +107,7 @@ class ComplexLinear(CoordinateModule):
             )
         self.depth = depth
         self.width = width
-        self.activation = check_activation(activation)
+        self.activation = check_activation(activation, get_args(PlainName))
         self.normalize = normalize
         self.center = center
         self.warm_start = warm_start
@@ -189,16 +195,50 @@ class ComplexLinear(CoordinateModule):
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         dataset, process = data.shard()
         began = time.perf_counter()
-        encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
-        found = solve_data(
-            dataset, process, encoders, self.ridge, self.center, self.device, self._choice, data.dataset, self.weight.dtype
-        )
-        self.solution = {**found.report(), "solve_seconds": self.choice_seconds + time.perf_counter() - began}
+        if self.features_are_trained:
+            solutions = self._learn(dataset, process)
+            self.calibrate(to_device(dataset.calibration_batch(), self.device))
+        else:
+            encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
+            options: dict[str, Any] = {"chosen_by": data.dataset, "dtype": self.weight.dtype}
+            found = solve_data(dataset, process, encoders, self.ridge, self.center, self.device, self._choice, **options)
+            self.solution, solutions = found.report(), [found]
+        assert self.solution is not None
+        self.solution["solve_seconds"] = self.choice_seconds + time.perf_counter() - began
         # the network's features are the raw ones times the scales
-        scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (found.weight.ndim - 1))
-        self.networks.change("start_from", (found.weight.double() / scales).to(self.weight.dtype), each=True)
+        weight = torch.cat([solution.weight for solution in solutions]).double()
+        scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
+        self.networks.change("start_from", (weight / scales).to(self.weight.dtype), each=True)
         if self.center:
-            self.mean.copy_(found.mean)
+            self.mean.copy_(torch.cat([solution.mean for solution in solutions]))
+
+    def _learn(self, dataset: SignalDataset, process: Process) -> list[Solution]:
+        """Learns the encoders by variable projection, those of one signal after another, and solves with them.
+
+        Every process learns from all samples of the signals that it fits, and so the same; the solves are shared.
+        """
+        solutions, reports = [], []
+        shared = self.features_are_shared
+        for signal in range(1 if shared else self.networks.num_signals):
+            part = dataset if shared or self.networks.num_signals == 1 else dataset.of(slice(signal, signal + 1))
+            network = self.networks.network_of(signal)
+            assert isinstance(network, ComplexNetwork)
+            learned = learn_data(part, list(network.encoding.encoders), self.ridge, self.center, self.device)
+            for encoder, found in zip(network.encoding.encoders, learned.encoders, strict=True):
+                for parameter, value in zip(encoder.parameters(), found.parameters(), strict=True):
+                    parameter.data.copy_(value)
+            for name, parameter in network.named_parameters():
+                if name.startswith("encoding."):
+                    whole = self.networks.network.get_parameter(name).data
+                    (whole if name in self.networks.shared else whole[signal]).copy_(parameter.data)
+            solutions.append(
+                solve_data(part, process, learned.encoders, learned.ridge, self.center, self.device, dtype=self.weight.dtype)
+            )
+            reports.append({"ridge": learned.ridge, **learned.report()})
+        one = {report["ridge"] for report in reports}
+        self.solution = {**(self.solution or {}), **solutions[0].report(), "ridge": one.pop() if len(one) == 1 else None}
+        self.solution["learned"] = reports
+        return solutions
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.
@@ -212,6 +252,10 @@ class ComplexLinear(CoordinateModule):
         Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
         """
         curvature = self._curvature()
+        if curvature is None and self.features_are_trained and self.encoder_lr is None:
+            encoder = list(self.encoding.parameters())
+            others = [parameter for parameter in parameters if all(parameter is not other for other in encoder)]
+            parameters = [{"params": others}, {"params": [p for p in encoder if p.requires_grad], "lr": ENCODER_LR}]
         if curvature is None:
             return super().default_optimizer(parameters)
         return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)

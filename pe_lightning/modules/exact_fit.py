@@ -17,9 +17,19 @@ from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit, sized
-from pe_lightning.solvers import Choice, Solution, choose_grid, choose_points, solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers import (
+    Choice,
+    Learned,
+    Solution,
+    choose_grid,
+    choose_points,
+    learn_encoders,
+    solve_blocks,
+    solve_grid,
+    solve_points,
+)
 
-__all__ = ["choose_data", "samples_of", "size_encoders", "solve_data"]
+__all__ = ["choose_data", "learn_data", "samples_of", "size_encoders", "solve_data"]
 
 Ridge = float | Literal["auto"]
 
@@ -73,6 +83,21 @@ def choose_data(
     points = to_device(dataset.train_batch, device)
     assert isinstance(points, PointBatch)
     return choose_points(points.values, encoders, ridge=ridge, sigma=width, center=center, **_where(points))
+
+
+def learn_data(
+    dataset: SignalDataset, encoders: Sequence[Encoder], ridge: Ridge, center: bool, device: torch.device
+) -> Learned:
+    """Learns encoders with parameters by variable projection; the arguments are those of :func:`choose_data`."""
+    encoders = [encoder.to(device) for encoder in encoders]
+    if _is_grid(dataset):
+        batch = to_device(dataset.choice_batch(), device)
+        assert isinstance(dataset.split, GridSplit)
+        sizes = [len(index) for index in dataset.split.index]
+        return learn_encoders(batch.values, encoders, axes=batch.axes, ridge=ridge, center=center, full_size=sizes)
+    points = to_device(dataset.train_batch, device)
+    assert isinstance(points, PointBatch)
+    return learn_encoders(points.values, encoders, ridge=ridge, center=center, **_where(points))
 
 
 def solve_data(

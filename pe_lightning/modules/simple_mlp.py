@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -12,11 +14,16 @@ from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.dataset import to_device
+from pe_lightning.data.splits import GridSplit
+from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import samples_of
-from pe_lightning.networks import Activation, SimpleNetwork, check_activation
+from pe_lightning.networks import ACTIVATIONS, ActivationName, SimpleNetwork, check_activation
+from pe_lightning.networks.activations import check_options
+from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 
 __all__ = ["SimpleMLP"]
 
@@ -32,21 +39,29 @@ class SimpleMLP(CoordinateModule):
             which is divided among the directions.
         depth: Number of hidden layers; 0 is a single linear layer.
         width: Units per hidden layer.
-        activation: Non-linearity after each hidden layer.
+        activation: What follows each hidden layer. ``relu``, ``gelu``, ``silu``, ``tanh``; on coordinates alone
+            (``encoder: identity``) ``sine`` is SIREN, ``gabor`` WIRE, ``finer``, ``gauss``, ``staf``.
+        omega: Angular frequency of ``sine``, ``gabor``, ``finer`` and ``staf``. ``None``: that of their papers, 30
+            (``gabor``: 20). ``auto``: the one whose untrained network has the spectrum of the trained samples, on a grid.
+        activation_scale: The scale ``s`` of ``gabor`` and ``gauss``; of ``finer`` the largest bias of the first layer.
+            ``None``: their defaults.
         sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
         layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint``
             (rff); ``auto`` chooses what the papers use for the encoder.
-        normalize: Whether features are divided by their largest row norm over the training coordinates.
+        normalize: Whether features are divided by their largest row norm over the training coordinates; coordinates
+            themselves and learned features never are.
         points_per_chunk: How many points, of all signals together, are evaluated at once on a grid outside training.
         signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
             then computed twice. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters; ``None``: that of the network.
-        optimizer: Makes the optimiser. The default is the papers' Adam.
+        optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation; with ``relu`` the papers', 5e-3.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
+    A width of the encoder that is given as ``auto`` is chosen by spectra too, instead of ``omega``.
+
     Raises:
-        InputError: If an argument is out of range.
+        InputError: If an argument is out of range, or the activation has no such option.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
@@ -58,7 +73,9 @@ class SimpleMLP(CoordinateModule):
         encoder: EncoderChoice,
         depth: int = 4,
         width: int = 256,
-        activation: Activation = "relu",
+        activation: ActivationName = "relu",
+        omega: float | Literal["auto"] | None = None,
+        activation_scale: float | None = None,
         sigmoid: bool = False,
         layout: Literal["auto", "axes", "directions", "joint"] = "auto",
         normalize: bool = True,
@@ -66,10 +83,12 @@ class SimpleMLP(CoordinateModule):
         signals_per_chunk: int | None = None,
         shared_encoder: bool = False,
         encoder_lr: float | None = None,
-        optimizer: OptimizerCallable = lambda params: torch.optim.Adam(params, lr=5e-3, weight_decay=1e-8, fused=True),
+        optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
-        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
+        kind = ACTIVATIONS[check_activation(activation)]
+        adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
+        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler)
         if depth < 0 or width < 1 or points_per_chunk < 1:
             raise InputError(
                 f"SimpleMLP: depth must be >= 0, width and points_per_chunk >= 1; got depth={depth}, width={width}, "
@@ -77,7 +96,11 @@ class SimpleMLP(CoordinateModule):
             )
         self.depth = depth
         self.width = width
-        self.activation = check_activation(activation)
+        check_options(activation, omega, activation_scale)
+        self.activation = activation
+        self.omega = omega
+        self._omega = None if omega == "auto" else omega  # in force
+        self.activation_scale = activation_scale
         self.sigmoid = sigmoid
         self.layout: Literal["auto", "axes", "directions", "joint"] = layout
         self.normalize = normalize
@@ -86,29 +109,80 @@ class SimpleMLP(CoordinateModule):
             depth=depth,
             width=width,
             activation=activation,
+            omega=omega,
+            activation_scale=activation_scale,
             sigmoid=sigmoid,
             layout=layout,
             normalize=normalize,
             points_per_chunk=points_per_chunk,
         )
-        if any(configured.automatic() for configured in self._configured):
+        automatic = [encoder.automatic() is not None for encoder in self._configured]
+        if any(automatic) and (omega == "auto" or not all(automatic)):
             raise InputError(
-                "SimpleMLP: a width of 'auto' is chosen by the solver of a linear layer, which an MLP has not; give a "
-                "number, leave it out for the encoder's rule, or use ComplexLinear"
+                "SimpleMLP: one width is chosen for all encoders, or omega; give 'auto' to every encoder, or to omega alone"
             )
 
     def make_network(self, info: SignalInfo) -> SimpleNetwork:
         """The encoding and the perceptron."""
-        encoding = Simple(self.encoder, info.num_axes, self.layout, self.normalize)
-        return SimpleNetwork(encoding, info.channels, self.depth, self.width, self.activation, self.sigmoid)
+        return self._network(info, self.encoder, self._omega)
+
+    def _network(self, info: SignalInfo, encoder: EncoderChoice, omega: float | None) -> SimpleNetwork:
+        encoding = Simple(encoder, info.num_axes, self.layout, self.normalize)
+        scale, channels = self.activation_scale, info.channels
+        return SimpleNetwork(encoding, channels, self.depth, self.width, self.activation, self.sigmoid, omega, scale)
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Sets the resolutions that encoders leave to the data: cells of tables, positions."""
-        if self.info is None:
-            _, samples = samples_of(data.dataset)
-            joint = len(self._configured) == 1 and self._configured[0].joint and self.layout in ("auto", "joint")
-            one = [math.prod(samples) ** (1 / len(samples))]
-            self._configured = [encoder.for_samples(samples if joint else one) for encoder in self._configured]
+        """Sets what encoders leave to the data, resolutions and default widths, and chooses what is ``auto`` by spectra.
+
+        Raises:
+            InputError: If there is something to choose and the samples are scattered, or the module is built already.
+        """
+        automatic = self.omega == "auto" or self._configured[0].automatic() is not None
+        if self.info is not None:
+            if automatic:
+                raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
+            return
+        _, samples = samples_of(data.dataset)
+        joint = len(self._configured) == 1 and self._configured[0].joint and self.layout in ("auto", "joint")
+        one = [math.prod(samples) ** (1 / len(samples))]
+        sized = [encoder.for_samples(samples if joint else one) for encoder in self._configured]
+        self._configured = [encoder.below_mlp(one[0]) for encoder in sized]
+        if automatic:
+            self._choose_by_spectrum(data, one[0], device)
+
+    def _choose_by_spectrum(self, data: SignalDataModule, samples: float, device: torch.device) -> None:
+        began, encoders = time.perf_counter(), self._configured
+        if not isinstance(data.dataset.split, GridSplit):
+            raise InputError(
+                "auto compares the spectra of grids, and the trained samples are scattered; give a number, such as "
+                "--model.omega 30 or --model.encoder.sigma 10, or set --data.sampling grid"
+            )
+
+        def encoders_of(features: float) -> list[Encoder]:
+            """The encoders with the widths that their rules give to so many features per unit length."""
+            return [e.copy(**{e.width.argument: e.width.rule(features)}) for e in encoders if e.width is not None]
+
+        def make(value: float) -> SimpleNetwork:
+            if self.omega == "auto":
+                return self._network(data.info, self.encoder, value)
+            found = encoders_of(value)
+            return self._network(data.info, found if self._several_encoders else found[0], None)
+
+        batch = to_device(data.dataset.choice_batch(), device)
+        chosen, tried = choose_by_spectrum(ladder(samples), make, batch.values, batch.axes)
+        parameter, values = "omega", [value for value, _ in tried]
+        if self.omega == "auto":
+            self._omega = chosen
+        else:
+            width = encoders[0].width
+            assert width is not None
+            parameter, values = width.argument, [width.rule(value) for value in values]
+            self._configured = encoders_of(chosen)
+        self.choice_seconds = time.perf_counter() - began
+        curve = [[value, distance] for value, (_, distance) in zip(values, tried, strict=True)]
+        best = min(curve, key=lambda row: row[1])[0]
+        report = {"parameter": parameter, "value": best, "distances": curve, "seconds": self.choice_seconds}
+        self.solution = {"spectrum": report}
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""

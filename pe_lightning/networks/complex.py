@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex
 from pe_lightning.linalg import Operator
-from pe_lightning.networks.mlp import ACTIVATIONS, MLP
+from pe_lightning.networks.activations import ACTIVATIONS, PlainName, check_activation
+from pe_lightning.networks.derivatives import Network
+from pe_lightning.networks.mlp import MLP
 
 __all__ = ["ComplexNetwork"]
 
 
-class ComplexNetwork(nn.Module):
+class ComplexNetwork(Network):
     r"""The Kronecker product of the axes' features and a linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots) + m`.
 
     The product of the features is never formed. Inside, channels come before samples, so that the last mode product is one
@@ -30,7 +33,7 @@ class ComplexNetwork(nn.Module):
         channels: Number of channels ``C``.
         depth: Number of hidden layers after the linear layer; 0 is the linear layer alone.
         width: Units per hidden layer, and outputs of the linear layer, for ``depth`` >= 1.
-        activation: Name of the non-linearity of the hidden layers.
+        activation: Name of the activation of the hidden layers, one without options.
 
     Attributes:
         weight: ``(C or width, K_1, ..., K_D)``.
@@ -47,7 +50,7 @@ class ComplexNetwork(nn.Module):
     def __init__(self, encoding: Complex, channels: int, depth: int = 0, width: int = 256, activation: str = "relu") -> None:
         super().__init__()
         self.encoding = encoding
-        self.activation = ACTIVATIONS[activation]
+        self.activation = ACTIVATIONS[check_activation(activation, get_args(PlainName))]()
         weight = torch.zeros(width if depth else channels, *encoding.num_features)
         self.head: MLP | None = None
         if depth:

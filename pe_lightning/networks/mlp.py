@@ -2,68 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.networks.activations import ACTIVATIONS, check_activation
 
-__all__ = ["ACTIVATIONS", "MLP", "Activation", "check_activation"]
-
-Activation = Literal["relu", "gelu", "silu", "tanh", "sine"]
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "silu": F.silu,
-    "tanh": torch.tanh,
-    "sine": torch.sin,
-}
-assert set(ACTIVATIONS) == set(get_args(Activation))
-
-
-def check_activation(name: str) -> str:
-    """``name`` if it is a known activation, else an :class:`InputError`."""
-    if name not in ACTIVATIONS:
-        raise InputError(
-            f"unknown activation {name!r}{did_you_mean(name, ACTIVATIONS) or '.'} Allowed: {', '.join(ACTIVATIONS)}"
-        )
-    return name
+__all__ = ["MLP"]
 
 
 class MLP(nn.Module):
-    """Linear layers with a non-linearity after each but the last, initialised as :class:`torch.nn.Linear` is.
+    """Linear layers with an activation after each but the last, initialised as the activation asks for.
 
     Args:
         num_inputs: Features per point.
         num_outputs: Channels ``C``.
         depth: Number of hidden layers; 0 is a single linear layer.
         width: Units per hidden layer.
-        activation: Name of the non-linearity.
+        activation: Name of the activation.
         sigmoid: Whether the output passes through a sigmoid.
+        omega: Angular frequency of the activation; ``None`` for its default.
+        scale: What else its formula holds; ``None`` for its default.
 
     Shape:
         ``(*batch, num_inputs)`` -> ``(*batch, num_outputs)``.
     """
 
     def __init__(
-        self, num_inputs: int, num_outputs: int, depth: int, width: int, activation: str = "relu", sigmoid: bool = False
+        self,
+        num_inputs: int,
+        num_outputs: int,
+        depth: int,
+        width: int,
+        activation: str = "relu",
+        sigmoid: bool = False,
+        omega: float | None = None,
+        scale: float | None = None,
     ) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[check_activation(activation)]
         self.sigmoid = sigmoid
-        sizes = [num_inputs, *[width] * depth, num_outputs]
-        self.layers = nn.ModuleList(nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(sizes))
+        kind = ACTIVATIONS[check_activation(activation)]
+        made = [kind(omega, scale, first=place == 0) for place in range(depth)]
+        inputs = [num_inputs, *[one.size(width) for one in made]]
+        layers = [one.layer(size, width) for one, size in zip(made, inputs, strict=False)]
+        last = made[-1].last(inputs[-1], num_outputs) if made else nn.Linear(num_inputs, num_outputs)
+        self.layers = nn.ModuleList([*layers, last])
+        self.activations = nn.ModuleList(made)
 
     def hidden(self, features: Tensor) -> list[Tensor]:
         """The activations of every hidden layer, each ``(*batch, width)``."""
         found, x = [], features
-        for layer in self.layers[:-1]:
-            x = self.activation(layer(x))
+        for layer, activation in zip(self.layers, self.activations, strict=False):
+            precise = activation.first and not activation.is_plain
+            # half precision would round coordinates to 8 bits, and omega multiply what is lost
+            with torch.autocast(x.device.type, enabled=torch.is_autocast_enabled(x.device.type) and not precise):
+                x = activation(layer(x))
             found.append(x)
         return found
 

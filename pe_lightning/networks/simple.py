@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pe_lightning.encodings import Simple
+from pe_lightning.networks.derivatives import Network
 from pe_lightning.networks.mlp import MLP
 
 __all__ = ["SimpleNetwork"]
 
 
-class SimpleNetwork(nn.Module):
+class SimpleNetwork(Network):
     r"""Concatenated features and an MLP: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
     Args:
@@ -19,8 +20,10 @@ class SimpleNetwork(nn.Module):
         channels: Number of channels ``C``.
         depth: Number of hidden layers; 0 is a single linear layer.
         width: Units per hidden layer.
-        activation: Name of the non-linearity.
+        activation: Name of the activation.
         sigmoid: Whether the output passes through a sigmoid.
+        omega: Angular frequency of the activation; ``None`` for its default.
+        scale: What else its formula holds; ``None`` for its default.
 
     Shape:
         ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
@@ -29,11 +32,19 @@ class SimpleNetwork(nn.Module):
     """
 
     def __init__(
-        self, encoding: Simple, channels: int, depth: int, width: int, activation: str = "relu", sigmoid: bool = False
+        self,
+        encoding: Simple,
+        channels: int,
+        depth: int,
+        width: int,
+        activation: str = "relu",
+        sigmoid: bool = False,
+        omega: float | None = None,
+        scale: float | None = None,
     ) -> None:
         super().__init__()
         self.encoding = encoding
-        self.mlp = MLP(encoding.num_features, channels, depth, width, activation, sigmoid)
+        self.mlp = MLP(encoding.num_features, channels, depth, width, activation, sigmoid, omega, scale)
 
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale of the features from the training points, ``(P, D)``."""

@@ -222,7 +222,7 @@ def choose_grid(
         return given
     sizes = [len(x) for x in axes] if full_size is None else list(full_size)
     thinned = [n >= MIN_SAMPLES for n in values.shape[1:-1]]
-    windows, coords = _windows(values, axes)
+    windows, coords = grid_windows(values, axes)
 
     def curve(some: Sequence[Encoder], coarse: bool) -> dict[float, float]:
         score = _thinned_grid(windows, coords, some, sizes, thinned)
@@ -244,7 +244,7 @@ def choose_grid(
         return _choose(tuple(encoders), samples, strength, sigma, fallback, curve, scattered=False)
 
 
-def _windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Parts of the data ``(W, S', C, n_1, ..., n_D)``, and coordinates of one of them per axis."""
     side = WINDOW.get(len(axes), 16)
     some = values[:: -(-len(values) // MAX_SIGNALS) or 1]
@@ -264,12 +264,24 @@ def _starts(n: int, side: int, most: int) -> list[int]:
     return [(2 * turn + 1) * (n - min(n, side)) // (2 * count) for turn in range(count)]
 
 
+def held_out(sizes: Sequence[int], thinned: Sequence[bool], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Of a grid, the weights of the samples that a thinned one leaves out, else zero; and which it keeps, one or zero."""
+    weights, known = [], []
+    for n, thin in zip(sizes, thinned, strict=True):
+        # the samples past the last trained one are twice as large a share of the thinned grid as of the real one
+        weights.append(torch.ones(n, device=device, dtype=torch.float64))
+        weights[-1][-1] = 0.5 if thin and n % 2 == 0 else 1.0
+        known.append((torch.arange(n, device=device) % (2 if thin else 1) == 0).double())
+    kept = reduce(torch.kron, known)
+    return (reduce(torch.kron, weights) * (1 - kept)).reshape(*sizes), kept.reshape(*sizes)
+
+
 def _thinned_grid(
     windows: Tensor, coords: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], thinned: Sequence[bool]
 ) -> Callable[[float], float]:
     """The score of a ridge: PSNR in dB of predictions of the samples that a thinned grid leaves out, mean over signals."""
     device, dtype = windows.device, windows.dtype
-    factors, bases, weights, known = [], [], [], []
+    factors, bases = [], []
     made: dict[tuple[object, ...], Any] = {}
     for x, encoder, size, thin in zip(coords, encoders, sizes, thinned, strict=True):
         key, stride = (id(encoder), len(x), size, thin), 2 if thin else 1
@@ -280,11 +292,7 @@ def _thinned_grid(
             made[key] = factor, (features @ factor.right).to(dtype)
         factors.append(made[key][0])
         bases.append(made[key][1])
-        # the samples past the last trained one are twice as large a share of the thinned grid as of the real one
-        weights.append(torch.ones(len(x), device=device, dtype=dtype))
-        weights[-1][-1] = 0.5 if thin and len(x) % 2 == 0 else 1.0
-        known.append((torch.arange(len(x), device=device) % stride == 0).to(dtype))
-    weight = (reduce(torch.kron, weights) * (1 - reduce(torch.kron, known))).reshape(windows.shape[3:])
+    weight = held_out([len(x) for x in coords], thinned, device)[0].to(dtype)
     joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
     unit = math.prod(f.mean_diagonal for f in factors)
     sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, 2 if thin else 1) for thin in thinned)]
@@ -330,7 +338,7 @@ def choose_points(
     """
     strength = check_ridge(ridge)
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
-    density = _density(values, axes, mask, num_axes, distributed)
+    density = density_of(values, axes, mask, num_axes, distributed)
     spacing = [1 / n for n in density] if axes is None else [1 / samples_per_unit(x) for x in axes]
     encoders = axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
     given = _given(encoders, strength, sigma)
@@ -340,7 +348,7 @@ def choose_points(
     ratios = [1.0] * num_axes
     if axes is not None and not any(_sees_coordinates_closer(encoder) for encoder in encoders):
         point_samples(values, encoders, distributed=distributed, **where)  # for its checks
-        values, where, ratios = _point_windows(values, axes, mask, index, distributed) or (values, where, ratios)
+        values, where, ratios = point_windows(values, axes, mask, index, distributed) or (values, where, ratios)
 
     def build(some: Sequence[Encoder]) -> PointProblem | LineProblem:
         small = [encoder if ratio == 1 else shrunk(encoder, ratio) for encoder, ratio in zip(some, ratios, strict=True)]
@@ -350,7 +358,7 @@ def choose_points(
         problem = build(encoders)
         signals = slice(0, None, -(-len(values) // POINT_SIGNALS) if max(ratios) == 1 else 1)
         samples = problem.samples.select(signals)
-        held = _fractions(samples.coordinates().unbind(-1)) < FRACTION
+        held = fractions(samples.coordinates().unbind(-1)) < FRACTION
         kept = ~held
         if samples.mask is not None:
             held, kept = held & samples.mask, kept & samples.mask
@@ -385,7 +393,7 @@ def choose_points(
         return _choose(tuple(encoders), density, strength, sigma, fallback, curve, scattered=True)
 
 
-def _point_windows(
+def point_windows(
     values: Tensor, axes: Sequence[Tensor], mask: Tensor | None, index: Tensor | None, distributed: bool
 ) -> tuple[Tensor, dict[str, Any], list[float]] | None:
     """Windows of a grid as signals ``(W * S', n_1, ..., n_D, C)``, where their points are, and how much larger the grid is.
@@ -423,7 +431,7 @@ def _point_windows(
     return found[enough], {"coords": None, "axes": small, "mask": where[enough], "index": None}, ratios
 
 
-def _density(
+def density_of(
     values: Tensor, axes: Sequence[Tensor] | None, mask: Tensor | None, num_axes: int, distributed: bool
 ) -> list[float]:
     """Samples per unit length of each axis, of a grid with as many samples as there are points; mean over signals."""
@@ -436,7 +444,7 @@ def _density(
     return [samples_per_unit(x) * share ** (1 / num_axes) for x in axes]
 
 
-def _fractions(coords: Sequence[Tensor]) -> Tensor:
+def fractions(coords: Sequence[Tensor]) -> Tensor:
     """A fraction in [0, 1) that looks random, from coordinates per axis; the same on every device and process."""
     state = torch.ones_like(coords[0], dtype=torch.int64)
     for x in coords:
@@ -487,7 +495,8 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     everything in units of the spacing but for the number of features per sample.
     """
     if _sees_coordinates_closer(encoder):
-        return lambda x: encoder(x / ratio)
+        near = squeezed(encoder, ratio)
+        return lambda x: near(x / ratio)
     width = encoder.width
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:
@@ -497,6 +506,14 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     if "spacing" in arguments:
         changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
     return encoder.copy(**changes)
+
+
+def squeezed(encoder: Encoder, ratio: float) -> Encoder:
+    """The encoder for coordinates up to ``1 / ratio``: of shifted features of one width only those that are there."""
+    if encoder.resolution is None or encoder.per_feature or ratio == 1:
+        return encoder
+    shifts = int(encoder.resolved().get("num_features", encoder.num_features))
+    return encoder.leading(math.ceil(shifts / ratio - 1e-6) + encoder.num_features - shifts)
 
 
 def _sees_coordinates_closer(encoder: Encoder) -> bool:

@@ -302,14 +302,27 @@ class PointProblem:
         return x
 
     def solve(
-        self, ridge: float, iterations: int, tolerance: float, precondition: bool, initial: Sequence[Tensor] | None = None
+        self,
+        ridge: float,
+        iterations: int,
+        tolerance: float,
+        precondition: bool,
+        initial: Sequence[Tensor] | None = None,
+        right: tuple[Tensor, Tensor] | None = None,
     ) -> list[Minimum]:
-        """Minimises from ``initial`` on, one group of signals after another; :meth:`decode` makes weights of the minima."""
+        """Minimises from ``initial`` on, one group of signals after another; :meth:`decode` makes weights of the minima.
+
+        With ``right``, numbers ``(S, C, P)`` at samples under another mask ``(S, P)``, the right-hand side of the normal
+        equations is what the features make of these.
+        """
         found, reduce = [], self.summed if self.distributed else None
         for number, signals in enumerate(self._groups()):
             target = self._masked(signals, self._centered(signals)).contiguous()
             scale = self._scale(signals, ridge) if precondition else target.new_ones(1, 1, 1)
-            problem = LeastSquares(self._operator(signals), target, ridge * self.unit[signals], scale, reduce)
+            operator, sums = self._operator(signals), None
+            if right is not None:
+                sums = operator.with_mask(right[1][signals]).rmv(right[0][signals].to(self.dtype))
+            problem = LeastSquares(operator, target, ridge * self.unit[signals], scale, reduce, sums)
             found.append(conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None))
         return found
 

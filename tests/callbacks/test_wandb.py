@@ -1,5 +1,7 @@
 """What a run leaves for W&B, read back from its offline files."""
 
+import json
+import logging
 import os
 import struct
 import subprocess
@@ -126,23 +128,43 @@ def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_pa
     assert "model" not in artifacts, "checkpoints are kept there where that is asked for"
 
 
+def test_folders_that_cannot_be_written_end_no_fit(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    for name in ("WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "file/folder"))
+    with caplog.at_level(logging.INFO):
+        assert main(["fit", *DEMO, "--wandb.artifact", "true"]) == 0
+    assert "W&B failed (PermissionError" in caplog.text
+    (run,) = Path().glob("runs/*/1")
+    assert json.loads((run / "metrics.json").read_text())["test/psnr"]
+    assert list(run.glob("reconstructions/*_comparison.png"))
+
+
 @pytest.mark.slow
-def test_several_processes_are_one_run_also_if_the_logger_is_asked_early(tmp_path):
+def test_several_processes_are_one_run_with_what_an_agent_gives(tmp_path):
+    """An agent of ``wandb sweep`` runs the command with ``--parameter=value`` at its end: for every process the same."""
     (tmp_path / "early.py").write_text(
+        "from pathlib import Path\n"
         "from lightning.pytorch import Callback\n"
         "class Early(Callback):\n"
         "    def on_fit_start(self, trainer, pl_module):\n"
         "        assert [logger.experiment for logger in trainer.loggers]\n"
+        "        found = type(pl_module.encoder).__name__, trainer.datamodule.split.num_train\n"
+        "        Path(f'rank{trainer.global_rank}').write_text(str(found))\n"
     )
     command = [sys.executable, "-m", "pe_lightning", "fit", *DEMO, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
-    command += ["--trainer.callbacks+=early.Early"]
+    command += ["--trainer.callbacks+=early.Early", "--model.encoder=tri", "--data.sampling.stride=4"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]), "WANDB_MODE": "offline"}
+    environment |= {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "of-the-agent"}
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
     (file,) = tmp_path.rglob("*.wandb")
     config = {}
     for record in records(file):
         config |= plain(record.config.update) if record.HasField("config") else {}
-    assert config["encoder.name"] == '"gau"'
+    assert config["encoder.name"] == '"tri"'
+    assert file.stem == "run-of-the-agent"
+    assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["('Triangle', 64)"] * 2
 
 
 def test_media_and_checkpoint(offline):

@@ -62,7 +62,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
     ("logf", {}, lambda x: waves(x, 2 ** np.linspace(0, 6.5, 128))),
     ("logf", {"num_features": 10, "sigma": 4.0}, lambda x: waves(x, np.array([1.0, 2.0, 4.0, 8.0, 16.0]))),
     ("basic", {}, lambda x: waves(x, np.array([1.0]))),
-    ("identity", {}, lambda x: x[:, None]),
+    ("identity", {}, lambda x: 2 * x[:, None] - 1),
     ("gau", {}, lambda x: np.exp(-(differences(x, 256) ** 2) / (2 * 0.0025**2))),
     ("gau", {"num_features": 12, "sigma": 0.1, "padding": 2}, lambda x: np.exp(-(differences(x, 12, 2) ** 2) / 0.02)),
     ("tri", {}, lambda x: bumps(1 - np.abs(differences(x, 256)) * 256)),

@@ -16,7 +16,8 @@ from PIL import Image
 from pe_lightning.__main__ import main
 from pe_lightning.callbacks import WandbSettings
 from pe_lightning.callbacks.loggers import TolerantWandbLogger
-from pe_lightning.data import ImageDataModule, RowDataModule, VideoDataModule
+from pe_lightning.callbacks.recorder import score_baselines
+from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import solve_points
@@ -213,6 +214,19 @@ def test_a_baseline_that_cannot_be_computed_is_left_out(capsys: pytest.CaptureFi
     (run,) = Path().glob("runs/*/1")
     assert list(run.glob("reconstructions/*.png"))
     assert (run / "checkpoints/last.ckpt").is_file()
+
+
+def test_a_fault_in_a_baseline_is_no_fault_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr("pe_lightning.callbacks.recorder.interpolate", broken)
+    found, best = score_baselines(TensorDataModule(torch.rand(1, 8, 8, 1)))
+    assert best is None
+    for row in found.values():
+        said = row["test/psnr_reason"]
+        assert "left out: unexpected TypeError: a bug. This is a fault of the program" in said
+        assert "a bug" in Path(said.split("traceback is in ")[1]).read_text()
 
 
 def test_a_solver_that_cannot_move_does_not_say_that_it_has_converged() -> None:

@@ -162,8 +162,8 @@ def test_bad_ridges(ridge):
 def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="relu, gelu, silu"):
         ComplexLinear(GAU, depth=1, activation="tanh", warm_start=True)
-    with pytest.raises(InputError, match="linear layer"):
-        SimpleMLP({"name": "gau", "num_features": 16, "sigma": "auto"})
+    with pytest.raises(InputError, match="one width is chosen for all encoders"):
+        SimpleMLP([{"name": "gau", "num_features": 16, "sigma": "auto"}, "gau"])
     with pytest.raises(InputError, match="width >= 6"):
         fitted(make_trainer, ComplexLinear(GAU, depth=1, width=4, warm_start=True), TensorDataModule(smooth()))
     mixed = [{"name": "gau", "num_features": 8, "sigma": "auto"}, "gau"]

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from pe_lightning import encoders
 from pe_lightning.data import TensorDataModule
 from pe_lightning.modules import ComplexLinear, SimpleMLP
-from pe_lightning.solvers import solve_grid
+from pe_lightning.solvers import solve_grid, solve_points
 
 VIEWS = ("select", "slice", "view", "empty", "alias", "expand", "reshape", "permute", "transpose", "as_strided", "unsqueeze")
 """Operations that compute nothing; some of their memory is not written yet."""
@@ -86,3 +86,11 @@ def test_no_number_is_subnormal(case: str, route: str, make_trainer: MakeTrainer
             fit(ComplexLinear(encoder, **more), data, make_trainer, 6, limit_val_batches=0)
     # a solver's singular vectors to zero may hold a few, once
     assert sum(counter.found.values()) <= (20 if route == "solver" else 0), counter.found
+
+
+@pytest.mark.parametrize("name", ["gau", "laplace", "rff"])
+def test_no_number_of_conjugate_gradients_is_subnormal(name: str) -> None:
+    points, encoder = torch.rand(1, 60, 2, generator=torch.Generator().manual_seed(0)), {"name": name, "num_features": 24}
+    with Subnormals() as counter:
+        solve_points(points.sin().sum(2, keepdim=True), [encoders.resolve(encoder)] * 2, coords=points, ridge=0.1)
+    assert not sum(counter.found.values()), counter.found

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.errors import InputError
-from pe_lightning.networks import ACTIVATIONS, MLP, ComplexNetwork, SimpleNetwork, Stack, check_activation
+from pe_lightning.networks import ComplexNetwork, SimpleNetwork, Stack
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),
     "complex-head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=2, width=7, activation="tanh"),
-    "simple": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="sine"),
+    "simple": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="sine", omega=1),
+    "simple-gabor": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="gabor", omega=2, scale=1),
+    "simple-staf": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="staf"),
     "simple-linear": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=0, width=7, sigmoid=True),
 }
 every_network = pytest.mark.parametrize("kind", NETWORKS)
@@ -35,23 +36,6 @@ def made(kind: str, signals: int | None = None, chunk: int | None = None) -> nn.
         if name.endswith("mean"):
             tensor.normal_()
     return network
-
-
-@pytest.mark.parametrize("depth", [0, 1, 3])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_a_perceptron_is_its_formula(depth: int, activation: str) -> None:
-    mlp, x = MLP(5, 2, depth, 4, activation).double(), torch.rand(3, 6, 5, dtype=torch.float64)
-    expected = x
-    for place, layer in enumerate(mlp.layers):
-        expected = expected @ layer.weight.T + layer.bias
-        expected = ACTIVATIONS[activation](expected) if place < depth else expected
-    torch.testing.assert_close(mlp(x), expected)
-    assert [h.shape for h in mlp.hidden(x)] == [(3, 6, 4)] * depth
-
-
-def test_an_unknown_activation() -> None:
-    with pytest.raises(InputError, match="unknown activation 'rellu'; did you mean 'relu'"):
-        check_activation("rellu")
 
 
 @every_network

@@ -23,7 +23,7 @@ __all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "rea
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """What the last axis of an array of D + 1 axes is, see :func:`read_arrays`."""
 
-_BYTES = 1 << 25  # what is read at once
+_VALUES = 1 << 22  # what is read at once
 _MOST_CHANNELS = 4  # of an axis that channels: auto takes for channels
 
 
@@ -78,7 +78,7 @@ class ArrayFile:
     def frames(self, signals: range, numbers: range) -> Iterator[AnyArray]:
         """Samples along the first axis of the grid of some signals, in blocks of whole chunks, ``(n, N_2, ..., C)``."""
         chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
-        rows = max(1, _BYTES // (self.dtype.itemsize * math.prod(self.shape[2:]) * chunk)) * chunk
+        rows = max(1, _VALUES // (math.prod(self.shape[2:]) * chunk)) * chunk
         with self.open() as array:
             for signal in signals:
                 for first in range(0, len(numbers), rows):

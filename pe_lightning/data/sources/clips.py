@@ -23,7 +23,7 @@ from pe_lightning.data.signals import AnyArray, Media, Scaling
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.checks import check_area, in_common, value_scaling
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
-from pe_lightning.data.sources.pictures import decode_image, header_of, over_white
+from pe_lightning.data.sources.pictures import decode_image, header_of, over_white, to_unit
 from pe_lightning.errors import InputError
 
 __all__ = ["Clip", "check_frames", "frames_at_once", "read_frames", "read_nifti", "read_stack_arrays", "read_tiff"]
@@ -220,7 +220,7 @@ def _decode(
 ) -> Iterator[AnyArray]:
     for part in _parts(frames, 4 * shape[0] * shape[1] * shape[2]):
         images = [over_white(decode_image(files[number], max_pixels)) for number in part]
-        values = np.stack([np.broadcast_to(image, shape) for image in images])  # grey pictures among RGB ones
+        values = np.stack([np.broadcast_to(to_unit(image), shape) for image in images])  # grey pictures among RGB ones
         yield values if stored == "float32" else np.rint(values * np.float32(np.iinfo(stored).max)).astype(stored)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.data.signals import RawSignals, Scaling
+from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.checks import (
@@ -24,7 +24,7 @@ from pe_lightning.data.sources.checks import (
     resized,
 )
 from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, distinct_names, expand, format_of
-from pe_lightning.data.sources.pictures import FloatArray, decode_image, header_of, over_white
+from pe_lightning.data.sources.pictures import FloatArray, decode_image, header_of, over_white, to_unit
 from pe_lightning.errors import InputError
 
 __all__ = ["Alpha", "Color", "ImageSource", "read_picture", "same_channels"]
@@ -94,8 +94,10 @@ class ImageSource(Source):
         )
         dtypes = {header_of(file).dtype for file in files}
         dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
+        images = same_channels(images, self.color)
+        dtype = dtype if images[0].dtype.kind == "f" else images[0].dtype.name
         return RawSignals.in_memory(
-            np.stack(same_channels(images, self.color)),
+            images[0][None] if len(images) == 1 else np.stack(images),
             distinct_names([(file, file.stem) for file in files]),
             Scaling(dtype) if dtype == "float32" else Scaling.of_integers(dtype),
             "image",
@@ -112,11 +114,11 @@ class ImageSource(Source):
 
 def read_picture(
     file: SourceFile, center_crop: Size | None, resize: Size | None, keep_alpha: bool, max_pixels: int | None
-) -> FloatArray:
-    """One picture, cropped and resized, ``(H, W, C)``."""
+) -> AnyArray:
+    """One picture, cropped and resized, ``(H, W, C)``; integers as in :func:`decode_image` where nothing is computed."""
     image = decode_image(file, max_pixels)
     if not keep_alpha and image.shape[-1] in (2, 4):
-        if image[..., -1].min() < 1:
+        if not (to_unit(image[..., -1]) == 1).all():
             rank_zero_info(
                 f"{file.given!r} is transparent: it is laid over white. For its opacity as a channel set alpha: keep."
             )
@@ -135,6 +137,7 @@ def read_picture(
         return image
     from skimage import transform  # late: it brings in SciPy, which takes longer than reading an image
 
+    image = to_unit(image)
     resample: Any = transform.resize  # scikit-image is not typed
     options = {"order": 3, "mode": "reflect", "anti_aliasing": True, "clip": True, "preserve_range": True}
     # one channel at a time: the same result three times as fast, because nothing is interpolated between channels
@@ -143,10 +146,13 @@ def read_picture(
     return resampled
 
 
-def same_channels(images: Sequence[FloatArray], color: Color) -> list[FloatArray]:
-    """Images in the same channels: grey or RGB, and an opacity channel if one of them has it."""
+def same_channels(images: Sequence[AnyArray], color: Color) -> list[AnyArray]:
+    """Images in the same channels and one dtype: grey or RGB, and an opacity channel if one of them has it."""
     any_alpha = any(image.shape[-1] in (2, 4) for image in images)
     to_rgb = color == "rgb" or (color == "auto" and any(image.shape[-1] in (3, 4) for image in images))
+    to_grey = not to_rgb and any(image.shape[-1] in (3, 4) for image in images)
+    if any_alpha or to_grey or len({image.dtype for image in images}) > 1:
+        images = [to_unit(image) for image in images]
     result = []
     for image in images:
         values, opacity = (image[..., :-1], image[..., -1:]) if image.shape[-1] in (2, 4) else (image, None)

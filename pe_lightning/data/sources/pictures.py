@@ -1,4 +1,4 @@
-"""One image file to an exact array: float32 in [0, 1], all of its bits, the right way up.
+"""One image file to an exact array: all of its bits, the right way up.
 
 Pillow reads files of 8 bits and 16-bit grey. It reads only 8 of the 16 bits of a colour PNG, so those go through pypng, and
 TIFFs that it does not hold exactly go through tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from pe_lightning.data.sources.paths import SourceFile, format_of, reading
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.runs import MOST_COMPRESSED
 
-__all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white"]
+__all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white", "to_unit"]
 
 FloatArray = NDArray[np.float32]
+Picture: TypeAlias = NDArray[Any]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 _MOST_CLAIMED = 1 << 24  # pixels that a file of any size may claim
+_PIXELS_AT_ONCE = 1 << 20
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
 # TIFF and EXIF tags
 _ORIENTATION, _PHOTOMETRIC, _WIDTH, _LENGTH, _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 274, 262, 256, 257, 258, 339
@@ -48,19 +50,19 @@ class Header(NamedTuple):
         return "uint8" if self.bits <= 8 else "uint16" if self.bits <= 16 else "float32"
 
 
-def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> FloatArray:
+def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Picture:
     """Reads one image.
 
-    Integers are divided by the largest value of their number of bits (255, 65535). Palettes, CMYK and other colour spaces
-    become RGB; the EXIF orientation is applied; transparency is a last channel. Floating-point files must already
-    lie in [0, 1].
+    Palettes, CMYK and other colour spaces become RGB; the EXIF orientation is applied; transparency is a last channel.
+    Floating-point files must already lie in [0, 1].
 
     Args:
         file: The file; its content decides the format, not its suffix.
         max_pixels: Refuse a file whose header claims more, before any pixel is decoded; ``None`` for no limit.
 
     Returns:
-        ``(H, W, C)``: C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+        ``(H, W, C)``: C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha. uint8 or uint16 where their whole range is
+        the file's, else float32 in [0, 1] (see :func:`to_unit`).
 
     Raises:
         InputError: If the file is not an image, is damaged, holds several pictures or too many pixels, or has values
@@ -99,11 +101,16 @@ def header_of(file: SourceFile) -> Header:
         return Header(array.shape[0], array.shape[1], 32, array.shape[-1] <= 2)
 
 
-def over_white(image: FloatArray) -> FloatArray:
+def to_unit(image: Picture) -> FloatArray:
+    """Integers divided by the largest number of their dtype; floating point as it is."""
+    return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(np.iinfo(image.dtype).max)
+
+
+def over_white(image: Picture) -> Picture:
     """An image with its transparent pixels laid over white, without its opacity channel."""
     if image.shape[-1] not in (2, 4):
         return image
-    values, opacity = image[..., :-1], image[..., -1:]
+    values, opacity = np.split(to_unit(image), [-1], axis=-1)
     # in this form an opaque pixel has the same value to the last bit
     laid: FloatArray = np.minimum(values * opacity + (1 - opacity), 1)
     return laid
@@ -132,28 +139,31 @@ def _bits(image: Image.Image, path: Path) -> int:
     return 32 if image.mode == "F" else 16 if image.mode.startswith("I") else 8
 
 
-def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> FloatArray:
+def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Picture:
     # a phone's JPEG may carry a depth or gain map as a second "frame" (MPO): the picture is the first
     _check(file, image.height, image.width, 1 if image.format == "MPO" else getattr(image, "n_frames", 1), max_pixels)
     bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
     if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
         return _decode_tiff(file, max_pixels)
-    array: FloatArray
+    array: Picture
     if image.format == "PNG" and bits > 8 and not grey:
         array = _decode_png16(file.path)
     elif grey:
         raw = np.asarray(image)[..., None]  # grey of 9 to 16 bits, or floating point, which Pillow reads exactly
         # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
-        array = _check_float(file, raw) if image.mode == "F" else raw.astype(np.float32) / np.float32(2**bits - 1)
+        array = _check_float(file, raw) if image.mode == "F" else _whole_range(raw, bits)
         if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
-            array = np.concatenate([array, (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
+            array = np.concatenate([to_unit(array), (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
         if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE:
-            array = 1 - array
+            array = 1 - to_unit(array)
     else:
         mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
         mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
-        array = np.asarray(image.convert(mode)).astype(np.float32) / np.float32(255)
-        array = array.reshape(image.height, image.width, -1)
+        array = np.empty((image.height, image.width, len(mode)), np.uint8)
+        rows = max(1, _PIXELS_AT_ONCE // image.width)
+        for top in range(0, image.height, rows):  # Pillow's copies of all of it are three times its size
+            part = array[top : top + rows]
+            part[:] = np.asarray(image.crop((0, top, image.width, top + len(part))).convert(mode)).reshape(part.shape)
     # after loading: Pillow turns TIFFs by itself and then drops the tag
     return _upright(array, image.getexif().get(_ORIENTATION, 1))
 
@@ -167,21 +177,28 @@ def _check(file: SourceFile, height: int, width: int, pictures: int, max_pixels:
         raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one you mean as a file of its own")
 
 
-def _decode_png16(path: Path) -> FloatArray:
+def _whole_range(raw: Picture, bits: int) -> Picture:
+    """Numbers of some bits: as they are if these are all bits of the dtype, else in [0, 1]."""
+    stored = np.dtype(np.uint8 if bits == 8 else np.uint16)
+    return raw.astype(stored, copy=False) if bits in (8, 16) else raw.astype(np.float32) / np.float32(2**bits - 1)
+
+
+def _decode_png16(path: Path) -> Picture:
     import png
 
     with path.open("rb") as file:
         # read(), not asDirect(): the latter shifts samples by the sBIT chunk, although they are stored at full scale
         width, height, rows, info = png.Reader(file=file).read()
-        raw = np.array([np.asarray(row, dtype=np.uint16) for row in rows]).reshape(height, width, info["planes"])
-    array: FloatArray = raw.astype(np.float32) / np.float32(65535)
-    if "transparent" in info:
-        opaque = (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True)
-        array = np.concatenate([array, opaque.astype(np.float32)], axis=-1)
-    return array
+        raw = np.empty((height, width, info["planes"]), np.uint16)
+        for place, row in zip(raw, rows, strict=True):
+            place.reshape(-1)[:] = row
+    if "transparent" not in info:
+        return raw
+    opaque = (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True)
+    return np.concatenate([to_unit(raw), opaque.astype(np.float32)], axis=-1)
 
 
-def _decode_tiff(file: SourceFile, max_pixels: int | None) -> FloatArray:
+def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
     import tifffile
 
     with tifffile.TiffFile(file.path) as tiff:
@@ -198,17 +215,19 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> FloatArray:
         raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(_ORIENTATION, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
     if raw.dtype.kind == "f":
-        array = _check_float(file, raw)
+        array: Picture = _check_float(file, raw)
     elif raw.dtype in (np.uint8, np.uint16):
-        array = raw.astype(np.float32) / np.float32(2 ** max(bits, 8) - 1)
+        array = _whole_range(raw, max(bits, 8))
     else:
         raise InputError(
             f"{file.given!r} holds {raw.dtype} values, whose largest is unknown; save it as 16-bit unsigned, or as float in "
             "[0, 1]"
         )
     if photometric == _MIN_IS_WHITE:
+        array = to_unit(array)
         array[..., 0] = 1 - array[..., 0]
     if extra == [_PREMULTIPLIED]:
+        array = to_unit(array)
         alpha = array[..., -1:]
         array[..., :-1] = np.minimum(array[..., :-1] / np.where(alpha > 0, alpha, 1), 1)
     return _upright(array, turn)
@@ -224,7 +243,7 @@ def _check_float(file: SourceFile, raw: NDArray[Any]) -> FloatArray:
     return raw.astype(np.float32)
 
 
-def _upright(array: FloatArray, orientation: object) -> FloatArray:
+def _upright(array: Picture, orientation: object) -> Picture:
     """Turns rows and columns as the EXIF orientation (1 to 8) says; anything else means upright."""
     if orientation in (5, 6, 7, 8):
         array = array.swapaxes(0, 1)

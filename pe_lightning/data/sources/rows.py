@@ -28,6 +28,7 @@ from pe_lightning.data.sources.paths import (
     expand,
     format_of,
 )
+from pe_lightning.data.sources.pictures import to_unit
 from pe_lightning.data.sources.sound import read_sound
 from pe_lightning.data.sources.tables import read_tables
 from pe_lightning.errors import InputError
@@ -155,7 +156,7 @@ class RowSource(Source):
         square = True
         for number, file in enumerate(files):
             image = read_picture(file, self.center_crop, self.resize, False, self.max_pixels)
-            image = same_channels([image], self.color)[0]
+            image = to_unit(same_channels([image], self.color)[0])
             square = square and image.shape[0] == image.shape[1]
             for axis, name in enumerate(("rows", "columns")):
                 count = _DEFAULT_NUMBER if by_default else getattr(self, f"num_{name}")

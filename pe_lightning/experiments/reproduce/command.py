@@ -74,6 +74,8 @@ def reproduce(
     definition = load(name)
     if paths and not any("data" in entry.settings for entry in definition.entries(quick)):
         raise InputError(f"{definition.name} is computed from encoders alone; leave out --paths")
+    if quick and not definition.quick:
+        raise InputError(f"{definition.name} has no quick version; leave out --quick")
     if gpus_per_cell and launcher != "ray":
         raise InputError("gpus_per_cell is for launcher ray; without it: --trainer.accelerator gpu")
     definition.check_blocks(blocks)

@@ -26,6 +26,7 @@ function gets the DataModule as ``data``. The layouts are in :mod:`pe_lightning.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,8 +136,9 @@ class Definition:
 
 
 def names() -> list[str]:
-    """The tables and figures that can be reproduced."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    """The tables and figures that can be reproduced, figure 9 before figure 10."""
+    found = [re.split(r"(\d+)", path.stem) for path in FOLDER.glob("*.yaml")]
+    return ["".join(parts) for parts in sorted(found, key=lambda parts: [int(p) if p.isdigit() else p for p in parts])]
 
 
 def load(name: str) -> Definition:

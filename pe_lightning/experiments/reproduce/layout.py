@@ -7,8 +7,8 @@ A definition lists its figures under ``layout``; each may name the ``blocks`` th
   ``xlabel``, ``ylabel``, ``ylim``, ``log`` (``x``, ``y`` or ``xy``), ``dashed`` (a result, drawn as a dashed line of the
   same colour) and ``marks`` (series -> values of x that get a star). Rows of the same x and series are averaged, with a
   band of two standard deviations; ``panel`` makes a panel of each value of a label.
-- ``gallery``: ``rows`` and ``columns`` are labels; a cell shows the result ``image``, or the reconstruction of signal number
-  ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+- ``gallery``: ``rows`` and ``columns`` are labels, ``rows`` may be ``signal``; a cell shows the result ``image``, or the
+  reconstruction of signal number ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
 - ``seeds``: a panel per block, of attention tasks: bars of the mean over seeds on each test set, with 95 % t intervals.
 """
 
@@ -46,7 +46,7 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
         remark: Is written below each figure.
 
     Returns:
-        The PNG files.
+        The files.
 
     Raises:
         InputError: If there is no such kind of figure.
@@ -68,8 +68,8 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
             # no date, so that the same results are the same file
             metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {}
             figure.savefig(buffer, format=form, dpi=110, metadata=metadata)
-            runs.write_atomically(stem.with_name(f"{stem.name}.{form}"), buffer.getvalue())
-        files.append(stem.with_name(f"{stem.name}.png"))
+            files.append(stem.with_name(f"{stem.name}.{form}"))
+            runs.write_atomically(files[-1], buffer.getvalue())
     return files
 
 
@@ -151,14 +151,10 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
             if stars:
                 axes.plot(stars, np.interp(stars, x, mean), "*", ms=9, color=line.get_color())
             if "dashed" in panel:
-                theory = points_of(
-                    [r for r in own if name is None or str(r[panel["series"]]) == name], panel["x"], panel["dashed"], None
-                )
-                if theory:
-                    x, mean, _ = np.array(sorted(theory["None"]), dtype=float).T
-                    axes.plot(x, mean, ls="--", lw=1, color=line.get_color())
+                theory = points_of(own, panel["x"], panel["dashed"], panel.get("series")).get(name, [])
+                axes.plot([x for x, _, _ in theory], [y for _, y, _ in theory], ls="--", lw=1, color=line.get_color())
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
-        axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
+        axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
         axes.set_ylim(*panel.get("ylim", (None, None)))
         title = panel.get("title", "") if value is None else f"{panel['panel']} {value} {panel.get('title', '')}"
         axes.set_title(title, fontsize=9)
@@ -238,6 +234,8 @@ def exploded(rows: Sequence[Row]) -> list[Row]:
 
 
 def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    if layout["rows"] == "signal":
+        rows = [{**row, "signal": signal} for row in rows for signal in range(len(row["signals"]))]
     across, down = (list(dict.fromkeys(row[layout[key]] for row in rows)) for key in ("columns", "rows"))
     truth = layout.get("truth", "image" not in rows[0])
     line = "image" not in rows[0] and len(rows[0]["grid"]) == 1
@@ -249,7 +247,7 @@ def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[R
         axes.set_frame_on(False)
     for row in rows:
         y, x = down.index(row[layout["rows"]]), across.index(row[layout["columns"]])
-        signal = layout.get("signal", 0)
+        signal = row.get("signal", layout.get("signal", 0))
         _show(grid[y, x + truth], row, "reconstruction", signal)
         if truth and (y == 0 or layout["rows"] == "signal"):
             _show(grid[y, 0], row, "truth", signal)

@@ -11,11 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from pe_lightning import data as datamodules
 from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.definition import Definition, Entry
-from pe_lightning.experiments.sweep.cells import Cell, reseeded
+from pe_lightning.experiments.sweep.cells import Cell, checked, reseeded
 from pe_lightning.experiments.sweep.fits import Fits
 from pe_lightning.experiments.sweep.record import Outcome, SweepProgress, SweepRecord
 
@@ -62,6 +64,8 @@ def run_definition(
         cell = _cell(entry, options, fits, folder.absolute().name)
         entries[cell.name] = entry
         (cells if not blocks or entry.labels["block"] in blocks else others).append(cell)
+    order = [cell.data_options for cell in cells]
+    cells.sort(key=lambda cell: order.index(cell.data_options))  # those of the same data one after the other
     record = SweepRecord(folder)
     done = []
     for cell in others:
@@ -69,26 +73,23 @@ def run_definition(
             done += [cell.name] if record.finished(cell) else []
         except InputError:  # of other settings, which is an error for what is to be run only
             continue
+    missing = [cell for cell in cells if record.finished(cell) is None]
+    if fitted := [cell for cell in missing if cell.arguments]:
+        fits.load(fitted[0].tree or {})  # data that cannot be read is an error of the command, not of each cell
     on_ray: AbstractContextManager[None] = nullcontext()
-    if launcher == "ray" and any(record.finished(cell) is None for cell in cells):
+    if launcher == "ray" and fitted:
         from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
 
         on_ray = cluster(1, gpus_per_cell)
     with on_ray, record.locked():
         progress = SweepProgress(cells, record)
         with progress.following():
-            fitted = []
-            for cell in sorted(
-                progress.waiting, key=lambda cell: [other.data_options for other in cells].index(cell.data_options)
-            ):
-                assert cell.tree is not None
-                if launcher == "ray" and "function" not in cell.tree:
-                    fitted.append(cell)
-                elif not progress.interrupted:
+            for cell in [cell for cell in missing if launcher != "ray" or not cell.arguments]:
+                if not progress.interrupted:
                     progress.start(cell)
-                    run = _call if "function" in cell.tree else fits.run
-                    progress.finish(cell, run(cell.tree, record.run_dir(cell)))
-            if fitted:
+                    run = fits.run if cell.arguments else _call
+                    progress.finish(cell, run(cell.tree or {}, record.run_dir(cell)))
+            if launcher == "ray" and fitted:
                 progress.waiting = fitted
                 run_on_ray(progress, 1, gpus_per_cell, None, 0)
     done += [cell.name for cell in cells if record.status(cell) == "done"]
@@ -106,11 +107,9 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
         # as options, in their order, so that names and short forms mean what they do on the command line
         arguments = ("--config", json.dumps(tree), *options)
         try:
-            tree = fits.resolve(arguments)
+            tree = reseeded(checked(fits.resolve(arguments), repeats=1, name=group), entry.repeat)
         except InputError as error:
             raise InputError(f"{', '.join(map(str, entry.labels.values()))}: {error}") from error
-        tree["wandb"]["group"] = tree["wandb"]["group"] or group
-        tree = reseeded(tree, entry.repeat)
     name = "-".join(runs.slug(str(label)) for label in entry.labels.values())
     return Cell(name, {key: str(label) for key, label in entry.labels.items()}, entry.repeat, arguments, tree)
 
@@ -127,7 +126,7 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
     except Exception as error:  # the other cells are run all the same
         return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     folder.mkdir(parents=True, exist_ok=True)
-    runs.write_atomically(folder / runs.CONFIG, json.dumps(tree, indent=2))
+    runs.write_atomically(folder / runs.CONFIG, yaml.safe_dump(dict(tree)))
     runs.write_atomically(folder / runs.METRICS, json.dumps(found, indent=2, allow_nan=False) + "\n")
     return Outcome(time.perf_counter() - began, found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pe_lightning.experiments.reproduce.definition import Definition
@@ -14,25 +14,18 @@ from pe_lightning.experiments.reproduce.run import Row
 
 __all__ = ["as_csv", "as_markdown", "with_interpolation"]
 
-HIDDEN = ("folder",)
-
 
 def with_interpolation(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with its difference from the paper, and those of interpolation behind them: block ``interpolation``."""
+    """The rows, each with its difference from the paper, and those of interpolation behind them."""
     found = [
-        {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and "psnr" in row else row for row in rows
+        {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and row.get("psnr") else row for row in rows
     ]
-    baselines: dict[str, Row] = {}
-    for row in rows:
-        for name, scores in row.get("baselines", {}).items():
-            if scores["test/psnr"] is not None:
-                baselines[name] = {
-                    "block": "interpolation",
-                    "encoder": name,
-                    "psnr": scores["test/psnr"],
-                    "psnr_std": scores["test/psnr_std"],
-                }
-    return [*found, *baselines.values()]
+    scores = {name: entry for row in rows for name, entry in row.get("baselines", {}).items()}
+    return found + [
+        {"block": f"{name} interpolation", "psnr": entry["test/psnr"], "psnr_std": entry["test/psnr_std"]}
+        for name, entry in scores.items()
+        if entry["test/psnr"] is not None
+    ]
 
 
 def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
@@ -54,7 +47,7 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
     """The title, what is to be known, and a table per layout: the paper's values, ours and the differences; or curves."""
     parts = [f"## {definition.source}: {definition.title}", *remarks]
     for layout in definition.layout:
-        shown = [row for row in rows if row["block"] in [*layout.get("blocks", definition.blocks), "interpolation"]]
+        shown = [row for row in rows if "folder" not in row or row["block"] in layout.get("blocks", definition.blocks)]
         if layout["kind"] == "curves":
             for panel in layout["panels"]:
                 parts += _curve_tables(shown, panel)
@@ -109,6 +102,7 @@ def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list
 
 def _curve_tables(rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
     """A table per panel: a line per x, a column per series."""
+    rows = [row for row in rows if "folder" in row]
     split = panel.get("panel")
     parts = []
     for value in dict.fromkeys(row[split] for row in rows if split in row) if split else [None]:
@@ -116,12 +110,12 @@ def _curve_tables(rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
         curves = points_of(own, panel["x"], panel["y"], panel.get("series"))
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
-        parts.append(f"{panel.get('title', panel['y'])}{'' if value is None else f', {split} {value}'}:")
+        parts.append(f"{panel.get('title') or panel['y']}{'' if value is None else f', {split} {value}'}:")
         lines = [
             [f"{x:.4g}" if isinstance(x, float) else str(x), *(points.get(x, "") for points in at.values())] for x in xs
         ]
         first = panel.get("xlabel", panel["x"])
-        parts.append(_markdown([first, *(panel["y"] if name == "None" else name for name in at)], lines))
+        parts.append(_markdown([first, *(name or panel["y"] for name in at)], lines))
     return parts
 
 
@@ -131,7 +125,8 @@ def _number(value: float | None, deviation: float | None) -> str:
     return f"{value:.2f}" if not deviation else f"{value:.2f} ± {deviation:.2f}"
 
 
-def _markdown(titles: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
-    titles = list(titles)
-    rows = [titles, ["---"] * len(titles), *lines]
+def _markdown(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table without the columns in which nothing stands."""
+    filled = [place for place, column in enumerate(zip(*lines, strict=True)) if set(column) - {"", "–"}]
+    rows = [[row[place] for place in filled] for row in (titles, ["---"] * len(titles), *lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

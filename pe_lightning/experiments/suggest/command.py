@@ -30,6 +30,8 @@ def suggest(
     encoders: str | None = None,
     num_features: str | None = None,
     all: bool = False,
+    networks: bool = False,
+    seconds: PositiveFloat = 300.0,
 ) -> int:
     """Tries every encoder on signals of your own and writes the best as a configuration.
 
@@ -46,6 +48,8 @@ def suggest(
         encoders: A,B: try these only (default: all, see pe-lightning encoders).
         num_features: N,M: features per axis (default: as many as trained samples, and half as many).
         all: Show every row and column of the table; otherwise the best eight.
+        networks: Also train networks, and learn encoders by variable projection, in further --seconds.
+        seconds: For all networks together, an equal share each.
 
     Raises:
         InputError: If the options or the data have to be changed, or no encoder can be tried.
@@ -68,6 +72,7 @@ def suggest(
 
     from pe_lightning import runs
     from pe_lightning.data.datamodule import SignalDataModule
+    from pe_lightning.experiments.suggest.networks import NETWORKS, train_networks
     from pe_lightning.experiments.suggest.report import configuration, print_result
     from pe_lightning.experiments.suggest.search import encoder_candidates, search
     from pe_lightning.experiments.suggest.windows import all_signals, make_windows
@@ -82,18 +87,22 @@ def suggest(
         raise InputError(f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random")
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
+    if networks and signals is None:
+        raise InputError("networks are trained on signals in memory: set --data.in_memory true, or leave --networks out")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
         result = search(candidates, signals, windows, began + budget, device, status.update)
+        if networks:
+            train_networks(NETWORKS, result, data, fits, tree["seed_everything"] or 0, seconds, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
     print_result(result, all)
-    print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
+    print(f"{time.perf_counter() - began:.1f} s of {budget + seconds * networks:g} s")
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
     runs.write_atomically(out, configuration(result, data, tree, out))
-    print(f"best encoder, ready to fit: pe-lightning fit --config {out}")
+    print(f"the best, ready to fit: pe-lightning fit --config {out}")
     return 0
 
 
@@ -113,7 +122,8 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
             values[name] = word
     for name in values:
         if name not in ("--config", "--data") and not name.startswith("--data."):
-            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--data", "--config"]
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--networks", "--seconds"]
+            known += ["--data", "--config"]
             raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
     if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")

@@ -86,8 +86,6 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     if result.windows is not None:
         rest = "; what came close to the best there, on all samples" if result.signals is not None else ""
         console.print(Text(f"Judged on {result.windows.text}{rest}."))
-    if any(trial.candidate.padding for trial in result.trials):
-        console.print(Text("K = n + 2: with a shift past each end of an axis (padding: 1)."))
     for reason in dict.fromkeys(result.skipped.values()):
         labels = [label for label, other in result.skipped.items() if other == reason]
         console.print(Text(f"Not tried: {'; '.join(labels)} ({reason})"), style="dim")
@@ -100,7 +98,8 @@ def verdict(result: SearchResult) -> str:
     if not tried:
         return "No encoder could be tried."
     best, metric = tried[0], _metric(result)
-    text = f"Best encoder: {best.candidate.label(result.shown)}, {metric.text(best.best.mean, unit=True)}."
+    kind = "encoder" if best.best.model is None else "model"
+    text = f"Best {kind}: {best.candidate.label(result.shown)}, {metric.text(best.best.mean, unit=True)}."
     rivals = [trial for trial in result.of(interpolation=True) if (trial.whole is None) == (best.whole is None)]
     if not rivals:
         return text
@@ -146,7 +145,9 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         out: The file that the text is for.
     """
     best = result.of(interpolation=False)[0]
-    adaptive = best.candidate.name == ADAPTIVE
+    model, steps = best.best.model, f"{best.best.steps} # what there was time for"
+    if best.candidate.name == ADAPTIVE:
+        model, steps = {"class_path": ADAPTIVE}, "0"
     if best.whole is not None:
         found = [encoder.spec() for encoder in best.whole.encoders]
         encoder: object = found[0] if found[1:] == found[:-1] and found else found
@@ -158,6 +159,7 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         how = "sigma and ridge are chosen when the fit sees all samples; the encoder was judged on windows of them"
     seed = tree["seed_everything"]
     solved = [
+        "  class_path: ComplexLinear",
         "  init_args:",
         f"    # {how}",
         f"    encoder: {_flow(encoder)}",
@@ -168,14 +170,13 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         f"# Written by pe-lightning suggest. {verdict(result)}",
         f"# Run it: pe-lightning fit --config {out}",
         "model:",
-        f"  class_path: {'Adaptive' if adaptive else 'ComplexLinear'}",
-        *([] if adaptive else solved),
+        *(solved if model is None else [f"  {key}: {_flow(value)}" for key, value in model.items()]),
         "data:",
         f"  class_path: {type(data).__name__}",
         "  init_args:",
         *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
         "trainer:",
-        "  max_steps: 0" + ("" if adaptive else " # more, to train on from the exact fit"),
+        f"  max_steps: {'0 # more, to train on from the exact fit' if model is None else steps}",
         *([f"seed_everything: {_flow(seed)}"] if seed else []),
     ]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,16 +24,12 @@ from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
 from pe_lightning.modules import Adaptive
-from pe_lightning.modules.exact_fit import solve_data
+from pe_lightning.modules.exact_fit import size_encoders, solve_data
 
-__all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "score", "search"]
+__all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
 
-VARIANTS: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5}, {"share": 1.0, "padding": 1})
-"""How many features per trained sample of an axis are tried, and shifts past each end of an axis.
-
-Those shifts cost little, and held-out samples beyond the last trained one gain by them (gau and bspline 0.1 to 0.2 dB on
-photographs; tri and impulse lose).
-"""
+VARIANTS: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
+"""Shares of the features that ``num_features: auto`` has which are tried."""
 MAX_DENSE = 1024
 """Features of an axis that are not local: their decomposition takes seconds, and eight times as long for twice as many."""
 MAX_WORK = 1 << 33
@@ -43,7 +39,7 @@ MEMORY_SHARE = 0.25
 FIRST_SHARE = 0.5
 """Share of the time for the windows; the rest is for all samples."""
 CLOSE = 1.0
-"""Encoders that are further behind, in dB, are not tried on all samples, nor with padding."""
+"""Encoders that are further behind, in dB, are not tried on all samples."""
 RANK_POINTS = 1024
 """Scattered points whose features' stable rank is shown."""
 ADAPTIVE = "Adaptive"
@@ -58,10 +54,9 @@ class Candidate:
     Args:
         name: The registered name.
         interpolation: Whether it is a method of :mod:`pe_lightning.baselines`.
-        share: Features per trained sample of an axis.
+        share: Features as a share of those of ``num_features: auto``; 1 is ``auto`` itself.
         count: Features per axis, instead of a share; neither is given for an encoder without that choice.
         width: The argument that is chosen from the data, if there is one.
-        padding: Further shifts past each end.
         local: Whether a sample sees a few neighbouring features only.
     """
 
@@ -70,7 +65,6 @@ class Candidate:
     share: float | None = None
     count: int | None = None
     width: str | None = None
-    padding: int = 0
     local: bool = False
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
@@ -78,19 +72,22 @@ class Candidate:
         if self.share is None and self.count is None:
             return (None,) * len(signals.sizes)
         found = []
-        for n, whole in zip(signals.full_sizes if full else signals.sizes, signals.full_sizes, strict=True):
+        for n, whole in signals.auto_features():
             most = math.inf if self.local else min(MAX_DENSE, math.sqrt(MAX_WORK / whole))
             wanted = self.count or min(whole * (self.share or 1), most)
+            count = wanted if full else wanted * n / whole
             # even where it is not given: the Fourier encoders take no others
-            found.append(self.count if self.count and n == whole else max(2, 2 * round(wanted * n / whole / 2)))
+            found.append(round(count) if count in (self.count, n, whole) else max(2, 2 * round(count / 2)))
         return tuple(found)
 
     def describe(self, signals: ScoredSignals, full: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
         """The encoder as in a configuration: one for all axes, or one per axis where their sizes differ."""
         rest: dict[str, Any] = {self.width: "auto"} if self.width is not None else {}
-        rest |= {"padding": self.padding} if self.padding else {}
-        counts = self.features(signals, full)
-        made = [{"name": self.name, **({} if count is None else {"num_features": count}), **rest} for count in counts]
+        made = []
+        for count, sizes in zip(self.features(signals, full), signals.auto_features(), strict=True):
+            auto = self.share == 1 and count == sizes[full]
+            counted = {} if count is None else {"num_features": "auto" if auto else count}
+            made.append({"name": self.name, **counted, **rest})
         return made[0] if all(entry == made[0] for entry in made) else made
 
     def label(self, signals: ScoredSignals) -> str:
@@ -99,13 +96,12 @@ class Candidate:
             return f"{self.name} interpolation"
         counts = [str(count) for count in self.features(signals, full=True) if count is not None]
         shown = "x".join(counts if len(set(counts)) > 1 else counts[:1])
-        padded = f" + {2 * self.padding}" if self.padding else ""
-        return f"{self.name}, K = {shown}{padded}" if shown else self.name
+        return f"{self.name}, K = {shown}" if shown else self.name
 
     def check_memory(self, signals: ScoredSignals) -> None:
         """Raises InputError if there is no memory for weights and features."""
         info, counts = signals.info, [count or 0 for count in self.features(signals)]
-        weights = info.num_signals * info.channels * math.prod(k and k + 2 * self.padding for k in counts)
+        weights = info.num_signals * info.channels * math.prod(counts)
         dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
         needed, free = 16 * weights + 24 * dense, MEMORY_SHARE * psutil.virtual_memory().available
         if needed > free:
@@ -128,10 +124,10 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
                 raise InputError("its features are learned; the solvers fit the linear layer alone: use pe-lightning fit")
             if encoder.num_axes != 1:
                 raise InputError("it encodes several axes at once; the solvers take one axis at a time")
-            if isinstance(encoder, encoders.Directional):
-                raise InputError("on one axis it is its base; as a simple encoding it needs a network: use pe-lightning fit")
+            if not encoder.axiswise:
+                raise InputError("it is for points of several axes, below a network; on one axis others do the same")
         except Exception as error:  # a plugin's constructor can raise anything
-            skipped[name] = _reason(error)
+            skipped[name] = reason(error)
             continue
         arguments = encoders.registry.parameters(type(encoder))
         variants = [{"count": count} for count in counts] or VARIANTS
@@ -139,8 +135,8 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
             variants = [{}]
         width = None if encoder.width is None else encoder.width.argument
         candidate = Candidate(name, width=width, local=_is_local(encoder))
-        found += [replace(candidate, **v) for v in variants if "padding" in arguments or "padding" not in v]
-    return sorted(found, key=lambda c: (c.padding, -(c.share or 1), c.count or 0)), skipped  # every encoder once, first
+        found += [replace(candidate, **variant) for variant in variants]
+    return sorted(found, key=lambda c: (-(c.share or 1), c.count or 0)), skipped  # every encoder once, first
 
 
 def _is_local(encoder: encoders.Encoder) -> bool:
@@ -151,7 +147,8 @@ def _is_local(encoder: encoders.Encoder) -> bool:
         return False
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why something was not tried, for the user."""
     message = " ".join(str(error).split())[:500]
     return message if isinstance(error, InputError) else f"failed: {type(error).__name__}: {message}"
 
@@ -167,7 +164,9 @@ class TrialScore:
         stable_rank: Of the features of the training samples.
         encoders: With the values that were chosen, one per axis.
         ridge: The relative ridge.
-        notes: What the solver warned of.
+        notes: What the solver warned of, or how long was trained.
+        model: Of a network, the section of a configuration.
+        steps: Of a network.
     """
 
     per_signal: tuple[float, ...]
@@ -177,6 +176,8 @@ class TrialScore:
     encoders: tuple[encoders.Encoder, ...] = ()
     ridge: float | None = None
     notes: tuple[str, ...] = ()
+    model: Mapping[str, Any] | None = None
+    steps: int = 0
 
     @property
     def mean(self) -> float:
@@ -259,7 +260,7 @@ def search(
         try:
             return score(candidate, on, device)
         except Exception as error:  # whatever fails with one encoder, the others are tried
-            result.skipped[label] = _reason(error)
+            result.skipped[label] = reason(error)
         return None
 
     methods = ["nearest", "linear", "bicubic", "spline"]
@@ -267,18 +268,12 @@ def search(
         methods = ["nearest", "delaunay"]
     baselines = [Candidate(name, interpolation=True) for name in methods]
     until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
-    dense: list[Candidate] = []
-    if not isinstance(first.dataset.split, GridSplit):  # wide features as close as the samples of the grid bridge gaps best
-        share = result.shown.info.grid[0] / result.shown.sizes[0]
-        dense = [replace(c, share=share) for c in candidates if c.local and c.width and c.share == 1 and not c.padding]
     labels: set[str] = set()
-    for candidate in [*baselines, *dense, *candidates]:
+    for candidate in [*baselines, *candidates]:
         label = candidate.label(result.shown)
         if label in labels:  # where there are few samples, or very many, a half is as many as all
             continue
         labels.add(label)
-        if candidate.padding and not _worth_padding(result, candidate):
-            continue
         if time.perf_counter() > until:
             result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
             continue
@@ -296,13 +291,6 @@ def search(
     return result
 
 
-def _worth_padding(result: SearchResult, padded: Candidate) -> bool:
-    """Whether the same encoder without padding came close to the best."""
-    tried = result.of(interpolation=False)
-    same = [trial.best.mean for trial in tried if trial.candidate == replace(padded, padding=0)]
-    return bool(same) and same[0] >= max(trial.best.mean for trial in tried) - CLOSE
-
-
 def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
     """Fits a candidate to the trained samples and scores it on the held-out ones; the solver's warnings become notes.
 
@@ -314,11 +302,16 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
         warnings.simplefilter("always")
         fit = _interpolate if candidate.interpolation else _adapt if candidate.name == ADAPTIVE else _solve
         found, prediction = fit(candidate, signals, device)
+    notes = dict.fromkeys(NOTES.get(type(entry.message).__name__, "") for entry in caught)
+    return replace(found, per_signal=measure(prediction, signals), notes=tuple(filter(None, notes)))
+
+
+def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
+    """The held-out score of each signal, by the metric of the data."""
     truth = to_device(signals.dataset.evaluation_batch, prediction.device)
     metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
     metric.update(prediction, truth.values, truth.mask)
-    notes = dict.fromkeys(NOTES.get(type(entry.message).__name__, "") for entry in caught)
-    return replace(found, per_signal=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
+    return tuple(metric.per_signal().tolist())
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
@@ -331,8 +324,8 @@ def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.dev
 
 def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     """The exact fit with width and ridge chosen, as ``pe-lightning fit`` does it."""
-    per = per_axis(candidate.describe(signals), signals.info.num_axes)
     began = time.perf_counter()
+    per = size_encoders(signals.dataset, per_axis(candidate.describe(signals), signals.info.num_axes))
     solution = solve_data(signals.dataset, Process(), per, "auto", True, device)
     seconds = time.perf_counter() - began
     batch = to_device(signals.dataset.train_batch, device)

@@ -42,6 +42,13 @@ class ScoredSignals:
     sizes: tuple[int, ...]
     full_sizes: tuple[int, ...]
 
+    def auto_features(self) -> list[tuple[int, int]]:
+        """What ``num_features: auto`` is per axis, of these signals and of the whole ones; scattered: the grid's size."""
+        if isinstance(self.dataset.split, GridSplit):
+            return list(zip(self.sizes, self.full_sizes, strict=True))
+        per_axis = zip(self.info.grid, self.sizes, self.full_sizes, strict=True)
+        return [(n, n if size == whole else round(n * whole / size)) for n, size, whole in per_axis]
+
 
 def _sizes(split: Split) -> tuple[int, ...]:
     if isinstance(split, GridSplit):

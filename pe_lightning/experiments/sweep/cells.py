@@ -22,6 +22,7 @@ __all__ = [
     "CONFIG_OPTIONS",
     "Cell",
     "cell_name",
+    "checked",
     "compose",
     "differences",
     "make_cells",
@@ -139,7 +140,7 @@ def make_cells(
         arguments = compose(fixed, settings)
         tree, error = None, None
         try:
-            tree = _checked(resolve(arguments), repeats, name)
+            tree = checked(resolve(arguments), repeats, name)
         except InputError as refused:
             error = str(refused)
         for repeat in range(repeats):
@@ -188,8 +189,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
-    """The configuration of a cell that can be run on one device and repeated later."""
+def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
+    """The configuration of a cell, which can be run on one device and repeated later; its W&B group is ``name``."""
     seed, trainer = tree["seed_everything"], tree["trainer"]
     if seed is True or (seed is False and repeats > 1):
         raise InputError("a sweep needs a seed that it can repeat: set --seed_everything to a number")

@@ -162,7 +162,7 @@ def test_a_given_range(tmp_path, caplog):
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
 def test_values_that_are_not_finite(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(arrays, "_BYTES", 64)
+    monkeypatch.setattr(arrays, "_VALUES", 16)
     array = RNG.random((6, 7, 8))
     array[4, 0, 0], array[2, 5, 7] = np.nan, np.inf
     parts = ["not finite", "sample 2 along the first axis, at [5, 7, 0]"]
@@ -173,7 +173,7 @@ def test_values_that_are_not_finite(tmp_path, monkeypatch, suffix):
 @pytest.mark.parametrize("dtype", [">f4", "<u2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_byte_and_axis_order(tmp_path, monkeypatch, suffix, dtype, order):
-    monkeypatch.setattr(arrays, "_BYTES", 100)
+    monkeypatch.setattr(arrays, "_VALUES", 25)
     array = np.asarray(RNG.random((3, 9, 7)) * 50, dtype=dtype, order=order)
     raw = read_arrays(save(tmp_path / f"a.{suffix}", array), 2, channels="none", value_range=[0, 50])
     assert raw.stored == np.dtype(dtype).newbyteorder("=").name
@@ -193,14 +193,14 @@ def test_chunks_of_a_file_are_known_and_blocks_follow_them(tmp_path, monkeypatch
     assert read_arrays(path, 2, length=12).array().chunks == (1, 12, 30, 1)
     assert read_arrays(save(tmp_path / "c.npy", array), 2).array().chunks is None
     assert read_arrays(save(tmp_path / "d.npy", np.asfortranarray(array[0, ..., 0])), 2).array().chunks == (1, 40, 1, 1)
-    monkeypatch.setattr(arrays, "_BYTES", 20 * 30)
+    monkeypatch.setattr(arrays, "_VALUES", 20 * 30)
     path = save(tmp_path / "e.h5", np.zeros((40, 30), np.uint8), chunks=(8, 30))
     assert [len(block) for block in read_arrays(path, 2).blocks()] == [16, 16, 8]
 
 
 @pytest.mark.parametrize("suffix", ["npy", "h5"])
 def test_nothing_is_loaded(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(arrays, "_BYTES", 1 << 20)
+    monkeypatch.setattr(arrays, "_VALUES", 1 << 18)
     array = RNG.random((64, 512, 256)).astype(np.float32)  # 32 MB
     path = save(tmp_path / f"a.{suffix}", array)
     tracemalloc.start()

@@ -9,7 +9,7 @@ from source_checks import refused as refused_call
 
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.pictures import decode_image as decode_file
-from pe_lightning.data.sources.pictures import header_of
+from pe_lightning.data.sources.pictures import header_of, to_unit
 
 RNG = np.random.default_rng(0)
 GREY8 = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -18,7 +18,7 @@ RGBA8 = RNG.integers(0, 256, (5, 7, 4), dtype=np.uint8)
 
 
 def decode_image(path, **arguments):
-    image = decode_file(SourceFile(path, str(path)), **arguments)
+    image = to_unit(decode_file(SourceFile(path, str(path)), **arguments))
     header = header_of(SourceFile(path, str(path)))
     assert (header.height, header.width) == image.shape[:2]
     assert image.shape[2] <= 2 or not header.grey

@@ -12,6 +12,7 @@ from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
 from pe_lightning.data.sources.samples import image_samples
+from pe_lightning.experiments.suggest import networks
 
 FEW = ["--encoders", "gau,bspline,rff"]
 
@@ -169,3 +170,32 @@ def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsy
     }  # fmt: skip
     assert "judged on windows" in text
     assert fitted()["encoder"]["num_features"] == 16
+
+
+@pytest.mark.slow
+def test_networks_share_the_seconds_and_the_best_one_can_be_fitted(capsys, monkeypatch):
+    """The interpolations and a hopeless encoder beside them, so that a network wins."""
+    small = {"name": "gau", "num_features": 16, "trainable": True}
+    some = (
+        networks.Network("learned", "image/varpro", small),
+        networks.Network("broken", "image/planes", {"name": "gau", "num_features": -1}),
+        networks.Network("trained", "image/planes"),
+    )
+    monkeypatch.setattr(networks, "NETWORKS", some)
+    name = picture("a.png", 40, 40)
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "9", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert "learned" in shown
+    assert " steps" in shown
+    assert "Not tried: broken" in shown
+    monkeypatch.setattr(networks, "NETWORKS", some[:1])
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--force"]) == 0
+    psnr = float(capsys.readouterr().out.partition("Best model: learned, ")[2].split(" dB")[0])
+    assert fitted()["test/psnr"] == pytest.approx(psnr, abs=0.01)
+    monkeypatch.setattr(networks, "NETWORKS", some[2:])
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--force"]) == 0
+    psnr = float(capsys.readouterr().out.partition("Best model: trained, ")[2].split(" dB")[0])
+    Path("runs").rename("before")
+    found = fitted()
+    assert found["model"] == "SimpleMLP"
+    assert found["test/psnr"] == pytest.approx(psnr, abs=0.1)

@@ -1,0 +1,283 @@
+"""Quality against seconds and parameters: trained networks, exact fits, interpolation; one figure and one table.
+
+    python benchmarks/trade.py --paths FOLDER                       # about 25 minutes of two cores, both halves side by side
+    python benchmarks/trade.py --only held-out --seconds 300        # longer; --only all is the other half
+    python benchmarks/trade.py --quick                              # a minute: few seconds per network, small pictures
+
+- ``held-out``: pictures of which every second sample of each axis is trained on; PSNR of all others (protocol ``rest``).
+- ``all``: every sample of the first picture is trained on, and scored: 3e4, 1e5 and 3e5 parameters. ``grid`` is a plain
+  table of colours, interpolated linearly (``tri``) or by cubic B-splines, its entries fitted exactly.
+
+Networks have about ``--params`` parameters (the width, the size of the tables or the rank is chosen so), the default
+learning rate, and batches of 8192 random samples. Seconds are those of the processor, one thread, without evaluations;
+those of exact fits have one prediction of the whole picture in them. Every number is a file in ``--out``: a run that was
+stopped goes on, and a second run with the same options draws what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from lightning.pytorch import Callback, seed_everything
+from lightning.pytorch.utilities import disable_possible_user_warnings
+from quiet import machine, make_trainer
+
+from pe_lightning.baselines import interpolate
+from pe_lightning.data import ImageDataModule
+from pe_lightning.metrics import create
+from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
+
+SIZES = (30_000, 100_000, 300_000)
+POINTS = 8192
+QUESTIONS = ("held-out", "all")
+
+
+@dataclass
+class Method:
+    """A row: how a model is made with a number in it, ``size``, that decides how many parameters it has.
+
+    ``sizes`` are the smallest and the largest size; without them the model has the size that it has.
+    """
+
+    name: str
+    make: Callable[[int], Any]
+    color: str
+    marker: str
+    sizes: tuple[int, int] | None = None
+    questions: tuple[str, ...] = QUESTIONS
+    trained: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trained = self.sizes is not None and self.sizes[0] > 0
+
+
+def perceptron(encoder: Any, **options: Any) -> Callable[[int], Any]:
+    """A perceptron of three hidden layers above an encoder; its size is the width."""
+    return lambda size: SimpleMLP(encoder, depth=3, width=size, **options)
+
+
+def table(name: str, knob: str, **options: Any) -> Callable[[int], Any]:
+    """A small perceptron above trained tables."""
+    return lambda size: SimpleMLP({"name": name, knob: size, **options}, depth=2, width=64)
+
+
+def exact(encoder: Any, **options: Any) -> Callable[[int], Any]:
+    """Complex encoding, solved exactly; its size is the number of features per axis, 0 for one per sample."""
+    return lambda size: ComplexLinear({**encoder, "num_features": size or "auto"}, warm_start=True, **options)
+
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (  # Okabe and Ito's colours, told apart by all
+    *("#000000", "#E69F00", "#56B4E9", "#009E73"),
+    *("#B8A900", "#0072B2", "#D55E00", "#CC79A7"),
+)
+WIDTHS = (8, 1024)
+METHODS = [
+    Method("MLP, rff", perceptron({"name": "rff", "num_features": 256}), BLUE, "o", WIDTHS),
+    Method("MLP, gau", perceptron({"name": "gau", "num_features": 256}), SKY, "s", WIDTHS),
+    Method("MLP, lff", perceptron({"name": "lff", "num_features": 128}), PINK, "D", WIDTHS),
+    Method("MLP, hash", table("hash", "table_size"), GREEN, "^", (64, 1 << 16), ("held-out",)),
+    Method("MLP, hash as fine as the samples", table("hash", "table_size", finest=512), GREEN, "^", (64, 1 << 16), ("all",)),
+    Method("MLP, planes", table("planes", "rank"), YELLOW, "v", (1, 512)),
+    Method("complex gau, exact", exact({"name": "gau"}), RED, "*", (0, 0)),
+    Method("complex laplace, exact", exact({"name": "laplace"}), ORANGE, "P", (0, 0)),
+    Method("grid, linear", exact({"name": "tri"}), BLACK, "X", (0, 0), ("all",)),
+    Method("grid, B-spline", exact({"name": "bspline"}), BLACK, "h", (0, 0), ("all",)),
+    Method("variable projection, gau", exact({"name": "gau", "trainable": True}), RED, "x", None, ("held-out",)),
+    Method("adaptive", lambda _: Adaptive(), PINK, "p", None, ("held-out",)),
+    Method("bicubic", lambda _: None, BLACK, "d", None, ("held-out",)),
+]
+
+
+class Curve(Callback):
+    """Scores at times that grow by a factor, and the end of the fit at the limit; scoring takes no time."""
+
+    def __init__(self, score: Callable[[Any], float], limit: float) -> None:
+        self.score, self.limit, self.due = score, limit, 0.5
+        self.points: list[tuple[float, float]] = []
+        self.began = time.process_time()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """Scores if it is time to."""
+        spent = time.process_time() - self.began
+        if spent < min(self.due, self.limit):
+            return
+        now = time.process_time()
+        self.points.append((spent, self.score(pl_module)))
+        trainer.should_stop = spent >= self.limit
+        self.due = max(self.due * 1.4, spent)
+        self.began += time.process_time() - now
+
+
+def sized(method: Method, data: ImageDataModule, params: int) -> Any:
+    """The model of a method with about as many parameters, built for the data."""
+    if method.sizes is None or not method.trained:  # exact: K features per axis are 3 K^2 weights
+        limited = method.sizes is not None and data.effective_protocol == "none"
+        return method.make(round(math.sqrt(params / data.info.channels)) if limited else 0)
+    low, high = method.sizes
+    while high - low > 1:
+        middle = (low + high) // 2
+        model = method.make(middle)
+        model.build_from(data, torch.device("cpu"))
+        low, high = (middle, high) if model.num_params <= params else (low, middle)
+    return method.make(low)
+
+
+def cell(method: Method, question: str, path: str, params: int, seconds: float, resize: int | None) -> dict[str, Any]:
+    """Fits one picture: ``params``, ``psnr``, ``seconds``, and the ``curve`` of a trained network."""
+    seed_everything(0, verbose=False)
+    stride = 2 if question == "held-out" else 1
+    batching = {"kind": "points", "size": POINTS} if method.trained else {"kind": "full"}
+    data = ImageDataModule(path, resize=resize, sampling={"name": "grid", "stride": stride}, batching=batching)
+    batch, began = data.evaluation_batch(), time.process_time()
+    mask = batch.mask if question == "held-out" else batch.train_mask
+
+    def score(values: torch.Tensor) -> float:
+        metric = create("psnr", 1)
+        metric.update(values, batch.values, mask)
+        return metric.per_signal().item()
+
+    def score_of(model: Any) -> float:
+        with torch.no_grad():
+            return score(model.predict_grid(batch.axes))
+
+    if method.name == "bicubic":
+        found = interpolate("bicubic", ImageDataModule(path, resize=resize).train_batch(), batch.axes)
+        return {"params": 0, "seconds": time.process_time() - began, "psnr": score(found)}
+    model = sized(method, data, params)
+    curve = Curve(score_of, seconds)
+    trainer = make_trainer(-1 if method.trained else 0)
+    trainer.callbacks.append(curve)
+    model.build_from(data, torch.device("cpu"))
+    trainer.fit(model, data)
+    if not method.trained:
+        began, values = curve.began, model.predict_grid(batch.axes)
+        return {"params": model.num_params, "seconds": time.process_time() - began, "psnr": score(values)}
+    (taken, psnr) = curve.points[-1]
+    made = {"params": model.num_params, "seconds": taken, "psnr": psnr}
+    return {**made, "steps": trainer.global_step, "curve": curve.points}
+
+
+def cells(options: argparse.Namespace) -> Iterator[tuple[Path, Method, str, str, int]]:
+    """All cells of the chosen questions, with the file of each."""
+    for question in options.only.split(","):
+        pictures, sizes = (options.paths, (options.params,)) if question == "held-out" else (options.paths[:1], SIZES)
+        for path in pictures:
+            for method in METHODS:
+                for params in sizes:
+                    if question in method.questions:
+                        stem = f"{question} {method.name} {params} {Path(path).stem}".replace(", ", "-").replace(" ", "_")
+                        yield options.out / f"{stem}.json", method, question, path, params
+
+
+def rows(options: argparse.Namespace, question: str) -> list[tuple[Method, int, list[dict[str, Any]]]]:
+    """What there is of a question: method, number of parameters asked for, results of the pictures."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for file, method, asked, _, params in cells(options):
+        if asked == question and file.is_file():
+            found.setdefault((method.name, params), []).append(json.loads(file.read_text()))
+    by_name = {method.name: method for method in METHODS}
+    return [(by_name[name], params, results) for (name, params), results in found.items()]
+
+
+def mean(results: list[dict[str, Any]], key: str) -> float:
+    """Of all pictures."""
+    return float(np.mean([result[key] for result in results]))
+
+
+def summary(options: argparse.Namespace) -> str:
+    """The Markdown table: the mean of the pictures."""
+    lines = []
+    for question in options.only.split(","):
+        made = rows(options, question)
+        count = max((len(results) for _, _, results in made), default=0)
+        lines += [f"\n{question}, {count} picture(s)\n", "| method | parameters | core seconds | steps | PSNR, dB |"]
+        lines += ["| --- | ---: | ---: | ---: | ---: |"]
+        for method, _, results in made:
+            steps = f"{mean(results, 'steps'):.0f}" if "steps" in results[0] else ""
+            params, seconds, psnr = (mean(results, key) for key in ("params", "seconds", "psnr"))
+            lines.append(f"| {method.name} | {params:,.0f} | {seconds:.2f} | {steps} | {psnr:.2f} |")
+    return "\n".join(lines)
+
+
+def draw(options: argparse.Namespace, path: Path) -> None:
+    """The figure: a row per question, seconds on the left, parameters on the right."""
+    from matplotlib.figure import Figure
+
+    mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    questions = options.only.split(",")
+    figure = Figure(figsize=(11, 4.3 * len(questions)), layout="constrained")
+    axes = figure.subplots(len(questions), 2, squeeze=False, sharey="row")
+    for question, (left, right) in zip(questions, axes, strict=True):
+        shown = options.params if question == "held-out" else SIZES[1]
+        made = rows(options, question)
+        for method in METHODS:
+            own = [(params, results) for known, params, results in made if known is method]
+            if not own:
+                continue
+            style = {"color": method.color, "marker": method.marker, "label": method.name, "markersize": 8}
+            for params, results in own:
+                if params == shown and method.trained:
+                    first = max(result["curve"][0][0] for result in results)
+                    grid = np.geomspace(first, min(result["seconds"] for result in results), 40)
+                    curves = [np.array(result["curve"]).T for result in results]
+                    each = [np.interp(np.log(grid), np.log(times), scores) for times, scores in curves]
+                    left.plot(grid, np.mean(each, 0), **style, markevery=[-1], linewidth=1.5)
+                elif params == shown:
+                    left.plot([mean(results, "seconds")], [mean(results, "psnr")], **style, linestyle="none")
+            if method.name == "bicubic":
+                right.axhline(mean(own[0][1], "psnr"), color=method.color, linewidth=0.8, linestyle=":")
+                left.axhline(mean(own[0][1], "psnr"), color=method.color, linewidth=0.8, linestyle=":")
+            else:
+                points = [(mean(results, "params"), mean(results, "psnr")) for _, results in own]
+                right.plot(*zip(*points, strict=True), **style, linewidth=1, linestyle="-" if len(points) > 1 else "none")
+        count = max((len(results) for _, _, results in made), default=0)
+        scored = "samples between the trained ones" if question == "held-out" else "all samples, all of them trained on"
+        left.set(xscale="log", xlabel="core seconds, one thread", ylabel="PSNR, dB", title=f"{scored}; {count} picture(s)")
+        about = "after the seconds on the left" if any(method.trained for method, _, _ in made) else ""
+        right.set(xscale="log", xlabel="parameters", title=f"the same, {about}")
+        for axis in (left, right):
+            axis.grid(alpha=0.25)
+        right.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    figure.savefig(path, dpi=80)
+
+
+def main() -> None:
+    """Fits what is missing, then draws and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--paths", nargs="+", default=["samples://astronaut", "samples://coffee"], help="pictures")
+    parser.add_argument("--only", default=",".join(QUESTIONS), help="held-out, all, or both")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each network")
+    parser.add_argument("--params", type=int, default=100_000, help="of each network of held-out")
+    parser.add_argument("--out", type=Path, default=Path("trade"), help="folder of the numbers, trade.png and trade.md")
+    parser.add_argument("--quick", action="store_true", help="a minute: 2 seconds per network, pictures of 128 x 128")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    disable_possible_user_warnings()
+    logging.getLogger("lightning").setLevel(logging.ERROR)
+    if options.quick:
+        options.seconds, options.paths = 2.0, options.paths[:1]
+    options.out.mkdir(parents=True, exist_ok=True)
+    print(f"{machine()}; {options.seconds:g} core seconds per network", flush=True)
+    for file, method, question, path, params in cells(options):
+        if not file.is_file():
+            found = cell(method, question, path, params, options.seconds, 128 if options.quick else None)
+            file.write_text(json.dumps(found))
+            print(f"{file.stem}: {found['params']} parameters, {found['seconds']:.1f} s, {found['psnr']:.2f} dB", flush=True)
+    draw(options, options.out / "trade.png")
+    (options.out / "trade.md").write_text(summary(options) + "\n")
+    print(summary(options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What a fit has learned: the encodings of a checkpoint, and the stable rank of its layers."""
+
+from __future__ import annotations
+
+import pydoc
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
+from pe_lightning.checkpoints import read_model
+from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.encodings import Encoding
+from pe_lightning.errors import InputError
+from pe_lightning.modules import CoordinateModule
+
+__all__ = ["checkpoint_ranks", "encoding_of", "encoding_rank", "layer_ranks", "load_module"]
+
+POINTS = 2048
+"""Positions of the grid that ranks of a checkpoint are measured at, at most."""
+
+
+def load_module(path: str | Path) -> CoordinateModule:
+    """The module of a checkpoint, on the CPU, ready for prediction.
+
+    Raises:
+        InputError: If the file is no checkpoint of a model that represents signals.
+    """
+    model = read_model(path)
+    cls = pydoc.locate(model["class_path"]) if model else None
+    if not (isinstance(cls, type) and issubclass(cls, CoordinateModule)):
+        named = model["class_path"] if model else "a model that it does not name"
+        raise InputError(f"{str(path)!r} is the checkpoint of {named}; analysed are those of SimpleMLP and ComplexLinear")
+    return cls.load_from_checkpoint(path, map_location="cpu", weights_only=True).eval()
+
+
+def encoding_of(module: CoordinateModule, signal: int = 0) -> Encoding:
+    """A copy of the encoding that one signal has, with its learned parameters.
+
+    Raises:
+        InputError: If there is no such signal.
+    """
+    if not 0 <= signal < module.networks.num_signals:
+        raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
+    encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]
+    return encoding
+
+
+def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
+    """Stable rank of the features, mean over signals; arguments as of :func:`feature_rank`."""
+    count = 1 if module.features_are_shared else module.networks.num_signals
+    ranks = [feature_rank(encoding_of(module, signal), batch, coords).mean() for signal in range(count)]
+    return torch.stack(ranks).mean().item()
+
+
+def layer_ranks(module: CoordinateModule, coords: Tensor) -> dict[str, float]:
+    """Stable rank of each hidden layer's activations at points ``(S or 1, P, D)``, mean over signals: ``layer0``, ...
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 8.
+    """
+    return {f"layer{n}": stable_rank(layer).mean().item() for n, layer in enumerate(module.hidden(coords))}
+
+
+def checkpoint_ranks(module: CoordinateModule, points: int = POINTS) -> dict[str, float]:
+    """Stable rank of the ``features`` and of every hidden layer on the grid of the signals, or ``points`` samples of it."""
+    info, like = module.require_info(), next(module.parameters())
+    axes = grid_axes(info.grid, like.dtype)
+    batch = GridBatch(axes, torch.empty(()).expand(1, *info.grid, 1))
+    coords = sample_coordinates(batch, points)
+    return {"features": encoding_rank(module, batch, coords), **layer_ranks(module, coords)}

@@ -1,0 +1,212 @@
+"""The verb ``pe-lightning analyze``."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+
+from pe_lightning import runs
+from pe_lightning.errors import InputError, did_you_mean, explain, root_message
+from pe_lightning.verbs import is_option, long_form
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from pe_lightning.encoders import Encoder
+    from pe_lightning.encodings import Encoding
+
+__all__ = ["analyze", "read_encoders"]
+
+OPTIONS = ["--encoder", "--against", "--samples", "--ckpt_path", "--signal", "--out"]
+CORNERS = ((0.08, 0.08), (0.08, 0.92), (0.5, 0.5), (0.92, 0.08), (0.92, 0.92))
+"""Positions of similarity maps in 2-D, about those of Li et al. 2021, Fig. 5; of other axes it is the middle."""
+MAP = 64
+"""Positions per axis of a similarity map, at most."""
+
+Maps: TypeAlias = "dict[str, list[tuple[tuple[float, ...], Tensor]]]"
+
+
+def analyze(
+    *options: str,
+    against: list[str] | None = None,
+    samples: PositiveInt = 512,
+    ckpt_path: Path | None = None,
+    signal: NonNegativeInt = 0,
+    out: Path = Path("analysis"),
+) -> None:
+    """Measures encoders beside theory: features, D, spectrum, singular values, stable rank, distance preservation.
+
+    Prints a table and writes analysis.json with every number and analysis.png. Of a checkpoint, also similarity.png (one
+    position against all others, at the start and after training) and the stable rank of every layer.
+
+      pe-lightning analyze --encoder gau --encoder.sigma 0.01 --against rff "{name: tri, half_width: 0.02}"
+
+    Args:
+        options: --encoder NAME and its arguments, such as --encoder.sigma 0.01, as for pe-lightning fit. num_features is
+            one per sample, if it is not given.
+        against: Further encoders beside it: names, or YAML such as "{name: rff, sigma: 22}"; num_features as above.
+        samples: Number of positions, i/N for i from 0 to N - 1.
+        ckpt_path: A checkpoint of a fit, whose encoders are measured as they were learned.
+        signal: Which signal's encoders, if each has its own.
+        out: Folder to write to.
+
+    Raises:
+        InputError: If an option is wrong, no encoder is named, or the folder cannot be made.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {str(out)!r} is a file; name a folder")
+    if signal and ckpt_path is None:
+        raise InputError("--signal is for --ckpt_path")
+    from pe_lightning.analysis import measures
+    from pe_lightning.analysis.figures import figure, similarity_figure
+
+    reports: list[dict[str, Any]] = []
+    maps: Maps = {}
+    ranks: dict[str, float] = {}
+    for made in read_encoders(options, against or []):
+        sized = made.sized(1 / samples, float(samples)).for_samples([float(samples)] * made.num_axes)
+        reports.append(measures.analyze(sized, samples, measures.label_of(made)))
+        maps |= _maps(reports[-1]["label"], sized, [samples] * made.num_axes)
+    if ckpt_path is not None:
+        learned, of_checkpoint, ranks = _of_checkpoint(ckpt_path, signal, samples)
+        reports, maps = reports + learned, {**maps, **of_checkpoint}
+    if not reports:
+        raise InputError("analyze needs an encoder: pe-lightning analyze --encoder gau, or --ckpt_path of a fit")
+    _print(reports)
+    for name, rank in ranks.items():
+        print(f"stable rank of {name}: {rank:.4g}")
+    similarities = {name: [{"position": at, "map": found.tolist()} for at, found in row] for name, row in maps.items()}
+    found = {"encoders": reports, "layers": ranks, "similarity": similarities}
+    out.mkdir(parents=True, exist_ok=True)
+    runs.write_atomically(out / "analysis.json", json.dumps(found, allow_nan=False))
+    _write(out / "analysis.png", figure(*reports))
+    if maps:
+        title = "similarity of one position to all others"
+        shown = {name: [(str(at), found) for at, found in row] for name, row in maps.items()}
+        _write(out / "similarity.png", similarity_figure(shown, title))
+
+
+def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encoder]:
+    """The encoder of ``--encoder`` and ``--encoder.ARGUMENT``, if there is one, and those beside it.
+
+    Raises:
+        InputError: If a name, an argument or a value is wrong.
+    """
+    from pe_lightning import naming
+    from pe_lightning.encoders import Encoder
+
+    naming.install()
+    words = [long_form(word) for word in options]
+    for word in words:
+        name = word.partition("=")[0]
+        if is_option(word) and name.split(".")[:2] != ["--model", "encoder"]:
+            raise InputError(
+                f"unknown option {name!r}{did_you_mean(name, OPTIONS) or '.'} analyze takes {', '.join(OPTIONS)}"
+            )
+    if words and "--model.encoder" not in [word.partition("=")[0] for word in words]:
+        raise InputError(f"{options[0]} belongs to an encoder that is not named: --encoder gau {options[0]} ...")
+    parser = ArgumentParser(exit_on_error=False, parser_mode=naming.MODE)
+    parser.add_argument("--model.encoder", type=Encoder)
+    made: list[Encoder] = []
+    for more in [[], *([f"--model.encoder={other}"] for other in against)]:
+        if not words and not more:
+            continue
+        try:
+            config = parser.parse_args(naming.expand_arguments([*words, *more]))
+            made.append(parser.instantiate_classes(config).model.encoder)
+        except ArgumentError as error:
+            raise InputError(f"analyze: {explain(str(error), OPTIONS)}") from error
+        except ValueError as error:
+            raise InputError(root_message(error)) from error
+    return made
+
+
+def _maps(name: str, encoding: Encoder | Encoding, grid: Sequence[int]) -> Maps:
+    """Similarities over the first two axes of a grid, the other coordinates in the middle; nothing of a single axis."""
+    import torch
+
+    from pe_lightning.analysis.measures import positions
+    from pe_lightning.analysis.similarity import similarity, without_mlp
+
+    if len(grid) < 2:
+        return {}
+    rest = [0.5] * (len(grid) - 2)
+    axes = [*(positions(min(count, MAP)) for count in grid[:2]), *(torch.tensor([x], dtype=torch.float64) for x in rest)]
+    below = without_mlp(encoding)
+    shape = [len(axis) for axis in axes[:2]]
+    return {name: [(corner, similarity(below, [*corner, *rest], axes).reshape(shape)) for corner in CORNERS]}
+
+
+def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str, Any]], Maps, dict[str, float]]:
+    """Reports of the encoders of a checkpoint, similarity maps, and the stable rank of every layer."""
+    from pe_lightning.analysis.checkpoints import checkpoint_ranks, encoding_of, load_module
+    from pe_lightning.analysis.measures import analyze, label_of
+    from pe_lightning.analysis.similarity import as_initialised
+
+    module = load_module(path)
+    encoding = encoding_of(module, signal)
+    reports: list[dict[str, Any]] = []
+    maps: Maps = {}
+    stages = (
+        {", initial": as_initialised(encoding), ", learned": encoding} if module.features_are_trained else {"": encoding}
+    )
+    for stage, found in stages.items():
+        # axes and directions have encoders of their own, which are equal unless they learn
+        distinct = {(stage and id(encoder)) or json.dumps(encoder.spec()): encoder for encoder in found.encoders}
+        for number, encoder in enumerate(distinct.values()):
+            which = f" {number}" if len(distinct) > 1 else ""
+            reports.append(analyze(encoder, samples, f"{label_of(encoder)}{which}{stage}"))
+        maps |= _maps(f"checkpoint{stage}", found, module.require_info().grid)
+    return reports, maps, checkpoint_ranks(module)
+
+
+def _print(reports: Sequence[Mapping[str, Any]]) -> None:
+    """The table of numbers, measured beside theory."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    def show(value: float | None, digits: str = ".4g") -> str:
+        return "–" if value is None else f"{value:{digits}}"
+
+    def pair(values: Mapping[str, float | None], digits: str = ".4g") -> str:
+        return f"{show(values['measured'], digits)} / {show(values['theory'], digits)}"
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    titles = "encoder", "K", "stable rank /\ntheory", "its\ndeviation", "D(Δ):\ndeviation", "rank", "condition\nof Gram"
+    for title in (*titles, "spread", "correlation /\ntheory", "interval /\ntheory"):
+        table.add_column(title, justify="left" if title == "encoder" else "right")
+    for report in reports:
+        deviation = report["deviation"]
+        table.add_row(
+            report["label"],
+            str(report["num_features"]),
+            pair(report["stable_rank"]),
+            show(deviation["stable_rank"], ".1%"),
+            show(deviation["distance"], ".1%"),
+            str(report["numerical_rank"]),
+            "inf" if report["condition"] is None else show(report["condition"], ".2g"),
+            show(report["spread"], ".2g"),
+            pair(report["correlation"], ".3f"),
+            pair(report["interval"], ".3g"),
+        )
+    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
+    console.print(table)
+    print(
+        f"{reports[0]['samples']} positions. Deviations are from theory, of D(Δ) the largest, relative to D(0). Spread: how"
+    )
+    print("much similarities depend on the position; correlation: of D with -|Δ|; interval: Δ to which D > 0.025 D(0).")
+
+
+def _write(path: Path, drawn: Figure) -> None:
+    content = io.BytesIO()
+    drawn.savefig(content, format="png", dpi=110)
+    runs.write_atomically(path, content.getvalue())
+    print(f"wrote {path}")

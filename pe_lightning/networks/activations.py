@@ -1,0 +1,353 @@
+"""The activations of perceptrons, each with its formula, its initialisation and the rate it is trained at."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pe_lightning.encoders.base import exact_dtype
+from pe_lightning.encoders.shifted import exponential
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["ACTIVATIONS", "Activation", "ActivationName", "PlainName", "check_activation", "check_options", "exact_slopes"]
+
+PlainName = Literal["relu", "gelu", "silu", "tanh"]
+"""Activations without options, of layers that start as :class:`torch.nn.Linear` does."""
+ActivationName = Literal["relu", "gelu", "silu", "tanh", "sine", "gabor", "finer", "gauss", "staf"]
+
+
+class Activation(nn.Module, ABC):
+    """An activation after a linear layer, and how the linear layers around it start.
+
+    Its options are buffers, which checkpoints hold. A subclass whose default of one is ``None`` has no such option.
+
+    Args:
+        omega: Angular frequency; ``None`` for the default.
+        scale: What else the formula holds; ``None`` for the default.
+        first: Whether it follows the first layer, whose input are coordinates or features of them.
+
+    Shape:
+        ``(*batch, n)`` -> ``(*batch, n)``.
+    """
+
+    formula: ClassVar[str]
+    reference: ClassVar[str] = ""
+    rate: ClassVar[float] = 5e-3
+    """Learning rate of Adam by default."""
+    weight_decay: ClassVar[float] = 0.0
+    default_omega: ClassVar[float | None] = None
+    default_scale: ClassVar[float | None] = None
+    scale_text: ClassVar[str] = ""
+    """What the scale is in the formula, in words."""
+    omega: Tensor
+    scale: Tensor
+
+    def __init__(self, omega: float | None = None, scale: float | None = None, first: bool = False) -> None:
+        super().__init__()
+        self.first = first
+        options = (("omega", omega, self.default_omega), ("scale", scale, self.default_scale))
+        for name, given, default in options:
+            if default is not None:
+                self.register_buffer(name, torch.tensor(float(default if given is None else given)))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no options; the others change much where their input changes little."""
+        return self.default_omega is None and self.default_scale is None
+
+    def size(self, width: int) -> int:
+        """How many features a layer of ``width`` units passes on."""
+        return width
+
+    def layer(self, inputs: int, width: int) -> nn.Module:
+        """The linear layer before it, as it starts."""
+        return nn.Linear(inputs, width)
+
+    def last(self, inputs: int, outputs: int) -> nn.Module:
+        """The linear layer after the last activation, as it starts."""
+        return nn.Linear(inputs, outputs)
+
+    @abstractmethod
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+
+
+class ReLU(Activation):
+    """The papers' activation."""
+
+    formula = "max(z, 0)"
+    reference = "Zheng et al., Trading Positional Complexity vs. Deepness in Coordinate Networks, ECCV 2022"
+    weight_decay = 1e-8
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        return F.relu(z)
+
+
+class GELU(Activation):
+    """ReLU with a smooth corner."""
+
+    formula = "z Φ(z)"
+    reference = "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016"
+    weight_decay = 1e-8
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        return F.gelu(z)
+
+
+class SiLU(Activation):
+    """ReLU with a smooth corner."""
+
+    formula = "z / (1 + exp(-z))"
+    reference = "Elfwing et al., Sigmoid-Weighted Linear Units, Neural Networks 107, 2018"
+    weight_decay = 1e-8
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        return F.silu(z)
+
+
+class Tanh(Activation):
+    """Smooth and bounded."""
+
+    formula = "tanh(z)"
+    weight_decay = 1e-8
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        return torch.tanh(z)
+
+
+class Sine(Activation):
+    r"""SIREN: :math:`\sin(\omega z)`, :math:`z` of one distribution in all layers, however many there are.
+
+    Weights of the first layer start as :math:`U(\pm 1/n)` for ``n`` inputs, of the others as
+    :math:`U(\pm \sqrt{6/n} / \omega)`.
+    """
+
+    formula = "sin(ω z)"
+    reference = "Sitzmann et al., Implicit Neural Representations with Periodic Activation Functions, NeurIPS 2020"
+    rate = 5e-4
+    default_omega = 30.0
+
+    def layer(self, inputs: int, width: int) -> nn.Linear:
+        """SIREN's, first or hidden."""
+        layer = nn.Linear(inputs, width)
+        bound = 1 / inputs if self.first else math.sqrt(6 / inputs) / float(self.omega)
+        nn.init.uniform_(layer.weight, -bound, bound)
+        return layer
+
+    def last(self, inputs: int, outputs: int) -> nn.Linear:
+        """As a hidden one."""
+        return Sine(float(self.omega)).layer(inputs, outputs)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        return torch.sin(self.omega * z)
+
+
+class Finer(Sine):
+    r"""FINER: :math:`\sin(\omega (|z| + 1) z)`, whose frequency rises with the distance of ``z`` from zero.
+
+    As its authors do, training takes the factor :math:`|z| + 1` for constant. Derivatives by coordinates
+    (:mod:`~pe_lightning.networks.derivatives`) are those of the formula.
+    """
+
+    formula = "sin(ω (|z| + 1) z)"
+    reference = "Liu et al., FINER: Flexible Spectral-bias Tuning, CVPR 2024"
+    default_scale = 0.7
+    scale_text = "bias of the first layer U(±scale)"
+
+    def layer(self, inputs: int, width: int) -> nn.Linear:
+        """SIREN's, with a first bias that spreads the units over frequencies."""
+        layer = super().layer(inputs, width)
+        if self.first:
+            nn.init.uniform_(layer.bias, -float(self.scale), float(self.scale))
+        return layer
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        factor = z.abs() + 1 if _EXACT.get() else z.detach().abs() + 1
+        return torch.sin(self.omega * factor * z)
+
+
+class Gauss(Activation):
+    r"""A Gaussian: :math:`\exp(-(s z)^2)`."""
+
+    formula = "exp(-(s z)²)"
+    reference = "Ramasinghe and Lucey, Beyond Periodicity, ECCV 2022"
+    rate = 3e-3
+    default_scale = 10.0
+    scale_text = "s"
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        return exponential(z.to(exact_dtype(z)).square(), -self.scale.square())
+
+
+class Staf(Sine):
+    r"""STAF: :math:`\sum_j b_j \sin(w_j z + \phi_j)`, five terms, all trained, the same for the units of a layer.
+
+    At first :math:`w_j = \omega U(0, 1)`, :math:`\phi_j = U(\pm\pi)` and :math:`b_j = \pm\sqrt{|l|}` for :math:`l` of the
+    Laplace distribution of scale :math:`1 / 2\tau`, :math:`\tau` the number of terms.
+    """
+
+    formula = "Σ b_j sin(w_j z + φ_j)"
+    reference = "Morsali et al., STAF: Sinusoidal Trainable Activation Functions, 2025"
+    terms: ClassVar[int] = 5
+
+    def __init__(self, omega: float | None = None, scale: float | None = None, first: bool = False) -> None:
+        super().__init__(omega, scale, first)
+        self.frequencies = nn.Parameter(self.omega * torch.rand(self.terms))
+        self.phases = nn.Parameter(math.pi * (2 * torch.rand(self.terms) - 1))
+        sign = torch.randint(2, (self.terms,)) * 2 - 1
+        # the absolute value of a Laplace variable is exponential
+        self.amplitudes = nn.Parameter(sign * (torch.empty(self.terms).exponential_(2 * self.terms)).sqrt())
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The formula."""
+        each = zip(self.frequencies.unbind(), self.phases.unbind(), self.amplitudes.unbind(), strict=True)
+        waves = [b * torch.sin(w * z + phi) for w, phi, b in each]
+        return sum(waves[1:], waves[0])
+
+
+MOST_GABOR = 6
+r"""Largest omega of gabor, in units of its scale: its values reach :math:`\exp(\omega^2 / 4 s^2)`, here 8103."""
+
+
+class ComplexLayer(nn.Module):
+    """A linear layer of complex numbers, held as real ones: real parts first, then imaginary parts.
+
+    Real parameters, so that optimisers, gradient clipping, mixed precision and several processes take them as any others.
+
+    Args:
+        inputs: Number of complex inputs.
+        outputs: Number of complex outputs.
+
+    Attributes:
+        weight: ``(2, outputs, inputs)``.
+        bias: ``(2, outputs)``.
+
+    Shape:
+        ``(*batch, 2 * inputs)`` -> ``(*batch, 2 * outputs)``.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(2, outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(2, outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One real product of twice the size."""
+        real, imaginary = self.weight.unbind()
+        rows = torch.cat([torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)])
+        return F.linear(x, rows, self.bias.flatten())
+
+
+class Gabor(Activation):
+    r"""WIRE: :math:`\exp(i \omega z - |s z|^2)`, with complex weights and the real part of the last layer.
+
+    A layer has ``width / √2`` complex units, so that there are as many numbers as in a real layer of ``width``.
+    """
+
+    formula = "exp(i ω z - |s z|²)"
+    reference = "Saragadam et al., WIRE: Wavelet Implicit Neural Representations, CVPR 2023"
+    default_omega = 20.0
+    default_scale = 10.0
+    scale_text = "s"
+
+    def size(self, width: int) -> int:
+        """Real and imaginary parts."""
+        return 2 * round(width / math.sqrt(2))
+
+    def layer(self, inputs: int, width: int) -> nn.Module:
+        """PyTorch's, real below the first activation and complex below the others."""
+        outputs = self.size(width) // 2
+        return nn.Linear(inputs, outputs) if self.first else ComplexLayer(inputs // 2, outputs)
+
+    def last(self, inputs: int, outputs: int) -> nn.Linear:
+        """The real part of a complex layer, which is a real one of the real and the imaginary parts."""
+        layer, bound = nn.Linear(inputs, outputs), 1 / math.sqrt(inputs / 2)
+        nn.init.uniform_(layer.weight, -bound, bound)
+        nn.init.uniform_(layer.bias, -bound, bound)
+        return layer
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Real, ``(*batch, n)``, or real and then imaginary parts, ``(*batch, 2 n)`` -> ``(*batch, 2 n)``."""
+        z = z.to(exact_dtype(z))
+        if self.first:
+            envelope, phase = exponential(z.square(), -self.scale.square()), self.omega * z
+        else:
+            real, imaginary = z.chunk(2, -1)
+            squared = real.square() + imaginary.square()
+            envelope = exponential(-self.omega * imaginary - self.scale.square() * squared, 1.0)
+            phase = self.omega * real
+        return torch.cat([envelope * phase.cos(), envelope * phase.sin()], -1)
+
+
+_EXACT: ContextVar[bool] = ContextVar("exact slopes", default=False)
+
+
+@contextmanager
+def exact_slopes() -> Iterator[None]:
+    """Within it, what an activation takes for constant in training is differentiated."""
+    before = _EXACT.set(True)
+    try:
+        yield
+    finally:
+        _EXACT.reset(before)
+
+
+ACTIVATIONS: dict[str, type[Activation]] = {
+    "relu": ReLU,
+    "gelu": GELU,
+    "silu": SiLU,
+    "tanh": Tanh,
+    "sine": Sine,
+    "gabor": Gabor,
+    "finer": Finer,
+    "gauss": Gauss,
+    "staf": Staf,
+}
+assert tuple(ACTIVATIONS) == get_args(ActivationName)
+
+
+def check_activation(name: str, allowed: Sequence[str] = tuple(ACTIVATIONS)) -> str:
+    """``name`` if it is one of the activations ``allowed``, else an :class:`InputError`."""
+    if name in ACTIVATIONS and name not in allowed:
+        raise InputError(f"activation {name!r} is one of SimpleMLP; allowed here: {', '.join(allowed)}")
+    if name not in ACTIVATIONS:
+        raise InputError(f"unknown activation {name!r}{did_you_mean(name, allowed) or '.'} Allowed: {', '.join(allowed)}")
+    return name
+
+
+def check_options(name: str, omega: float | str | None, scale: float | None) -> None:
+    """An :class:`InputError` if an option is not a positive number, or the activation has none of that name."""
+    kind = ACTIVATIONS[name]
+    given = (("omega", omega, "default_omega"), ("activation_scale", scale, "default_scale"))
+    for option, value, default in given:
+        if value is None or (option == "omega" and value == "auto" and kind.default_omega is not None):
+            continue
+        if getattr(kind, default) is None:
+            having = ", ".join(other for other, one in ACTIVATIONS.items() if getattr(one, default) is not None)
+            raise InputError(f"activation {name!r} has no {option}, got {value!r}; leave it out. These have: {having}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
+            auto = " or 'auto'" if option == "omega" else ""
+            raise InputError(f"{option} must be a positive number{auto}, such as {getattr(kind, default):g}; got {value!r}")
+    if name == "gabor" and not isinstance(omega, str):
+        frequency, width = omega or kind.default_omega or 0.0, scale or kind.default_scale or 1.0
+        if frequency > MOST_GABOR * width:
+            raise InputError(
+                f"gabor overflows where omega is more than {MOST_GABOR} times activation_scale; got omega={frequency:g}, "
+                f"activation_scale={width:g}"
+            )

@@ -1,0 +1,223 @@
+"""A page in Markdown for each encoder and network, made from the class: docstring, signature, analysis, measured scores."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from docstring_parser import parse
+
+from pe_lightning import encoders, modules, networks, runs
+from pe_lightning.encoders import Encoder
+from pe_lightning.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["markdown", "sections", "write_pages"]
+
+SAMPLES = 256
+"""Positions that ranks are measured of, and that curves are drawn at."""
+SHOWN = 8
+"""Units of a layer in a figure."""
+DRAWN = 16
+"""Trained samples of the figure: few enough to see single features."""
+HEADING = re.compile(r"^(Args|Example|Raises|Reference|Returns|Shape|When to use):", re.MULTILINE)
+
+
+def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
+    """Writes ``encoders/NAME.md`` of every registered encoder, those of plugins included, and ``networks/NAME.md``.
+
+    Args:
+        folder: Where to; it is made if it does not exist. Files of the same name are replaced.
+        scores: A YAML file of ``benchmarks/encoder_scores.py``.
+
+    Returns:
+        The pages.
+
+    Raises:
+        InputError: If the scores cannot be read, or the folder cannot be made.
+    """
+    measured = _read_scores(scores)
+    try:
+        for part in ("encoders", "networks"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+    pages = {}
+    for name in encoders.names():
+        cls = encoders.registry.get(name)
+        parts = [*_features(name, folder / "encoders"), *_scores(name, measured)]
+        pages[folder / f"encoders/{name}.md"] = _page(f"`{name}`: {cls.__name__}", cls, parts)
+    for network in (modules.SimpleMLP, modules.ComplexLinear, modules.Adaptive):
+        pages[folder / f"networks/{network.__name__}.md"] = _page(f"`{network.__name__}`", network)
+    for name, activation in networks.ACTIVATIONS.items():
+        parts = _options(name, activation, folder / "networks")
+        pages[folder / f"networks/{name}.md"] = _page(f"`{name}`: an activation of SimpleMLP", activation, parts)
+    for path, text in pages.items():
+        runs.write_atomically(path, text)
+    return list(pages)
+
+
+def _page(title: str, cls: type, more: Iterable[str] = ()) -> str:
+    """The page of a documented class: its text, when to use it, its arguments, what else there is, its reference."""
+    text = sections(cls)
+    parts = [f"# {title}", text[""]]
+    if "When to use" in text:
+        parts += ["## When to use it", text["When to use"]]
+    parts += [*([] if issubclass(cls, networks.Activation) else _arguments(cls)), *more]
+    if "Reference" in text:
+        parts += ["## Reference", " ".join(text["Reference"].split())]
+    return "\n\n".join([*parts, f"Class: `{cls.__module__}.{cls.__qualname__}`"]) + "\n"
+
+
+def sections(cls: type) -> dict[str, str]:
+    """The parts of a docstring by heading, in Markdown; the text before the first heading has an empty one."""
+    lead, *rest = HEADING.split(inspect.getdoc(cls) or "")
+    parts = {"": lead, **dict(zip(rest[::2], rest[1::2], strict=True))}
+    return {heading: markdown(inspect.cleandoc(text).strip()) for heading, text in parts.items()}
+
+
+def markdown(text: str) -> str:
+    r"""Roles, formulas and examples of a docstring in Markdown.
+
+    >>> markdown(r"Of :class:`~pe_lightning.encoders.Gaussian`, ``sigma`` is :math:`\sigma`.")
+    'Of `Gaussian`, `sigma` is $\\sigma$.'
+    """
+    text = re.sub(r"(?<!`)``(?!`)", "`", text)
+    text = re.sub(r"^( *)\.\. math::\s((?:[^\n]+\n)*[^\n]+)", r"\1$$\n\2\n\1$$", text, flags=re.MULTILINE)
+    text = re.sub(r":math:`([^`]*)`", lambda role: f"${' '.join(role[1].split())}$", text)
+    text = re.sub(r":[a-z]+:`(?:~(?:\w+\.)*)?([\w.]+)`", r"`\1`", text)
+    return re.sub(r"((?:^ *(?:>>>|\.\.\. ).*\n(?:(?! *>>>) *\S.*\n?)*)+)", _fenced, text, flags=re.MULTILINE)
+
+
+def _fenced(example: re.Match[str]) -> str:
+    indent = " " * (len(example[1]) - len(example[1].lstrip(" ")))
+    return f"{indent}```pycon\n{example[1].rstrip()}\n{indent}```\n"
+
+
+def _arguments(cls: type) -> list[str]:
+    """A table of the constructor's arguments; the rule of a width in the place of its default."""
+    described = {entry.arg_name: entry.description or "" for entry in parse(inspect.getdoc(cls) or "").params}
+    width = cls.width if issubclass(cls, Encoder) else None
+    rows = []
+    for key, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        default = width.text if width is not None and key == width.argument else parameter.default
+        if callable(default):
+            default = "see right"
+        shown = "required" if default is parameter.empty else f"`{default}`"
+        text = _in_cell(" ".join(markdown(described.get(key, "")).split()))
+        rows.append(f"| `{key}` | {shown} | {text} |")
+    return ["## Arguments", "\n".join(["| argument | default | meaning |", "|---|---|---|", *rows])] if rows else []
+
+
+def _in_cell(text: str) -> str:
+    """Text of a table, whose columns are divided by bars."""
+    return re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace("|", r"\vert "), text).replace("|", r"\|")
+
+
+def _features(name: str, folder: Path) -> list[str]:
+    """Output size, ranks and figure."""
+    from pe_lightning.analysis import analyze
+
+    cls = encoders.registry.get(name)
+    report = analyze(name, SAMPLES)
+    _save(_draw(analyze(encoders.create(name).sized(1 / DRAWN, DRAWN), SAMPLES)), folder / f"{name}.png")
+    rank = report["stable_rank"]
+    theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
+    made = encoders.create(name)
+    start = " as they are drawn, before training" if any(True for _ in made.parameters()) else ""
+    shape = sections(cls).get("Shape") or sections(Encoder)["Shape"]
+    size = f"{report['num_features']} features for {SAMPLES} trained samples on an axis"
+    if cls.joint:
+        size += f", {made.copy(num_axes=2).for_samples([SAMPLES, SAMPLES]).num_features} for two axes at once"
+    return [
+        "## Features",
+        f"Output: {shape}",
+        f"By default {size}. Of these the stable rank is {rank['measured']:.4g} ({theory}), the numerical rank "
+        f"{report['numerical_rank']}. The figure is of {DRAWN} trained samples: some of the features{start}, the similarity "
+        "D(Δ) of positions around the middle, and its Fourier transform; theory is dashed.",
+        f"![features, similarity and spectrum of {name}]({name}.png)",
+    ]
+
+
+def _options(name: str, activation: type[networks.Activation], folder: Path) -> list[str]:
+    """What can be set of an activation, and units of its first layer."""
+    import torch
+    from matplotlib.figure import Figure
+
+    rows = [("formula", f"`{activation.formula}`"), ("Adam's learning rate by default", f"{activation.rate:g}")]
+    if activation.default_omega is not None:
+        rows.append(("`omega` (ω)", f"{activation.default_omega:g}"))
+    if activation.default_scale is not None:
+        rows.append((f"`activation_scale` ({activation.scale_text})", f"{activation.default_scale:g}"))
+    x = torch.linspace(-1, 1, SAMPLES)[:, None]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        made = activation(first=True)
+        units = made(made.layer(1, SHOWN)(x))[:, :SHOWN]
+    drawn = Figure(figsize=(11, 2.7))
+    panel = drawn.add_axes((0.04, 0.19, 0.95, 0.7))
+    panel.plot(x[:, 0].tolist(), units.tolist(), linewidth=1)
+    panel.set(title=f"{SHOWN} units of a first layer as they are drawn, of one coordinate", xlabel="coordinate in [-1, 1]")
+    _save(drawn, folder / f"{name}.png")
+    return [
+        "## Options",
+        "\n".join(["| | |", "|---|---|", *(f"| {title} | {_in_cell(value)} |" for title, value in rows)]),
+        f"Choose it by `--model SimpleMLP --model.activation {name}`.",
+        f"![units of a first layer with {name}]({name}.png)",
+        *(["## Reference", activation.reference] if activation.reference else []),
+    ]
+
+
+def _save(figure: Figure, path: Path) -> None:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=80)
+    runs.write_atomically(path, content.getvalue())
+
+
+def _draw(report: Mapping[str, Any]) -> Figure:
+    """Features, similarity and spectrum side by side."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(11, 2.7))
+    drawn.subplots_adjust(left=0.04, right=0.99, bottom=0.19, top=0.88, wspace=0.15)
+    features, distance, spectrum = drawn.subplots(1, 3)
+    features.plot(report["positions"], list(zip(*report["features"], strict=True)), linewidth=1)
+    for panel, x, key in ((distance, "delta", "distance"), (spectrum, "frequencies", "spectrum")):
+        panel.plot(report[x], report[key]["measured"], linewidth=2)
+        if report[key]["theory"] is not None:
+            panel.plot(report[x], report[key]["theory"], color="black", linestyle="--", linewidth=1)
+    features.set(title=f"{len(report['features'])} of {report['num_features']} features", xlabel="x")
+    reach = min(0.5, max(4 * report["interval"]["measured"], 2 / DRAWN))
+    distance.set(title="similarity D(Δ) / D(0)", xlabel="Δ", xlim=(-reach, reach))
+    spectrum.set(title="spectrum", xlabel="periods per unit length")
+    return drawn
+
+
+def _read_scores(path: Path | None) -> Mapping[str, Any]:
+    if path is None:
+        return {"scores": {}}
+    try:
+        found = yaml.safe_load(path.read_text())
+        return {"command": str(found["command"]), "protocol": str(found["protocol"]), "scores": dict(found["scores"])}
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise InputError(f"{str(path)!r} is no file of scores by benchmarks/encoder_scores.py: {error}") from error
+
+
+def _scores(name: str, measured: Mapping[str, Any]) -> list[str]:
+    """A table of the measured scores, with the command that made them."""
+    rows = measured["scores"].get(name)
+    if not rows:
+        return []
+    table = [f"| {fit} | {value if isinstance(value, str) else format(value, '.2f')} |" for fit, value in rows.items()]
+    return [
+        "## Scores",
+        "\n".join(["| fit | held-out PSNR (dB) |", "|---|---|", *table]),
+        f"{measured['protocol']} Measured by `{measured['command']}`.",
+    ]

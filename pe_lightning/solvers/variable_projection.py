@@ -1,0 +1,440 @@
+r"""Encoders with parameters, learned by variable projection: the linear layer is solved exactly, at every step.
+
+With weights :math:`w(\theta)` that fit some of the training samples, the loss is the error of predicting the others. A loss
+on the fitted samples themselves falls as the features get narrower, for with a ridge near zero narrow features fit anything.
+
+The gradient goes through the solve. Let :math:`A, B` be the joint features of the fitted and of the held-out samples,
+:math:`r = y - Aw` and :math:`g` the gradient of the loss with respect to the predictions :math:`Bw`. With the adjoint
+:math:`z = (A^T A + \rho)^{-1} B^T g`, one more solve with the same factorisation,
+
+.. math:: \mathrm{d}\,\mathrm{loss} = \langle g, \mathrm{d}B\, w \rangle + \langle r, \mathrm{d}A\, z \rangle
+    - \langle A z, \mathrm{d}A\, w \rangle - \langle z, w \rangle \,\mathrm{d}\rho .
+
+The features are differentiated by autograd, whatever encoder they are of; no decomposition is, so that equal singular values
+do no harm.
+
+Reference: Golub and Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
+separate*, 1973. The held-out loss is an addition.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.optimize
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encodings import samples_per_unit
+from pe_lightning.encodings.complex import changed
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import factor_axis, full_precision, mode_products, rowwise_products
+from pe_lightning.solvers import choice
+from pe_lightning.solvers.points import MaskedGrid, PointProblem, Samples, point_samples
+
+__all__ = ["HeldOut", "Learned", "learn_encoders"]
+
+FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
+"""Widths that are looked at first, times the given one. Far from the best one the error may have a minimum of its own, or,
+of Fourier features, be too rough for a gradient."""
+RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.01, 0.1, 1.0)}
+"""Ridges that each is tried with, for direct and for iterative solves; the best is where the search starts."""
+MAX_FRACTION = 0.25
+"""Of few scattered samples up to this share is held out, instead of a tenth."""
+RIDGE_LIMITS = {True: (1e-8, 10.0), False: (1e-4, 10.0)}
+TOLERANCE = 3e-4
+"""The search ends when a step lowers the held-out error by less, relative."""
+CHUNK = 1 << 22
+"""Intermediate numbers of scattered points that are held at once for the gradient."""
+ITERATIONS = {True: 40, False: 15}
+"""Most iterations of a solve at scattered points, with gradients and without."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What :func:`learn_encoders` found."""
+
+    encoders: tuple[Encoder, ...]
+    """One per axis, with the best parameters; solvers take them as they are."""
+    ridge: float
+    """The relative ridge for a fit of all training samples."""
+    start: float
+    """Held-out PSNR in dB of the encoders as they were given, at the best ridge that was looked at."""
+    curve: tuple[float, ...]
+    """The same at every evaluation of the search, in order; the best one's parameters are kept."""
+
+    def report(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"evaluations": len(self.curve), "start_psnr": self.start, "held_out_psnr": max(self.curve)}
+
+
+class HeldOut:
+    """Samples that are fitted, and samples of the same signals that are predicted.
+
+    Args:
+        samples: Where all of them are, with the encoders.
+        values: ``(S, C, P)`` float64.
+        fitted: Which samples are fitted, ``(S or 1, P)`` booleans.
+        weight: Of each sample in the loss, ``(S or 1, P)``; of the predicted ones not zero.
+        strides: If the fitted samples are every so many of a grid, how many, per axis: the solves are then direct.
+        center: Whether the mean of the fitted samples is taken out.
+        tolerance: Of the iterative solves otherwise; in float32 from 1e-4 on.
+        iterations: Most iterations of one of them, with gradients and without.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        values: Tensor,
+        fitted: Tensor,
+        weight: Tensor,
+        strides: Sequence[int] | None = None,
+        center: bool = True,
+        tolerance: float = 1e-4,
+        iterations: Mapping[bool, int] = ITERATIONS,
+    ) -> None:
+        self.samples, self.strides, self.tolerance, self.iterations = samples, strides, tolerance, iterations
+        self.fitted = fitted.expand(len(values), -1)
+        self.weight = weight.double().expand(len(values), -1)
+        self.counts = self.fitted.sum(1, dtype=torch.float64)
+        mean = torch.where(self.fitted[:, None], values, 0.0).sum(2) / self.counts[:, None] * center
+        self.values = values - mean[..., None]
+        self.total = float(self.weight.sum()) * values.shape[1]
+
+    def loss(self, ridge: float, gradient: bool = True) -> tuple[float, float]:
+        """The weighted mean squared error, and its derivative by the logarithm of the ridge (zero without gradients).
+
+        Gradients by the encoders' parameters are added to their ``grad``.
+
+        Args:
+            ridge: Relative to the mean of the joint diagonal over the fitted samples.
+            gradient: Whether to differentiate.
+        """
+        fitted, weight = self.fitted[:, None], self.weight[:, None] / self.total
+        with full_precision(self.values.device):
+            rho = ridge * self._unit()
+            solve = self._direct(rho) if self.strides else self._iterative(ridge, self.iterations[gradient])
+            w = solve(None)
+            error = self._evaluate(w) - self.values
+            loss = float((error.square() * weight).sum())
+            if not gradient:
+                return loss, 0.0
+            g = 2 * weight * error
+            z = solve(g)
+            inner = (z * w).flatten(1).sum(1)
+            g -= torch.where(fitted, self._evaluate(z), 0.0)
+            residual = torch.where(fitted, -error, 0.0)
+            with torch.enable_grad():
+                for signals, where, features in self._features():
+                    predicted, adjoint = (self._joint(x[signals], features) for x in (w, z))
+                    change = (g[signals][..., where] * predicted + residual[signals][..., where] * adjoint).sum()
+                    norms = self._diagonal(features) * self.fitted[signals][:, where]
+                    torch.autograd.backward(change - ridge * (norms.sum(1) * (inner / self.counts)[signals]).sum())
+            return loss, -float((rho * inner).sum())
+
+    def _features(self) -> Iterator[tuple[slice, slice, list[Tensor]]]:
+        """Signals, samples, and the features of each axis: of the grid at once, of scattered points in chunks."""
+        encoders, samples = self.samples.encoders, self.samples
+        if isinstance(samples, MaskedGrid):
+            yield slice(None), slice(None), [encoder(x.double()) for encoder, x in zip(encoders, samples.axes, strict=True)]
+            return
+        coords, step = samples.coordinates().double(), max(1, CHUNK // math.prod(samples.widths[1:]))
+        for row, start in itertools.product(range(len(coords)), range(0, coords.shape[1], step)):
+            where = slice(start, start + step)
+            axes = coords[row, where].unbind(-1)
+            signals = slice(None) if len(coords) == 1 else slice(row, row + 1)
+            yield signals, where, [encoder(x) for encoder, x in zip(encoders, axes, strict=True)]
+
+    def _joint(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
+        """The linear layer at the samples of some features, ``(s, C, K_1, ..., K_D)`` -> ``(s, C, p)``."""
+        if isinstance(self.samples, MaskedGrid):
+            return mode_products(weight, features).flatten(2)
+        return rowwise_products(weight, features)
+
+    def _evaluate(self, weight: Tensor) -> Tensor:
+        """The linear layer at all samples, ``(S, C, P)``."""
+        values = torch.empty_like(self.values)
+        for signals, where, features in self._features():
+            values[signals, :, where] = self._joint(weight[signals], features)
+        return values
+
+    def _diagonal(self, features: Sequence[Tensor]) -> Tensor:
+        """The squared norms of the joint features, ``(p,)``."""
+        norms = [f.square().sum(1) for f in features]
+        if isinstance(self.samples, MaskedGrid):
+            return mode_products(norms[0].new_ones([1] * len(norms)), [n[:, None] for n in norms]).flatten()
+        return torch.stack(norms).prod(0)
+
+    def _unit(self) -> Tensor:
+        """The mean of the joint diagonal over the fitted samples, ``(S,)``."""
+        total = torch.zeros_like(self.counts)
+        for signals, where, features in self._features():
+            total[signals] += (self._diagonal(features) * self.fitted[signals][:, where]).sum(1)
+        return total / self.counts
+
+    def _direct(self, rho: Tensor) -> Callable[[Tensor | None], Tensor]:
+        """Solves with one factorisation per axis: the weights, or, of a gradient at the samples, the adjoint."""
+        strides = self.strides or ()
+        ((_, _, features),) = self._features()
+        parts = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
+        grid = [len(f) for f in features]
+        known: dict[tuple[int, ...], Any] = {}
+        keys = [(id(e), len(f), s) for e, f, s in zip(self.samples.encoders, features, strides, strict=True)]
+        for key, f, part in zip(keys, features, parts[2:], strict=True):
+            known[key] = known.get(key) or factor_axis(f[part])
+        factors = [known[key] for key in keys]
+        left, right = [f.left().T for f in factors], [f.right for f in factors]
+        singular = mode_products(features[0].new_ones([1] * len(grid)), [f.singular_values[:, None] for f in factors])
+        wide = rho.reshape(-1, *[1] * (1 + len(grid)))
+        damped = (singular.square() + wide).clamp_min(1e-300)
+
+        def solve(g: Tensor | None) -> Tensor:
+            if g is None:
+                values = self.values.reshape(*self.values.shape[:2], *grid)[parts]
+                return mode_products(mode_products(values, left) * singular / damped, right)
+            b = mode_products(g.reshape(*g.shape[:2], *grid), [f.T for f in features])
+            inside = mode_products(b, [v.T for v in right])
+            # what the fitted samples do not see of it is damped by the ridge alone
+            return b / wide + mode_products(inside * (1 / damped - 1 / wide), right)
+
+        return solve
+
+    def _iterative(self, ridge: float, iterations: int) -> Callable[[Tensor | None], Tensor]:
+        """As :meth:`_direct`, by conjugate gradients; directions that no fitted sample sees have no adjoint."""
+        samples = self.samples.with_mask(self.fitted)
+        population = math.prod(samples.grid) if isinstance(samples, MaskedGrid) else math.inf
+        values = self.values.float() if self.tolerance >= 1e-4 else self.values
+        problem = PointProblem(samples, values, population, center=False, distributed=False)
+
+        def solve(g: Tensor | None) -> Tensor:
+            adjoint = None if g is None else (g, self.weight > 0)
+            found = problem.solve(ridge, iterations, self.tolerance, True, right=adjoint)
+            return problem.decode([part.z for part in found]).double()
+
+        return solve
+
+
+def learn_encoders(
+    values: Tensor,
+    encoder: EncoderLike | Sequence[EncoderLike],
+    *,
+    axes: Sequence[Tensor] | None = None,
+    coords: Tensor | None = None,
+    mask: Tensor | None = None,
+    index: Tensor | None = None,
+    ridge: float | Literal["auto"] = "auto",
+    center: bool = True,
+    evaluations: int = 60,
+    full_size: Sequence[int] | None = None,
+) -> Learned:
+    """Learns the parameters of encoders by variable projection; all signals learn the same ones.
+
+    Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. What is
+    fitted and what predicted is what :func:`~pe_lightning.solvers.choose_grid` and
+    :func:`~pe_lightning.solvers.choose_points` take: every second row and column of windows, with all coordinates at half
+    their distance, or all but a tenth of the scattered points. Features with a place of their own, such as a width per
+    shift, are learned where they are: a tenth of all samples is predicted.
+
+    The search is SciPy's L-BFGS-B on the logarithm of the loss, by the encoders' parameters and the logarithm of the ridge.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)`` of a grid or with a mask, otherwise ``(S, P, C)``.
+        encoder: With parameters, such as ``{"name": "gau", "trainable": True}``: one for all axes or one per axis.
+        axes: Coordinate vectors ``(N_a,)``; default ``i / N_a``.
+        coords: ``(P, D)`` or ``(S or 1, P, D)``.
+        mask: ``(N_1, ..., N_D)`` or with a leading axis of ``S``.
+        index: Row-major positions in the grid, ``(P,)`` or ``(S or 1, P)``.
+        ridge: Relative ridge, or ``auto``: improved with the encoders, and then chosen for them as the solvers do.
+        center: Whether the mean of each signal and channel is taken out.
+        evaluations: Most evaluations of loss and gradient.
+        full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
+
+    Raises:
+        InputError: If no encoder has parameters, or there are too few samples to hold any out.
+
+    Example:
+        >>> import torch
+        >>> from pe_lightning.solvers import learn_encoders, solve_grid
+        >>> x = torch.arange(64) / 64
+        >>> row = torch.sin(20 * x)[None, :, None]
+        >>> learned = learn_encoders(row, {"name": "gau", "trainable": True, "sigma": 0.005}, axes=[x])
+        >>> float(learned.encoders[0].sigma) > 0.01
+        True
+        >>> solution = solve_grid(row, learned.encoders, [x], ridge=learned.ridge)
+    """
+    strength = choice.check_ridge(ridge)
+    if strength == 0:
+        raise InputError("variable projection needs a positive ridge; set ridge: auto, or 1e-6 or more")
+    where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
+    scattered = not (coords is None and mask is None and index is None)
+    if not scattered and axes is None:
+        axes = [torch.arange(n, dtype=torch.float64) / n for n in values.shape[1:-1]]
+    num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
+    density = per_unit = [samples_per_unit(x) for x in axes or ()]
+    if scattered:
+        density = choice.density_of(values, axes, mask, num_axes, False)
+    spacing = [1 / n for n in per_unit or density]
+    given = choice.axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
+    found = copy.deepcopy(given)
+    working = [entry.double().eval() for entry in copy.deepcopy(given)]
+    pairs = {p: q for e, f in zip(working, found, strict=True) for p, q in zip(e.parameters(), f.parameters(), strict=True)}
+    parameters = [parameter for parameter in pairs if parameter.requires_grad]
+    if not parameters:
+        names = ", ".join(sorted({entry.name for entry in given}))
+        raise InputError(f"there is nothing to learn: {names} has no parameter; set trainable: true")
+    # a width per shift, or a table: features that mean something at one place only
+    learning = [entry for entry in working if any(True for _ in entry.parameters())]
+    placed = any(entry.width is None or (entry.per_feature and entry.resolution is not None) for entry in learning)
+    if scattered or placed:
+        if not scattered:
+            where.update(axes=axes, mask=torch.ones(values.shape[1:-1], dtype=torch.bool))
+        many = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
+        fraction = max(choice.FRACTION, choice.MIN_HELD / max(many, 1))
+        if fraction > MAX_FRACTION:
+            raise InputError(
+                f"{many} training samples are too few to hold any out; set trainable: false, or warm_start: false"
+            )
+        problem = _scattered(values, working, where, placed, fraction, center)
+    else:
+        assert axes is not None
+        problem = _thinned(values, axes, working, full_size or [len(x) for x in axes], center)
+    search = _Search(problem, learning, parameters, strength)
+    best = search.run(evaluations)
+    for parameter in parameters:
+        pairs[parameter].data.copy_(parameter.data)
+    for entry in found:
+        entry.requires_grad_(False)
+    if strength is None and not placed:
+        options: dict[str, Any] = {"ridge": "auto", "center": center, **where}
+        chosen = choice.choose_points(values, found, **options) if scattered else None
+        best = (chosen or choice.choose_grid(values, axes or (), found, "auto", "given", full_size)).ridge
+    return Learned(tuple(found), best, search.start, tuple(search.curve))
+
+
+def _thinned(
+    values: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], center: bool
+) -> HeldOut:
+    """Every second sample of each axis of windows of a grid, predicted from the others."""
+    windows, coords = choice.grid_windows(values, axes)
+    lengths = [len(x) for x in coords]
+    thinned = [n >= choice.MIN_SAMPLES for n in lengths]
+    if not any(thinned):
+        raise InputError(
+            f"a grid of {lengths} training samples is too small to hold any out, of {choice.MIN_SAMPLES} along an axis at "
+            "least; set trainable: false, or warm_start: false"
+        )
+    strides = [2 if thin else 1 for thin in thinned]
+    ratios = [stride * size / n for stride, size, n in zip(strides, sizes, lengths, strict=True)]
+    near = [((x - x[0]) * (size / n) + x[0]) / r for x, size, n, r in zip(coords, sizes, lengths, ratios, strict=True)]
+    weight, known = choice.held_out(lengths, thinned, values.device)
+    samples = MaskedGrid(changed(encoders, choice.squeezed, ratios), [x.to(values.device) for x in near])
+    flat = windows.flatten(0, 1).flatten(2).double()
+    return HeldOut(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
+
+
+def _scattered(
+    values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, fraction: float, center: bool
+) -> HeldOut:
+    """A share of the points, of windows of a large grid where features mean the same everywhere, predicted from the rest."""
+    samples, points, _ = point_samples(values, encoders, **where, distributed=False)
+    axes = where["axes"]
+    windows = None if axes is None or placed else choice.point_windows(values, axes, where["mask"], where["index"], False)
+    if windows is not None:
+        some, there, ratios = windows
+        near = [x / ratio for x, ratio in zip(there["axes"], ratios, strict=True)]
+        small = changed(encoders, choice.squeezed, ratios)
+        samples, points, _ = point_samples(some, small, **{**there, "axes": near}, distributed=False)
+    held = (choice.fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
+    trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)
+    points = torch.where(trained[:, None], points, 0.0).double()
+    return HeldOut(samples, points, trained & ~held, trained & held, center=center)
+
+
+class _Search:
+    """The search for the parameters with the least held-out error."""
+
+    def __init__(
+        self, problem: HeldOut, encoders: Sequence[Encoder], parameters: Sequence[nn.Parameter], ridge: float | None
+    ) -> None:
+        self.problem, self.encoders, self.parameters, self.ridge = problem, tuple(dict.fromkeys(encoders)), parameters, ridge
+        self.start, self.curve = -math.inf, list[float]()
+        self.best, self.found = math.inf, np.zeros(0)
+
+    def run(self, evaluations: int) -> float:
+        """Leaves the best parameters in the encoders; returns the ridge."""
+        direct = self.problem.strides is not None
+        ridges = RIDGES[direct] if self.ridge is None else (self.ridge,)
+        looks: dict[tuple[float, float], float] = {}
+        vectors = dict(self._starts())
+        for factor, vector in vectors.items():
+            self._set(vector)
+            looks |= {(factor, r): self.problem.loss(r, gradient=False)[0] for r in ridges}
+        looks = {key: loss for key, loss in looks.items() if math.isfinite(loss)}
+        factor, ridge = min(looks or [(1.0, ridges[0])], key=lambda key: looks.get(key, math.inf))
+        self.start = _decibels(min((loss for (f, _), loss in looks.items() if f == 1), default=math.inf))
+        start = vectors[factor]
+        bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(start)
+        if self.ridge is None:
+            start = np.append(start, math.log(ridge))
+            bounds.append((math.log(RIDGE_LIMITS[direct][0]), math.log(RIDGE_LIMITS[direct][1])))
+        options = {"maxfun": evaluations, "maxiter": evaluations, "ftol": TOLERANCE, "gtol": TOLERANCE}
+        scipy.optimize.minimize(self.evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        if not len(self.found):
+            raise InputError("the encoder's features, or the values, are not finite; start from another width")
+        return self._set(self.found)
+
+    def _starts(self) -> Iterator[tuple[float, np.ndarray]]:
+        """Factors of the width, where the encoders declare one, and the parameters of the encoders that have it."""
+        for factor in FACTORS if all(encoder.width for encoder in self.encoders) else (1.0,):
+            made = []
+            for encoder in self.encoders:
+                if factor != 1 and encoder.width is not None:
+                    name = encoder.width.argument
+                    encoder = encoder.copy(**{name: encoder.width.scaled(encoder.resolved()[name], factor)})
+                made.append(encoder)
+            yield factor, _vector([p for encoder in made for p in encoder.parameters() if p.requires_grad])
+
+    def evaluate(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """The logarithm of the loss, penalties included, and its gradient."""
+        ridge = self._set(vector)
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        loss, slope = self.problem.loss(ridge)
+        with torch.enable_grad():
+            penalty = torch.stack([encoder.penalty().double().cpu() for encoder in self.encoders]).sum()
+            if penalty.requires_grad:
+                torch.autograd.backward(penalty)
+        total = max(loss + float(penalty.detach()), 1e-12)
+        gradient = np.concatenate([p.grad.cpu().numpy().ravel() for p in self.parameters if p.grad is not None])
+        gradient = np.append(gradient, [slope] if self.ridge is None else []) / total
+        if not (math.isfinite(total) and np.isfinite(gradient).all()):
+            return max(1.0, math.log(self.best) + 1 if self.best < math.inf else 1.0), np.zeros_like(vector)
+        self.curve.append(_decibels(loss))
+        if total < self.best:
+            self.best, self.found = total, vector.copy()
+        return math.log(total), gradient
+
+    def _set(self, vector: np.ndarray) -> float:
+        """Puts the parameters of a vector into the encoders; returns the ridge."""
+        first = 0
+        for parameter in self.parameters:
+            part = torch.from_numpy(vector[first : first + parameter.numel()].reshape(parameter.shape))
+            parameter.data.copy_(part)
+            first += parameter.numel()
+        return float(math.exp(vector[-1])) if self.ridge is None else self.ridge
+
+
+def _decibels(error: float) -> float:
+    """The PSNR of a mean squared error; a perfect prediction counts as 120 dB."""
+    return -10 * math.log10(max(error, 1e-12))
+
+
+def _vector(parameters: Sequence[nn.Parameter]) -> np.ndarray:
+    return np.concatenate([parameter.detach().cpu().double().numpy().ravel() for parameter in parameters])

@@ -1,0 +1,253 @@
+"""Tables and figures of the papers: their settings, and the command from end to end on a small one."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from pe_lightning import modules
+from pe_lightning.__main__ import main
+from pe_lightning.data import SignalInfo, TensorDataModule
+from pe_lightning.experiments.reproduce.closed_form import plain_least_squares
+from pe_lightning.experiments.reproduce.command import reproduce
+from pe_lightning.experiments.reproduce.definition import load, names
+from pe_lightning.experiments.sweep.fits import Fits
+
+ENCODERS = ("linf", "logf", "rff", "tri", "gau")
+WIDTHS = {
+    ("t1", "simple"): (5, 5.5, 14, 2.5 / 128, 0.006),
+    ("t1", "complex"): (4.5, 6.5, 42, 2 / 256, 0.004),
+    ("t1", "closed_form"): (6, 6.5, 42, 1 / 256, 0.0025),
+    ("t2", "simple"): (4, 4.5, 8, 2.5 / 128, 0.006),
+    ("t2", "complex"): (4.5, 6, 30, 2.5 / 256, 0.005),
+    ("t3", "simple"): (3, 3, 3, 3 / 64, 0.015),
+    ("t3", "complex"): (3, 3, 6, 2 / 64, 0.015),
+    ("t3", "closed_form"): (4, 3, 6, 3 / 64, 0.009),
+    ("t4", "simple"): (3, 3, 2, 3 / 64, 0.02),
+    ("t4", "complex"): (8, 8, 6, 3.5 / 64, 0.02),
+}
+"""What the papers' tables were made with."""
+PAPER = {
+    ("t1", "simple"): (24.46, 24.65, 25.24, 24.56, 24.70),
+    ("t1", "complex"): (19.04, 21.96, 22.47, 25.12, 25.56),
+    ("t1", "closed_form"): (21.07, None, 18.05, 26.36, 26.63),
+    ("t2", "simple"): (22.90, 23.30, 23.43, 22.84, 23.10),
+    ("t2", "complex"): (16.74, 20.08, 21.61, 22.92, 23.00),
+    ("t3", "simple"): (24.62, 24.74, 24.65, 23.42, 23.46),
+    ("t3", "complex"): (13.38, 14.65, 21.50, 23.92, 24.61),
+    ("t3", "closed_form"): (20.54, 17.94, 18.34, 24.14, 24.47),
+    ("t4", "simple"): (26.15, 25.63, 25.46, 26.44, 24.58),
+    ("t4", "complex"): (12.87, 16.76, 21.40, 23.91, 24.44),
+}
+
+
+@pytest.mark.parametrize(("table", "block"), WIDTHS, ids="-".join)
+def test_a_table_has_the_papers_settings_and_values(table, block):
+    entries = {e.labels["encoder"]: e for e in load(table).entries() if e.labels["block"] == block}
+    for name, width, value in zip(ENCODERS, WIDTHS[table, block], PAPER[table, block], strict=True):
+        entry = entries[name]
+        model = entry.tree()["model"]["init_args"]
+        encoder = model["encoder"]
+        assert encoder["name"] == name
+        assert encoder["half_width" if name == "tri" else "sigma"] == width
+        assert (entry.paper[0] if entry.paper else None) == value
+        tree = entry.tree()
+        assert tree["data"]["init_args"]["protocol"] == "rest"
+        if block == "closed_form":
+            assert tree["trainer"]["max_steps"] == 0
+            continue
+        adam = model["optimizer"]["init_args"]
+        assert (adam["lr"], adam["weight_decay"]) == (5e-3 if block == "simple" else 0.1, 1e-8)
+        assert tree["trainer"]["max_steps"] == (2000 if table in ("t1", "t2") else 500)
+        assert block == "simple" or model["center"] is False
+
+
+@pytest.mark.parametrize(
+    ("table", "block", "grid", "count"),
+    [
+        ("t1", "simple", (8, 8), 329_475),
+        ("t1", "complex", (8, 8), 196_608),
+        ("t3", "simple", (8, 8, 8), 1_445_891),
+        ("t3", "complex", (8, 8, 8), 786_432),
+    ],
+)
+def test_the_networks_have_the_papers_number_of_parameters(table, block, grid, count):
+    info = SignalInfo.from_dict(TensorDataModule(torch.zeros(1, *grid, 3)).info.to_dict())
+    for entry in load(table).entries():
+        if entry.labels["block"] == block:
+            model = entry.tree()["model"]
+            arguments = {key: value for key, value in model["init_args"].items() if key != "optimizer"}
+            module = getattr(modules, model["class_path"])(**arguments)
+            module.build(info)
+            assert module.num_params == count, entry.labels
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_all_definitions_expand_to_distinct_cells(quick):
+    for name in names():
+        definition = load(name)
+        labels = [tuple(entry.labels.values()) for entry in definition.entries(quick)]
+        assert len(set(labels)) == len(labels) > 0
+        assert {label[0] for label in labels} == set(definition.blocks), "every block has cells"
+        assert definition.quick["notes"]
+        papers = {"/".join(map(str, label[1:])) for label in labels if label[0] == "complex"}
+        assert quick or set(definition.blocks.get("complex", {}).get("paper", {})) <= papers, (
+            "values of cells that there are"
+        )
+    assert len(load("t1").entries(quick)) == 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names())
+def test_the_command_line_takes_every_kind_of_cell(name):
+    fits, seen = Fits(), set()
+    for entry in load(name).entries(quick=True):
+        if "function" not in entry.settings and entry.labels["block"] not in seen:
+            seen.add(entry.labels["block"])
+            tree = fits.resolve(["--config", json.dumps(entry.tree())])
+            given = entry.settings.get("model.depth", tree["model"]["init_args"]["depth"])
+            assert tree["model"]["init_args"]["depth"] == given
+
+
+def test_plain_least_squares_is_that_of_numpy():
+    values = torch.rand(2, 12, 16, 3, generator=torch.Generator().manual_seed(0))
+    data = TensorDataModule(values)
+    found = plain_least_squares(data, {"name": "tri", "num_features": 6, "half_width": 0.2})
+
+    def psi(x):
+        return np.maximum(1 - np.abs(x[:, None] - np.arange(6) / 6) / 0.2, 0)
+
+    rows, columns = np.arange(12) / 12, np.arange(16) / 16
+    trained = values[:, ::2, ::2].numpy().astype(float)
+    left, right = psi(rows) @ np.linalg.pinv(psi(rows[::2])), psi(columns) @ np.linalg.pinv(psi(columns[::2]))
+    error = (np.einsum("ia,sabc,jb->sijc", left, trained, right) - values.numpy()) ** 2
+    error[:, ::2, ::2] = 0
+    scores = -10 * np.log10(error.sum((1, 2, 3)) / (3 * (12 * 16 - 6 * 8)))
+    assert found["psnr_per_signal"] == pytest.approx(scores, abs=1e-3)
+    assert found["parameters"] == 3 * 36
+
+
+# -- the command, on a definition of 32 x 32 pixels ----------------------------------------------------------------------
+
+SMALL = {
+    "title": "small",
+    "source": "A paper, Table 0",
+    "notes": ["A note."],
+    "base": {
+        "data": "ImageDataModule",
+        "data.paths": ["samples://astronaut"],
+        "data.resize": 32,
+        "wandb.enabled": False,
+        "trainer.accelerator": "cpu",
+    },
+    "blocks": {
+        "exact": {
+            "title": "Exact fit",
+            "base": {"model": "ComplexLinear", "model.warm_start": True, "model.ridge": 0.01, "trainer.max_steps": 0},
+            "vary": {"encoder": {name: {"model.encoder": {"name": name, "num_features": 16}} for name in ("gau", "rff")}},
+            "seeds": 2,
+            "paper": {"gau": [20.0, 1.0, 3.0]},
+        },
+        "plain": {
+            "base": {"function": "pe_lightning.experiments.reproduce.closed_form.plain_least_squares"},
+            "vary": {"encoder": {"gau": {"arguments.encoder": {"name": "gau", "num_features": 16}}}},
+        },
+    },
+    "quick": {"notes": ["One seed."], "seeds": 1},
+    "layout": [
+        {"kind": "table"},
+        {"kind": "gallery", "blocks": ["exact"], "rows": "encoder", "columns": "block"},
+        {"kind": "curves", "blocks": ["exact"], "panels": [{"x": "encoder", "y": "psnr"}]},
+    ],
+}
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
+    return tmp_path
+
+
+def written(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(folder).glob("small*")}
+
+
+def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsys, monkeypatch):
+    command = ["reproduce", "small.yaml", "--quick", "--out", "o"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    found = {name: json.loads(Path(f"o/exact-{name}/metrics.json").read_text())["test/psnr"] for name in ("gau", "rff")}
+    line = next(line for line in shown.splitlines() if line.startswith("| Exact fit | gau"))
+    assert f"| 20.00 ± 1.00 | {found['gau']:.2f} | {found['gau'] - 20:+.2f} | 768 |" in line
+    assert "| bicubic interpolation |" in shown
+    assert "QUICK version, not the paper's settings: One seed." in shown
+    lines = list(csv.DictReader(io.StringIO(Path("o/small.csv").read_text())))
+    assert {line["mode"] for line in lines} == {"quick"}
+    assert [float(line["psnr"]) for line in lines[:2]] == [found["gau"], found["rff"]]
+    assert [line["encoder"] for line in lines if line["block"] == "plain"] == ["gau"]
+    before = written("o")
+    figures = {f"small{number}.{form}" for number in ("", "-2", "-3") for form in ("png", "pdf")}
+    assert set(before) == {"small.csv", "small.md", *figures}
+    assert json.loads(Path("o/sweep.json").read_text())["cells"][0]["status"] == "done"
+    config = yaml.safe_load(Path("o/exact-gau/config.yaml").read_text())
+    assert config["wandb"]["group"] == "o"
+
+    monkeypatch.setattr(Fits, "run", lambda *_: pytest.fail("a finished cell was run again"))
+    assert main(command) == 0
+    assert written("o") == before
+    assert main([*command, "--trainer.max_steps", "1"]) == 2
+    assert "was run with other settings (trainer.max_steps: 0, now 1)" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys):
+    calls = []
+
+    def run(self, tree, folder, run=Fits.run):
+        calls.append(folder.name)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run(self, tree, folder)
+
+    monkeypatch.setattr(Fits, "run", run)
+    assert main(["reproduce", "small.yaml", "--blocks", "exact", "--out", "o"]) == 130
+    assert not Path("o/small.csv").exists()
+    found = reproduce("small.yaml", out="o")
+    assert calls == ["exact-gau-0", "exact-gau-1", "exact-gau-1", "exact-rff-0", "exact-rff-1"]
+    assert (found.failed, found.interrupted) == (0, False)
+    scores = {(row["encoder"], row["seed"]): row["psnr"] for row in found.rows if row["block"] == "exact"}
+    assert scores["gau", 0] == scores["gau", 1], "an exact fit of an encoder without a seed"
+    assert scores["rff", 0] != scores["rff", 1]
+    assert "Full settings." in found.markdown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["r-fg5"], "unknown table or figure 'r-fg5'; did you mean 'r-fig5' or"),
+        (["small.yaml", "--blocks", "exat"], "small has no block 'exat'; did you mean 'exact'? Blocks: exact, plain"),
+        (["small.yaml", "--paths", "none.png"], "none.png"),
+        (["small.yaml", "--gpus_per_cell", "1"], "gpus_per_cell is for launcher ray"),
+        (["small.yaml", "--trainer.max_stepps", "1"], "did you mean '--trainer.max_steps'?"),
+        (["bad.yaml"], "a block has no 'varry'; did you mean 'vary'?"),
+        (["empty.yaml"], "is no definition of a table or figure: it has no blocks, layout, source, title"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_run(small, capsys, arguments, message):
+    block = {"base": {}, "varry": {}}
+    Path("bad.yaml").write_text(yaml.safe_dump({**SMALL, "blocks": {"one": block}}))
+    Path("empty.yaml").write_text("{}")
+    assert main(["reproduce", *arguments, "--out", "o"]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("o").exists()
+
+
+def test_list_names_every_definition(capsys):
+    assert main(["reproduce", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in names())

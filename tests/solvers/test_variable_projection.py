@@ -1,0 +1,154 @@
+"""Encoders learned through the exact solve: its gradient, what it finds, and why samples are held out for it."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from pe_lightning.encoders import Encoder, resolve
+from pe_lightning.solvers import learn_encoders, solve_grid
+from pe_lightning.solvers.points import MaskedGrid, ScatteredPoints
+from pe_lightning.solvers.variable_projection import HeldOut
+
+ENCODERS = {
+    "gau": {"name": "gau", "num_features": 7, "sigma": 0.13},
+    "gau per feature": {"name": "gau", "num_features": 7, "sigma": 0.1, "per_feature": True},
+    "rff": {"name": "rff", "num_features": 8, "sigma": 2.0, "per_feature": True},
+}
+
+
+def numbers(*shape, seed=0):
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def small_problem(kind, encoder):
+    """Two axes of one encoder, few samples of which fewer are fitted than there are features."""
+    axes, values = [torch.arange(n, dtype=torch.float64) / n for n in (9, 8)], numbers(2, 3, 72)
+    if kind == "grid":
+        fitted = torch.zeros(9, 8, dtype=torch.bool)
+        fitted[::2, ::2] = True
+        fitted = fitted.reshape(1, -1)
+        return HeldOut(MaskedGrid([encoder] * 2, axes), values, fitted, (~fitted) * numbers(1, 72), strides=[2, 2])
+    samples = MaskedGrid([encoder] * 2, axes)
+    if kind == "points":
+        samples = ScatteredPoints([encoder] * 2, numbers(2, 72, 2, seed=3))
+    fitted = numbers(2, 72, seed=1) < 0.9
+    return HeldOut(samples, values, fitted, (~fitted).double(), tolerance=1e-12, iterations={True: 3000, False: 3000})
+
+
+def dense_loss(problem, ridge):
+    """The same by the Kronecker product, formed, and autograd through one dense solve per signal."""
+    total = 0.0
+    for s in range(2):
+        coords = problem.samples.coordinates().double()
+        first, second = (e(coords[s % len(coords), :, a]) for a, e in enumerate(problem.samples.encoders))
+        joint = (first[:, :, None] * second[:, None]).flatten(1)
+        a, y = joint[problem.fitted[s]], problem.values[s]
+        rho = ridge * a.square().sum(1).mean()
+        w = torch.linalg.solve(a.T @ a + rho * torch.eye(joint.shape[1]), a.T @ y[:, problem.fitted[s]].T)
+        total = total + ((joint @ w - y.T).square() * problem.weight[s, :, None]).sum()
+    return total / problem.total
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("kind", ["grid", "masked grid", "points"])
+def test_the_gradient_is_that_of_autograd_through_a_dense_solve(kind, name):
+    encoder = resolve({**ENCODERS[name], "trainable": True}).double()
+    problem, parameters = small_problem(kind, encoder), list(encoder.parameters())
+    log_ridge = torch.tensor(math.log(0.01), dtype=torch.float64, requires_grad=True)
+    expected = dense_loss(problem, log_ridge.exp())
+    gradients = torch.autograd.grad(expected, [*parameters, log_ridge])
+    loss, slope = problem.loss(0.01)
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-7)
+    assert slope == pytest.approx(float(gradients[-1]), rel=1e-5)
+    for parameter, gradient in zip(parameters, gradients, strict=False):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=1e-9)
+    direction = [torch.randn(p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(2)) for p in parameters]
+    along, step, losses = sum(float((g * d).sum()) for g, d in zip(gradients, direction, strict=False)), 1e-5, []
+    for sign in (1, -1):
+        with torch.no_grad():
+            for p, d in zip(parameters, direction, strict=True):
+                p += sign * step * d
+            losses.append(problem.loss(0.01, gradient=False)[0])
+            for p, d in zip(parameters, direction, strict=True):
+                p -= sign * step * d
+    assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(along, rel=1e-4, abs=1e-9)
+
+
+def known_width(n, sigma, seed=0):
+    """A random draw of a Gaussian process on a grid, ``(1, n, n, 1)``: its covariance is that of features of one width.
+
+    Shifted Gaussians with independent weights have D(delta) = exp(-delta^2 / 4 sigma^2).
+    """
+    x = torch.arange(n, dtype=torch.float64) / n
+    covariance = torch.exp(-((x[:, None] - x) ** 2) / (4 * sigma**2)) + 1e-9 * torch.eye(n)
+    root = torch.linalg.cholesky(covariance)
+    noise = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return (root @ noise @ root.T / 6 + 0.5)[None, ..., None].float()
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("grid", 0.25), ("grid", 4.0), ("points", 4.0)])
+def test_the_width_of_a_signal_of_known_width_is_found(kind, factor):
+    """The thinned grid sees its samples half as far apart, so that widths are in units of the spacing."""
+    n, sigma = 64, 1.5 / 64
+    x = torch.arange(n) / n
+    encoder = {"name": "gau", "sigma": factor * sigma, "trainable": True}
+    if kind == "grid":
+        learned = learn_encoders(known_width(n, 2 * sigma), encoder, axes=[x, x])
+    else:
+        values = known_width(n, sigma).reshape(1, -1, 1)
+        index = torch.randperm(n * n, generator=torch.Generator().manual_seed(1))[:1000]
+        learned = learn_encoders(values[:, index], encoder, axes=[x, x], index=index)
+    assert 0.8 * sigma < float(learned.encoders[0].sigma) < 1.25 * sigma
+    assert learned.report()["held_out_psnr"] >= learned.report()["start_psnr"]
+
+
+def fitted_and_held_out(width):
+    """Mean squared errors of one exact fit with a small ridge, on the samples that it fits and between them."""
+    x, whole = torch.arange(64) / 64, known_width(64, 0.02)
+    solution = solve_grid(whole[:, ::2, ::2], {"name": "gau", "sigma": width}, [x[::2]] * 2, ridge=1e-6)
+    error = solution.predict([x, x]) - whole
+    return float(error[:, ::2, ::2].square().mean()), float(error[:, 1::2, 1::2].square().mean())
+
+
+def test_a_loss_on_the_fitted_samples_shrinks_the_width_to_nothing():
+    fitted, held = zip(*map(fitted_and_held_out, (0.08, 0.04, 0.02, 0.01, 0.005)), strict=True)
+    assert all(narrow < 1.1 * wide for wide, narrow in itertools.pairwise(fitted)), "the narrower, the better the fit"
+    assert fitted[-1] < 1e-6 * fitted[0]
+    assert min(held) == min(held[1:3]) < 0.1 * held[-1], "samples between want the width of the signal"
+
+
+def test_frequencies_and_any_encoder_with_parameters_are_learned():
+    class Own(Encoder):
+        """Two waves of a frequency that is learned; it declares no width."""
+
+        def __init__(self, frequency: float = 4.3) -> None:
+            super().__init__(2)
+            self.frequency = torch.nn.Parameter(torch.tensor(frequency))
+
+        def forward(self, x):
+            return torch.stack([torch.cos(self.frequency * x), torch.sin(self.frequency * x)], -1)
+
+    x = torch.arange(200) / 200
+    learned = learn_encoders(torch.sin(5 * x + 1)[None, :, None], Own(), axes=[x], center=False)
+    assert float(learned.encoders[0].frequency) == pytest.approx(5, abs=1e-3)
+    assert not any(parameter.requires_grad for parameter in learned.encoders[0].parameters())
+    row = torch.sin(40 * x)[None, :, None] / 2 + 0.5
+    for more in ({}, {"per_feature": True}):
+        encoder = {"name": "rff", "num_features": 12, "sigma": 3, "trainable": True, **more}
+        learned = learn_encoders(row, encoder, axes=[x])
+        assert learned.report()["held_out_psnr"] > learned.start + 3
+
+
+def test_widths_per_shift_are_learned_where_they_are():
+    """Smooth on the left, rough on the right: a tenth of the samples is predicted from their neighbours."""
+    x = torch.arange(160) / 160
+    noise = torch.rand(160, generator=torch.Generator().manual_seed(0))
+    row = torch.where(x < 0.5, 0.5 + 0.4 * torch.sin(6 * x), noise)[None, :, None]
+    encoder = {"name": "gau", "trainable": True, "per_feature": True, "num_features": 80}
+    learned = learn_encoders(row, encoder, axes=[x])
+    (widths,) = learned.encoders[0].parameters()
+    assert widths.isfinite().all()
+    assert len(set(widths.tolist())) > 40, "those in the second half too"
+    assert learned.report()["held_out_psnr"] > learned.start
