@@ -166,6 +166,7 @@ class RandomFourier(Fourier):
     width = Width("sigma", "frequency", lambda k: k / 6, "K/6", lambda n: n / 19)
     fallback_ridge = 1e-4
     joint = True
+    drawn = True
     frequencies: Tensor
 
     sigma = Trained()
