@@ -86,6 +86,8 @@ METHODS = [
     Method("MLP, rff", perceptron({"name": "rff", "num_features": 256}), BLUE, "o", WIDTHS),
     Method("MLP, gau", perceptron({"name": "gau", "num_features": 256}), SKY, "s", WIDTHS),
     Method("MLP, lff", perceptron({"name": "lff", "num_features": 128}), PINK, "D", WIDTHS),
+    Method("SIREN", perceptron("identity", activation="sine"), BLACK, "<", WIDTHS),
+    Method("FINER", perceptron("identity", activation="finer"), ORANGE, ">", WIDTHS),
     Method("MLP, hash", table("hash", "table_size"), GREEN, "^", (64, 1 << 16), ("held-out",)),
     Method("MLP, hash as fine as the samples", table("hash", "table_size", finest=512), GREEN, "^", (64, 1 << 16), ("all",)),
     Method("MLP, planes", table("planes", "rank"), YELLOW, "v", (1, 512)),
