@@ -131,7 +131,8 @@ def sized(method: Method, data: ImageDataModule, params: int) -> Any:
     while high - low > 1:
         middle = (low + high) // 2
         model = method.make(middle)
-        model.build_from(data, torch.device("cpu"))
+        model.choose(data, torch.device("cpu"))
+        model.build(data.info)
         low, high = (middle, high) if model.num_params <= params else (low, middle)
     return method.make(low)
 
@@ -174,9 +175,8 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
 def cells(options: argparse.Namespace) -> Iterator[tuple[Path, Method, str, str, int]]:
     """All cells of the chosen questions, with the file of each."""
     for question in options.only.split(","):
-        pictures, sizes = (
-            (options.paths, (options.params,)) if question == "held-out" else (options.paths[:1], options.sizes)
-        )
+        held_out = question == "held-out"
+        pictures, sizes = (options.paths, (options.params,)) if held_out else (options.paths[:1], options.sizes)
         for path in pictures:
             for method in METHODS:
                 for params in sizes:
@@ -251,7 +251,9 @@ def draw(options: argparse.Namespace, path: Path) -> None:
         scored = "samples between the trained ones" if question == "held-out" else "all samples, all of them trained on"
         left.set(xscale="log", xlabel="core seconds, one thread", ylabel="PSNR, dB", title=f"{scored}; {count} picture(s)")
         longest = max((mean(results, "seconds") for method, _, results in made if method.trained), default=0)
-        right.set(xscale="log", xlabel="parameters", title=f"the same; networks after {longest:.0f} core seconds")
+        networks = f"; networks after {longest:.0f} core seconds" * (longest > 0)
+        right.set(xscale="log", xlabel="parameters", title=f"the same{networks}")
+        left.set_xlim(min(0.02, left.get_xlim()[0]), max(2.0, left.get_xlim()[1]))
         for axis in (left, right):
             axis.grid(alpha=0.25)
         right.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
