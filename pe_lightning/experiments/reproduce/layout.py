@@ -106,7 +106,7 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
             axes.annotate(name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=6)
         axes.set_title(definition.block_title(block), fontsize=8)
         axes.set_xticks(range(len(own)), [_label(row) for row in own], fontsize=8)
-        axes.set_ylim(low - 1 if low < 0 else 0, 1.12 * max(axes.get_ylim()[1], 1))
+    panels[0].set_ylim(low - 1 if low < 0 else 0, 1.12 * panels[0].get_ylim()[1])  # of all panels; room for the numbers
     panels[0].set_ylabel("held-out PSNR (dB): grey the paper, blue ours", fontsize=8)
     return figure
 
