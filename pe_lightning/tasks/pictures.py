@@ -28,14 +28,12 @@ __all__ = ["PixelClassification", "PixelDataModule", "PixelGeneration"]
 
 TEXTURES = ("brick", "grass", "gravel")
 """Pictures of scikit-image, 512 x 512 grey values each."""
-SAMPLES, COLUMNS, ZOOM = 64, 8, 4
+SAMPLES, COLUMNS, ZOOM = 16, 8, 4
 """Generated pictures in the file of a run, how many in a row, and how much larger than they are."""
 
 
 def digits() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``: the first three quarters, and the rest to be held out.
-
-    Those held out were written by other people.
 
     Raises:
         InputError: If scikit-learn is not installed.
@@ -74,8 +72,8 @@ def textures(side: int = 16, levels: int = 16, step: int = 8) -> tuple[dict[str,
 class PixelDataModule(TaskDataModule):
     """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
 
-    Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and held out are people who wrote them; textures
-    are in scikit-image, and held out are parts of the pictures. A tenth of the rest is for validation.
+    Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and the last quarter is held out; textures are
+    in scikit-image, and the lowest quarter of each is held out. A tenth of the rest is for validation.
 
     Args:
         pictures: ``digits`` or ``textures``.
