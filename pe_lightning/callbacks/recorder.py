@@ -89,6 +89,7 @@ class RunRecorder(TimedCallback):
         log: Whether a fit that has no logger gets a CSV and a W&B logger.
         table: Whether a table of the scores is printed.
         folder: The run directory itself, in place of the next free one below ``root``.
+        pictures: Whether reconstructions are drawn beside the truth; of many rows that takes longer than fitting them.
 
     Attributes:
         run_dir: The run directory, once it is chosen.
@@ -104,6 +105,7 @@ class RunRecorder(TimedCallback):
         log: bool = True,
         table: bool = True,
         folder: str | Path | None = None,
+        pictures: bool = True,
     ) -> None:
         super().__init__()
         self.root = root
@@ -112,6 +114,7 @@ class RunRecorder(TimedCallback):
         self.log_runs = log
         self.table = table
         self.folder = folder
+        self.pictures = pictures
         self.run_dir: Path | None = None
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
@@ -261,7 +264,7 @@ class RunRecorder(TimedCallback):
             mask = data.split.train_mask().numpy() if data is not None else None
             write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
             folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
-            pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best)
+            pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best, self.pictures)
             self._tested = None
         _write_json(self.run_dir / runs.METRICS, self.metrics)
         choice = (described["solution"] or {}).get("choice")

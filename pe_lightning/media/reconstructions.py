@@ -45,6 +45,7 @@ def write_reconstructions(
     train_mask: npt.NDArray[np.bool_] | None = None,
     write: Write | None = None,
     interpolation: tuple[str, Array] | None = None,
+    draw: bool = True,
 ) -> list[str]:
     """Writes every signal, and of signals of 1 to 3 axes ``<stem>_comparison.png`` and ``<stem>_comparison.h5``.
 
@@ -61,6 +62,7 @@ def write_reconstructions(
         write: Writes a signal in a format of its source's own, or returns ``None``.
         interpolation: The name of the best interpolation, one of ``metrics["baselines"]``, and what it makes of the trained
             samples, ``(S, *grid, C)``.
+        draw: Whether to write the pictures.
 
     Returns:
         The paths of the pictures, those of the first signals.
@@ -81,7 +83,7 @@ def write_reconstructions(
             frames = frames_of(len(truth), min(COMPARED_FRAMES, max(1, COMPARED_BYTES // (2 * truth[0].size))))
             compared = {name: cube[frames] for name, cube in compared.items()}
         write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
-        if truth.ndim != 3 and index >= SHEETS:
+        if not draw or (truth.ndim != 3 and index >= SHEETS):
             continue
 
         def caption(what: str, scores: Mapping[str, Any], index: int = index) -> str:

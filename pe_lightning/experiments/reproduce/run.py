@@ -56,7 +56,7 @@ def run_definition(
         InputError: If a setting is wrong, or the folder holds results of other settings.
     """
     definition.check_blocks(blocks)
-    fits = Fits()
+    fits = Fits(pictures=False)
     entries: dict[str, Entry] = {}
     cells: list[Cell] = []
     others: list[Cell] = []

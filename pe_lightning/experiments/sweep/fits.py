@@ -39,10 +39,12 @@ class Fits(CoordinateCLI):
 
     Args:
         callbacks: Further callbacks of every fit.
+        pictures: Whether reconstructions are drawn beside the truth.
     """
 
-    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
+    def __init__(self, callbacks: Sequence[Callback] = (), pictures: bool = True) -> None:
         prepare()
+        self._pictures = pictures
         self._more_callbacks = list(callbacks)
         self._data: tuple[str, LightningDataModule] | None = None
         # LightningCLI parses, instantiates and runs in its constructor; here that only makes the parser
@@ -141,7 +143,7 @@ class Fits(CoordinateCLI):
         return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 
     def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
-        self.recorder_options = {"folder": folder, "table": False}
+        self.recorder_options = {"folder": folder, "table": False, "pictures": self._pictures}
         path = None if checkpoint is None else str(checkpoint)
         self.parse_arguments(self.parser, ["fit", "--config", json.dumps({**tree, "ckpt_path": path})])
         if tree["seed_everything"] is not False:
