@@ -115,7 +115,7 @@ class Curve(Callback):
         now = time.process_time()
         self.points.append((spent, self.score(pl_module)))
         trainer.should_stop = spent >= self.limit
-        self.due = max(self.due * 1.4, spent)
+        self.due = max(self.due * 1.8, spent)
         self.began += time.process_time() - now
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import pydoc
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -167,6 +169,10 @@ class CoordinateCLI(LightningCLI):
         except ArgumentError as error:
             raise InputError(explain(str(error), OPTIONS)) from error
         given = self.config[self.config.subcommand]
+        _check_classes(given.as_dict())
+        processors, count = os.cpu_count() or 1, given.trainer.devices
+        if str(count).isdigit() and int(count) > max(64, 4 * processors):  # they would all be started
+            raise InputError(f"trainer.devices: {count} processes are too many for {processors} processors")
         self._given_model = given.model
         if not 0 <= int(given.seed_everything) < 2**32:
             raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {given.seed_everything}")
@@ -251,6 +257,15 @@ def _input_errors() -> Iterator[None]:
         yield
     except (ValueError, MisconfigurationException) as error:
         raise InputError(root_message(error)) from error
+
+
+def _check_classes(tree: Any) -> None:
+    """Refuses a ``class_path`` that is no class: the parser calls any function in the place of an optimiser."""
+    name = tree.get("class_path") if isinstance(tree, Mapping) else None
+    if isinstance(name, str) and not isinstance(pydoc.locate(name), type):
+        raise InputError(f"class_path: {name!r} is not a class; nothing else is made from a configuration")
+    for value in tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ():
+        _check_classes(value)
 
 
 class KeepConfig(SaveConfigCallback):

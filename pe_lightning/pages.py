@@ -106,7 +106,8 @@ def _arguments(cls: type) -> list[str]:
     described = {entry.arg_name: entry.description or "" for entry in parse(inspect.getdoc(cls) or "").params}
     width = cls.width if issubclass(cls, Encoder) else None
     rows = []
-    for key, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+    initialiser = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this very class
+    for key, parameter in list(initialiser.parameters.items())[1:]:
         default = width.text if width is not None and key == width.argument else parameter.default
         if callable(default):
             default = "see right"

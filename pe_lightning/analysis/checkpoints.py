@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import pydoc
 from pathlib import Path
 
 import torch
+from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
@@ -22,26 +24,35 @@ POINTS = 2048
 """Positions of the grid that ranks of a checkpoint are measured at, at most."""
 
 
-def load_module(path: str | Path) -> CoordinateModule:
+def load_module(path: str | Path) -> LightningModule:
     """The module of a checkpoint, on the CPU, ready for prediction.
 
     Raises:
-        InputError: If the file is no checkpoint of a model that represents signals.
+        InputError: If the checkpoint cannot be read, or does not name its model.
     """
     model = read_model(path)
     cls = pydoc.locate(model["class_path"]) if model else None
-    if not (isinstance(cls, type) and issubclass(cls, CoordinateModule)):
+    if not (isinstance(cls, type) and issubclass(cls, LightningModule)):
         named = model["class_path"] if model else "a model that it does not name"
-        raise InputError(f"{str(path)!r} is the checkpoint of {named}; analysed are those of SimpleMLP and ComplexLinear")
+        raise InputError(f"{str(path)!r} is the checkpoint of {named}, which cannot be imported here")
     return cls.load_from_checkpoint(path, map_location="cpu", weights_only=True).eval()
 
 
-def encoding_of(module: CoordinateModule, signal: int = 0) -> Encoding:
-    """A copy of the encoding that one signal has, with its learned parameters.
+def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
+    """A copy of the encoding of positions, with its learned parameters.
+
+    Args:
+        module: A model of signals, or any that holds an encoding, such as an attention task.
+        signal: Of a model of signals: which signal's, where each has its own.
 
     Raises:
-        InputError: If there is no such signal.
+        InputError: If there is no such signal, or no encoding.
     """
+    if not isinstance(module, CoordinateModule):
+        found = next((part for part in module.modules() if isinstance(part, Encoding)), None)
+        if found is None:
+            raise InputError(f"this {type(module).__name__} holds no encoder of positions")
+        return copy.deepcopy(found)
     if not 0 <= signal < module.networks.num_signals:
         raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
     encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]

@@ -149,22 +149,25 @@ def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str
     from pe_lightning.analysis.checkpoints import checkpoint_ranks, encoding_of, load_module
     from pe_lightning.analysis.measures import analyze, label_of
     from pe_lightning.analysis.similarity import as_initialised
+    from pe_lightning.modules import CoordinateModule
 
     module = load_module(path)
     encoding = encoding_of(module, signal)
     reports: list[dict[str, Any]] = []
     maps: Maps = {}
-    stages = (
-        {", initial": as_initialised(encoding), ", learned": encoding} if module.features_are_trained else {"": encoding}
-    )
+    trained = any(parameter.requires_grad for parameter in encoding.parameters())
+    stages = {", initial": as_initialised(encoding), ", learned": encoding} if trained else {"": encoding}
+    grid, ranks = [MAP] * encoding.num_axes, {}
+    if isinstance(module, CoordinateModule):
+        grid, ranks = list(module.require_info().grid), checkpoint_ranks(module)
     for stage, found in stages.items():
         # axes and directions have encoders of their own, which are equal unless they learn
         distinct = {(stage and id(encoder)) or json.dumps(encoder.spec()): encoder for encoder in found.encoders}
         for number, encoder in enumerate(distinct.values()):
             which = f" {number}" if len(distinct) > 1 else ""
             reports.append(analyze(encoder, samples, f"{label_of(encoder)}{which}{stage}"))
-        maps |= _maps(f"checkpoint{stage}", found, module.require_info().grid)
-    return reports, maps, checkpoint_ranks(module)
+        maps |= _maps(f"checkpoint{stage}", found, grid)
+    return reports, maps, ranks
 
 
 def _print(reports: Sequence[Mapping[str, Any]]) -> None:

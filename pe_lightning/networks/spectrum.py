@@ -44,7 +44,7 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
     """The Wasserstein distance of spectra ``(..., n)`` in octaves: how far energy is to be moved, ``(...)``.
 
     FreSh compares amplitudes in hertz. The upper frequencies of photographs weigh far more then, and what is chosen fits the
-    trained samples faster and predicts those between them worse (docs/networks.md).
+    trained samples faster and predicts those between them worse.
     """
     frequency = torch.arange(1, one.shape[-1] + 1, device=one.device)
     return ((one - other).cumsum(-1).abs() * torch.log2((frequency + 1) / frequency)).sum(-1)

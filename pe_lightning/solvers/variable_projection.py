@@ -44,7 +44,7 @@ __all__ = ["HeldOut", "Learned", "learn_encoders"]
 FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Widths that are looked at first, times the given one. Far from the best one the error may have a minimum of its own, or,
 of Fourier features, be too rough for a gradient."""
-RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.01, 0.1, 1.0)}
+RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.03, 0.1, 0.3, 1.0)}
 """Ridges that each is tried with, for direct and for iterative solves; the best is where the search starts."""
 MAX_FRACTION = 0.25
 """Of few scattered samples up to this share is held out, instead of a tenth."""

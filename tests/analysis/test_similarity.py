@@ -14,6 +14,7 @@ from pe_lightning.data import TensorDataModule
 from pe_lightning.data.options import Batching
 from pe_lightning.encodings import Complex, Simple
 from pe_lightning.modules import ComplexLinear, SimpleMLP
+from pe_lightning.tasks import LayoutDataModule, LayoutRelations
 
 AXES = [torch.arange(n, dtype=torch.float64) / n for n in (9, 7)]
 HERE = (4 / 9, 3 / 7)
@@ -153,3 +154,17 @@ def test_errors_by_command_say_what_to_type(options, told, capsys, tmp_path):
     assert main(["analyze", *options, "--out", str(tmp_path / "new")]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_an_attention_task_has_an_encoding_too():
+    module = LayoutRelations({"name": "lff", "mlp": True, "groups": 2, "num_axes": 4, "num_inputs": 8})
+    module.build(LayoutDataModule(num_train=8, num_test=4).info)
+    encoding = analysis.encoding_of(module)
+    assert torch.equal(encoding.encoders[0].frequencies, module.positions.encoding.encoders[0].frequencies)
+    with torch.no_grad():
+        encoding.encoders[0].frequencies.mul_(2)
+    axes = [*AXES, *(torch.tensor([0.5], dtype=torch.float64) for _ in range(2))]
+    start = analysis.similarity(analysis.as_initialised(encoding), (*HERE, 0.5, 0.5), axes)
+    assert start.shape == (9, 7, 1, 1)
+    assert torch.equal(start, analysis.similarity(module.positions.encoding, (*HERE, 0.5, 0.5), axes))
+    assert not torch.allclose(start, analysis.similarity(encoding, (*HERE, 0.5, 0.5), axes))

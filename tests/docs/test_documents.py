@@ -252,7 +252,7 @@ def _run(words: list[str], extra: list[str]) -> None:
         subprocess.run([sys.executable, *arguments, *extra], check=True, capture_output=True, text=True)
     elif program == "pe-lightning":
         if arguments[0] == "suggest":
-            arguments += ["--force", "--budget", "1"]  # a page may suggest more than once
+            arguments += ["--force", "--encoders", "gau,tri"]  # a page may suggest more than once
         if arguments[0] in ("fit", "sweep"):
             arguments += extra
         if arguments[0] in ("fit", "sweep", "test", "predict", "validate"):

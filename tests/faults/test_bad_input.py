@@ -216,6 +216,19 @@ def test_a_baseline_that_cannot_be_computed_is_left_out(capsys: pytest.CaptureFi
     assert (run / "checkpoints/last.ckpt").is_file()
 
 
+def test_a_function_in_the_place_of_an_optimiser_is_not_called(capsys: pytest.CaptureFixture[str]) -> None:
+    model = "class_path: ComplexLinear, init_args: {encoder: gau, optimizer: {class_path: os.mkdir, init_args: {path: a}}}"
+    Path("c.yaml").write_text(f"model: {{{model}}}\n")
+    assert main(["fit", "--config", "c.yaml", "--data", "ImageDataModule", "--data.paths", "samples://astronaut"]) == 2
+    assert "class_path: 'os.mkdir' is not a class" in capsys.readouterr().err
+    assert not Path("a").exists()
+
+
+def test_more_processes_than_a_machine_can_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIT, "--trainer.devices", "100000"]) == 2
+    assert "100000 processes are too many" in capsys.readouterr().err
+
+
 def test_a_fault_in_a_baseline_is_no_fault_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise TypeError("a bug")

@@ -142,6 +142,8 @@ def expand(
                 f"cannot read {text!r}: only files, folders and {SCHEME}NAME are read; download it and give the file"
             )
         elif path.is_file():
+            if path.stat().st_size == 0:  # also the files of /proc, some of which never end
+                raise InputError(f"{text!r} is empty")
             found.append(SourceFile(path, text))
         elif path.is_dir():
             counted = [file for file in visible_files(path) if format_of(file, by_content=False) in formats]
