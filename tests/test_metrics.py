@@ -56,8 +56,8 @@ def test_each_signal_is_scored_as_torchmetrics_does(name: str, shape: tuple[int,
 
 
 def test_names_and_units() -> None:
-    assert metrics.names() == ["iou", "psnr", "snr"]
-    assert [unit_of(name) for name in ("psnr", "snr", "iou", "accuracy")] == ["dB", "dB", "", ""]
+    assert metrics.names() == ["accuracy", "ap", "bpd", "iou", "psnr", "snr"]
+    assert [unit_of(name) for name in ("psnr", "snr", "iou", "mine")] == ["dB", "dB", "", ""]
     with pytest.raises(InputError, match="unknown metric 'psrn'; did you mean 'psnr'"):
         create("psrn", 1)
 

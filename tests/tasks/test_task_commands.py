@@ -21,7 +21,7 @@ QUICK += ["--trainer.log_every_n_steps", "1", "--model.width", "32", "--model.de
 SMALL = {"layout": ["--data.num_train", "80", "--data.num_test", "40"]}
 SMALL["detection"] = ["--data.num_train", "64", "--data.num_test", "8"]
 RECIPES = [
-    pytest.param(path.stem, marks=[pytest.mark.slow] * ("textures" in path.stem))
+    pytest.param(path.stem, marks=[pytest.mark.slow] * (path.stem not in ("layout", "digits")))
     for path in sorted((ROOT / "configs/attention").glob("*.yaml"))
 ]
 
