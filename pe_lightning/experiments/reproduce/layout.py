@@ -153,6 +153,10 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
                 axes.plot([x for x, _, _ in theory], [y for _, y, _ in theory], ls="--", lw=1, color=line.get_color())
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
         axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
+        places = sorted({point for line in axes.get_lines() for point in np.asarray(line.get_xdata()).tolist()})
+        if "x" in log and len(places) < 9 and "marks" not in panel:  # the numbers themselves, where powers of ten are few
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.minorticks_off()
         axes.set_ylim(*panel.get("ylim", (None, None)))
         title = panel.get("title", "") if value is None else f"{panel['panel']} {value} {panel.get('title', '')}"
         axes.set_title(title, fontsize=9)
