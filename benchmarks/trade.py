@@ -2,7 +2,8 @@
 
     python benchmarks/trade.py --paths FOLDER                       # about 25 minutes of two cores, both halves side by side
     python benchmarks/trade.py --only held-out --seconds 300        # longer; --only all is the other half
-    python benchmarks/trade.py --quick                              # a minute: few seconds per network, small pictures
+    python benchmarks/trade.py --quick                              # a minute or two: small pictures
+    python benchmarks/trade.py --draw                               # the figure of what is there so far
 
 - ``held-out``: pictures of which every second sample of each axis is trained on; PSNR of all others (protocol ``rest``).
 - ``all``: every sample of the first picture is trained on, and scored: 3e4, 1e5 and 3e5 parameters. ``grid`` is a plain
@@ -86,6 +87,8 @@ METHODS = [
     Method("MLP, rff", perceptron({"name": "rff", "num_features": 256}), BLUE, "o", WIDTHS),
     Method("MLP, gau", perceptron({"name": "gau", "num_features": 256}), SKY, "s", WIDTHS),
     Method("MLP, lff", perceptron({"name": "lff", "num_features": 128}), PINK, "D", WIDTHS),
+    Method("SIREN", perceptron("identity", activation="sine"), BLACK, "<", WIDTHS),
+    Method("FINER", perceptron("identity", activation="finer"), ORANGE, ">", WIDTHS),
     Method("MLP, hash", table("hash", "table_size"), GREEN, "^", (64, 1 << 16), ("held-out",)),
     Method("MLP, hash as fine as the samples", table("hash", "table_size", finest=512), GREEN, "^", (64, 1 << 16), ("all",)),
     Method("MLP, planes", table("planes", "rank"), YELLOW, "v", (1, 512)),
@@ -128,7 +131,8 @@ def sized(method: Method, data: ImageDataModule, params: int) -> Any:
     while high - low > 1:
         middle = (low + high) // 2
         model = method.make(middle)
-        model.build_from(data, torch.device("cpu"))
+        model.choose(data, torch.device("cpu"))
+        model.build(data.info)
         low, high = (middle, high) if model.num_params <= params else (low, middle)
     return method.make(low)
 
@@ -171,7 +175,8 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
 def cells(options: argparse.Namespace) -> Iterator[tuple[Path, Method, str, str, int]]:
     """All cells of the chosen questions, with the file of each."""
     for question in options.only.split(","):
-        pictures, sizes = (options.paths, (options.params,)) if question == "held-out" else (options.paths[:1], SIZES)
+        held_out = question == "held-out"
+        pictures, sizes = (options.paths, (options.params,)) if held_out else (options.paths[:1], options.sizes)
         for path in pictures:
             for method in METHODS:
                 for params in sizes:
@@ -219,7 +224,7 @@ def draw(options: argparse.Namespace, path: Path) -> None:
     figure = Figure(figsize=(11, 4.3 * len(questions)), layout="constrained")
     axes = figure.subplots(len(questions), 2, squeeze=False, sharey="row")
     for question, (left, right) in zip(questions, axes, strict=True):
-        shown = options.params if question == "held-out" else SIZES[1]
+        shown = options.params if question == "held-out" else sorted(options.sizes)[len(options.sizes) // 2]
         made = rows(options, question)
         for method in METHODS:
             own = [(params, results) for known, params, results in made if known is method]
@@ -236,16 +241,19 @@ def draw(options: argparse.Namespace, path: Path) -> None:
                 elif params == shown:
                     left.plot([mean(results, "seconds")], [mean(results, "psnr")], **style, linestyle="none")
             if method.name == "bicubic":
-                right.axhline(mean(own[0][1], "psnr"), color=method.color, linewidth=0.8, linestyle=":")
-                left.axhline(mean(own[0][1], "psnr"), color=method.color, linewidth=0.8, linestyle=":")
+                line = {"color": method.color, "linewidth": 0.8, "linestyle": ":"}
+                left.axhline(mean(own[0][1], "psnr"), **line)
+                right.axhline(mean(own[0][1], "psnr"), label="bicubic", **line)
             else:
                 points = [(mean(results, "params"), mean(results, "psnr")) for _, results in own]
                 right.plot(*zip(*points, strict=True), **style, linewidth=1, linestyle="-" if len(points) > 1 else "none")
         count = max((len(results) for _, _, results in made), default=0)
         scored = "samples between the trained ones" if question == "held-out" else "all samples, all of them trained on"
         left.set(xscale="log", xlabel="core seconds, one thread", ylabel="PSNR, dB", title=f"{scored}; {count} picture(s)")
-        about = "after the seconds on the left" if any(method.trained for method, _, _ in made) else ""
-        right.set(xscale="log", xlabel="parameters", title=f"the same, {about}")
+        longest = max((mean(results, "seconds") for method, _, results in made if method.trained), default=0)
+        networks = f"; networks after {longest:.0f} core seconds" * (longest > 0)
+        right.set(xscale="log", xlabel="parameters", title=f"the same{networks}")
+        left.set_xlim(min(0.02, left.get_xlim()[0]), max(2.0, left.get_xlim()[1]))
         for axis in (left, right):
             axis.grid(alpha=0.25)
         right.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
@@ -259,7 +267,9 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(QUESTIONS), help="held-out, all, or both")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each network")
     parser.add_argument("--params", type=int, default=100_000, help="of each network of held-out")
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="parameters of the fits of all samples")
     parser.add_argument("--out", type=Path, default=Path("trade"), help="folder of the numbers, trade.png and trade.md")
+    parser.add_argument("--draw", action="store_true", help="only draw and print what there is in --out")
     parser.add_argument("--quick", action="store_true", help="a minute: 2 seconds per network, pictures of 128 x 128")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -270,7 +280,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     print(f"{machine()}; {options.seconds:g} core seconds per network", flush=True)
     for file, method, question, path, params in cells(options):
-        if not file.is_file():
+        if not file.is_file() and not options.draw:
             found = cell(method, question, path, params, options.seconds, 128 if options.quick else None)
             file.write_text(json.dumps(found))
             print(f"{file.stem}: {found['params']} parameters, {found['seconds']:.1f} s, {found['psnr']:.2f} dB", flush=True)

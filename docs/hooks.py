@@ -30,7 +30,7 @@ ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`(~?)([\w.]+)`")
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Writes the pages of encoders and networks, and adds them to the navigation, without what does not exist."""
     assert config.nav is not None
-    write_pages(Path(GENERATED.name))
+    write_pages(Path(GENERATED.name), ROOT / "benchmarks/encoder_scores.yaml")
     config.nav = _existing(config.nav, Path(config.docs_dir))
     for title, folder in (("Encoders", "encoders"), ("Networks", "networks")):
         _section(config.nav, title).extend(f"{folder}/{page.name}" for page in _generated(f"{folder}/*.md"))

@@ -87,6 +87,10 @@ def last_resort(error: Exception) -> tuple[str, int]:
             f"there is not enough memory: {needed} asked for at once, {show_bytes(psutil.virtual_memory().available)} free. "
             "Make the signals (resize, center_crop, frames, length), num_features or the output smaller"
         ), 2
+    if isinstance(error, ValueError) and "embedded null" in text:
+        return "a path holds a zero byte", 2
+    if any(cls.__name__ == "MisconfigurationException" for cls in type(error).__mro__):  # Lightning's for its arguments
+        return text, 2
     if isinstance(error, OSError) and error.errno is not None:
         return f"{error.strerror or text}: {str(error.filename or 'a file')!r}", 2
     written = "".join(traceback.format_exception(error))

@@ -61,8 +61,10 @@ class Scaling:
         if len(self.low) != len(self.high) or not self.low:
             raise InputError(f"Scaling: low and high hold one number per signal each, got {self.low} and {self.high}")
         for low, high in zip(self.low, self.high, strict=True):
-            if not (np.isfinite([low, high]).all() and low < high):
-                raise InputError(f"a range needs two finite numbers, the lower one first; got [{low}, {high}]")
+            if not (np.isfinite([low, high, high - low]).all() and low < high):
+                raise InputError(
+                    f"a range needs two finite numbers, the lower one first, and a finite width; got [{low}, {high}]"
+                )
 
     @classmethod
     def of_integers(cls, dtype: npt.DTypeLike) -> Scaling:

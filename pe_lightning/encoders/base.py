@@ -114,6 +114,8 @@ class Encoder(nn.Module, ABC):
     """Whether it has a use with one axis at a time, in a complex encoding; not where it then is what another encoder is."""
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
+    drawn: ClassVar[bool] = False
+    """Whether features are drawn at random, so that fewer of them are another draw."""
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
     from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}

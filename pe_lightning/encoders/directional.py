@@ -37,8 +37,8 @@ class Directional(Encoder):
 
     When to use:
         Works for ``SimpleMLP`` on pictures: below a hidden layer eight directions gained 1.1 dB over the papers' four
-        (docs/adaptive.md). As a product, the axes alone are best. Not for more than two axes, nor for ``ComplexLinear``,
-        whose product needs separate axes.
+        (docs/adaptive.md). As a product, the axes alone are best. Below ``ComplexLinear``, which takes one axis at a time,
+        it is its base. Not for more than two axes.
 
     Args:
         num_features: Number of all features: ``n`` times those of a direction, or ``n/2`` times their square. ``auto``: the

@@ -345,8 +345,8 @@ class JointSines(_Sines):
     The base of axis ``a`` is 10000/a: 10000 and 5000 in 2-D as in the paper, which has no more axes.
 
     When to use:
-        A baseline of learnable Fourier features. One frequency per feature mixes all axes in a fixed direction, so that
-        positions along the others cannot be told apart.
+        A baseline of learnable Fourier features. In 2-D all its waves run between the directions (1, 1) and (1, 2), so that
+        positions across these look alike.
 
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.

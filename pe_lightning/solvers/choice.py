@@ -14,7 +14,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -38,6 +38,8 @@ SCAN = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
 """Ridges that each width is tried with on a grid, before the full curve of the best one."""
 FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that are tried on a grid, times the default in units of the spacing."""
+NOISE = 0.75
+"""How much of the variance of noise may pass to the points between the samples, for features that are drawn at random."""
 MIN_SAMPLES = 8
 """Axes with fewer samples are not thinned out."""
 WINDOW = {1: 1024, 2: 256, 3: 64}
@@ -241,7 +243,36 @@ def choose_grid(
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
         samples = [samples_per_unit(x) for x in axes]
-        return _choose(tuple(encoders), samples, strength, sigma, fallback, curve, scattered=False)
+        chosen = _choose(tuple(encoders), samples, strength, sigma, fallback, curve, scattered=False)
+        if strength is None and any(encoder.drawn for encoder in chosen.encoders):
+            return replace(chosen, ridge=_steady(chosen.ridge, chosen.encoders, [x.to(values.device) for x in coords]))
+        return chosen
+
+
+def _steady(ridge: float, encoders: Sequence[Encoder], axes: Sequence[Tensor]) -> float:
+    """The ridge, or the least larger one at which noise of the samples is not amplified between them.
+
+    Features that are drawn anew for a thinned grid cannot show what the draw itself does: one frequency that vanishes on the
+    samples, but not between them, makes 13 dB of 22 at a small ridge. What noise becomes needs no held-out samples: the
+    squared norm of the weights that the samples have at the points half-way between them, whose mean is about 1/2 otherwise.
+    """
+    factors, at, both = [], [], []
+    for encoder, x in zip(encoders, axes, strict=True):
+        factors.append(factor_axis(encoder(x)))
+        half = x + (x[min(1, len(x) - 1)] - x[0]) / 2
+        norms = [(encoder(points) @ factors[-1].right).square().mean(0) for points in (x, half)]
+        at.append(norms[0])
+        both.append(norms[0] + norms[1])
+    joint = reduce(torch.kron, [f.singular_values for f in factors])
+    between = (reduce(torch.kron, both) - reduce(torch.kron, at)) / (2 ** len(factors) - 1)
+    unit = math.prod(f.mean_diagonal for f in factors)
+
+    def noise(r: float) -> float:
+        return float(((joint / (joint.square() + r * unit).clamp_min(1e-300)).square() * between).sum())
+
+    while noise(ridge) > NOISE and ridge < DECADES[-1]:
+        ridge *= 10**0.125
+    return ridge
 
 
 def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:

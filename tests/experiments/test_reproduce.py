@@ -87,6 +87,13 @@ def test_the_networks_have_the_papers_number_of_parameters(table, block, grid, c
             assert module.num_params == count, entry.labels
 
 
+@pytest.mark.parametrize(("table", "features"), [("t1", 256), ("t3", 64)])
+def test_the_papers_closed_form_has_its_features(table, features):
+    found = [entry.tree() for entry in load(table).entries() if entry.labels["block"] == "paper_closed_form"]
+    assert [tree["arguments"]["encoder"]["name"] for tree in found] == list(ENCODERS)
+    assert [tree["arguments"]["encoder"]["num_features"] for tree in found] == [features] * 5
+
+
 @pytest.mark.parametrize("quick", [False, True])
 def test_all_definitions_expand_to_distinct_cells(quick):
     for name in names():

@@ -224,9 +224,17 @@ def test_a_function_in_the_place_of_an_optimiser_is_not_called(capsys: pytest.Ca
     assert not Path("a").exists()
 
 
-def test_more_processes_than_a_machine_can_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*FIT, "--trainer.devices", "100000"]) == 2
-    assert "100000 processes are too many" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("devices", "100000", "100000 processes are too many"),
+        ("gradient_clip_val", ".nan", "clip_gradients"),
+        ("default_root_dir", "a\0b", "a path holds a zero byte"),
+    ],
+)
+def test_arguments_of_the_trainer(option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIT, f"--trainer.{option}", value]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_fault_in_a_baseline_is_no_fault_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import skimage.data
 import torch
 
 from pe_lightning import encoders
@@ -246,3 +247,17 @@ def test_a_row_that_is_rough_in_places_gets_a_ridge_for_them():
     mask = torch.rand(1, 1 << 16, generator=torch.Generator().manual_seed(1)) < 0.25
     assert choose_points(values, "gau", axes=[x], mask=mask).ridge > 1
     assert choose_grid(values[:, ::2], [x[::2]], [encoders.create("gau", num_features=1 << 15)]).ridge > 0.05
+
+
+def test_a_drawn_frequency_that_vanishes_on_the_samples_gets_a_larger_ridge():
+    picture = torch.from_numpy(skimage.data.camera()[::4, ::4] / 255)[None, ..., None].float()
+    largest = encoders.create("rff", num_features=64, sigma=1.0, seed=1).frequencies.abs().max().item()
+    encoder = encoders.create("rff", num_features=64, sigma=0.9999 * 32 / largest, seed=1)  # its sine is nearly zero
+    x, fine = torch.arange(64) / 64, torch.arange(128) / 128
+
+    def score(ridge: float | str) -> float:
+        found = solve_grid(picture[:, ::2, ::2], [encoder] * 2, [x] * 2, ridge=ridge).predict([fine] * 2)
+        return -10 * math.log10((found - picture)[:, 1::2, 1::2].square().mean().item())
+
+    # 3 dB without a look at the noise
+    assert score("auto") > max(score(10.0**power) for power in range(-8, 1)) - 1

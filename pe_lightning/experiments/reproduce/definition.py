@@ -169,7 +169,7 @@ def load(name: str) -> Definition:
 def _flat(part: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Dotted keys and values; a list is a value."""
     for key, value in part.items():
-        if isinstance(value, Mapping) and value and not key.startswith("arguments."):
+        if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

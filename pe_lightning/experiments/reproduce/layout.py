@@ -31,7 +31,7 @@ from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.reproduce.definition import Definition
 from pe_lightning.experiments.reproduce.run import Row
 
-__all__ = ["KINDS", "draw", "exploded", "over_seeds", "points_of"]
+__all__ = ["KINDS", "draw", "exploded", "interpolation_of", "over_seeds", "points_of"]
 
 GREY, BLUE = "0.72", "tab:blue"
 
@@ -100,24 +100,22 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
                     textcoords="offset points",
                     bbox={"fc": "white", "ec": "none", "alpha": 0.6, "pad": 0.5},
                 )
-        for name, score in _interpolation(own).items():
+        scores = {name: entry["test/psnr"] for name, entry in interpolation_of(own).items()}
+        for name, score in sorted(scores.items(), key=lambda item: item[1])[-1:]:
             axes.axhline(score, color="black", lw=0.6, ls="--")
             axes.annotate(name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=6)
         axes.set_title(definition.block_title(block), fontsize=8)
         axes.set_xticks(range(len(own)), [_label(row) for row in own], fontsize=8)
-        axes.set_ylim(low - 1 if low < 0 else 0)
+    panels[0].set_ylim(low - 1 if low < 0 else 0, 1.12 * panels[0].get_ylim()[1])  # of all panels; room for the numbers
     panels[0].set_ylabel("held-out PSNR (dB): grey the paper, blue ours", fontsize=8)
     return figure
 
 
-def _interpolation(rows: Sequence[Row]) -> dict[str, float]:
-    """The best interpolation of the signals of these rows."""
-    found: dict[str, float] = {}
-    for row in rows:
-        scores = {name: entry["test/psnr"] for name, entry in row.get("baselines", {}).items()}
-        found |= {name: score for name, score in scores.items() if score is not None}
-    best = max(found, key=found.__getitem__, default=None)
-    return {} if best is None else {best: found[best]}
+def interpolation_of(rows: Sequence[Row]) -> dict[str, Row]:
+    """What interpolation reaches, by name; nothing where the rows are of different samples."""
+    found = [row["baselines"] for row in rows if row.get("baselines")]
+    same = all(entry == found[0] for entry in found)
+    return {name: entry for name, entry in found[0].items() if entry.get("test/psnr") is not None} if found and same else {}
 
 
 def _label(row: Row) -> str:

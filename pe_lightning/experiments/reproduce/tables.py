@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_lightning.experiments.reproduce.definition import Definition
-from pe_lightning.experiments.reproduce.layout import exploded, over_seeds, points_of
+from pe_lightning.experiments.reproduce.layout import exploded, interpolation_of, over_seeds, points_of
 from pe_lightning.experiments.reproduce.run import Row
 
 __all__ = ["as_csv", "as_markdown", "with_interpolation"]
@@ -20,11 +20,9 @@ def with_interpolation(rows: Sequence[Row]) -> list[Row]:
     found = [
         {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and row.get("psnr") else row for row in rows
     ]
-    scores = {name: entry for row in rows for name, entry in row.get("baselines", {}).items()}
     return found + [
         {"block": f"{name} interpolation", "psnr": entry["test/psnr"], "psnr_std": entry["test/psnr_std"]}
-        for name, entry in scores.items()
-        if entry["test/psnr"] is not None
+        for name, entry in interpolation_of(rows).items()
     ]
 
 
@@ -55,7 +53,7 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
             parts += [part for block in definition.blocks for part in _seed_table(definition, block, shown)]
         elif any("psnr" in row for row in shown):
             parts.append(_scores(definition, shown))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(dict.fromkeys(parts)) + "\n"  # a gallery and a table of the same cells have the same numbers
 
 
 def _scores(definition: Definition, rows: Sequence[Row]) -> str:
