@@ -19,7 +19,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.modules import ComplexLinear
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "sweeps")
+RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name not in ("attention", "sweeps"))
 STEPS = 12
 SMALL: dict[str, list[str]] = {
     "image": ["--data.resize", "48", "--model.encoder.num_features", "16"],

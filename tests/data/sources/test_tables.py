@@ -95,7 +95,7 @@ def test_a_given_range_and_a_length(tmp_path):
         ("a;b\n1;2,5\n2;3\n", {}, ["line 2: '2,5' is no finite number (the decimal mark is a point"]),
         ("a;b\n1,5;2,5\n2,5;3,5\n", {}, ["no column of numbers (decimals are written with a point"]),
         ("a,b\n", {"select": ["a"]}, ["must be distinct and hold numbers"]),
-        ("", {}, ["it holds no numbers"]),
+        ("", {}, ["is empty"]),
         ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),
         ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the value 1.0 alone"]),
         ('a,b\n1,"2\n3",4\n', {}, ["every quote has to be closed"]),
