@@ -21,7 +21,7 @@ def assert_same_state(one: Path, two: Path, tolerance: float) -> None:
         torch.testing.assert_close(states[1][name], value, rtol=0, atol=tolerance * float(value.abs().max()))
 
 
-@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml", "varpro.yaml"])
+@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml"])
 def test_two_processes_solve_what_one_does(tmp_path, recipe):
     one = fit(tmp_path / "one", recipe)
     others = [(fit(tmp_path / "two", recipe, *DDP), 1e-4)]
@@ -76,18 +76,11 @@ def test_every_strategy_passes_thresholds_at_the_same_step(tmp_path):
     torch.testing.assert_close(*moments, rtol=0, atol=1e-5 * float(moments[0].abs().max()))
 
 
-OWN = {
-    "random_points.yaml": [*EPOCHS, "--trainer.max_steps", "21", "--data.batch", "points", "--data.batch_size", "50"],
-    "closed_form.yaml": [],
-}
-
-
-@pytest.mark.parametrize("recipe", OWN)
-def test_each_process_fits_its_own_signals(tmp_path, recipe):
-    one = fit(tmp_path / "one", recipe, *THREE, *OWN[recipe])
-    two = fit(tmp_path / "two", recipe, *THREE, *OWN[recipe], *SIGNALS)
+def test_each_process_fits_its_own_signals(tmp_path):
+    arguments = [*THREE, *EPOCHS, "--trainer.max_steps", "21", "--data.batch", "points", "--data.batch_size", "50"]
+    one = fit(tmp_path / "one", "random_points.yaml", *arguments)
+    two = fit(tmp_path / "two", "random_points.yaml", *arguments, *SIGNALS)
     assert two["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)
-    assert two["ridge"] == one["ridge"]
     assert_same_state(tmp_path / "one", tmp_path / "two", 1e-5)
 
 
@@ -105,15 +98,6 @@ def test_a_checkpoint_does_not_tell_how_many_processes_wrote_it(tmp_path):
     assert found["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)
 
 
-def test_complex_weights_are_those_of_one_process(tmp_path):
-    arguments = [*THREE, *EPOCHS, "--model.encoder", "identity", "--model.activation", "gabor", "--model.depth", "2"]
-    arguments += ["--model.width", "12", "--trainer.max_steps", "11", "--trainer.gradient_clip_val", "0.5"]
-    one = fit(tmp_path / "one", "simple_mlp.yaml", *arguments)
-    for name, devices in {"ddp": DDP, "signals": SIGNALS}.items():
-        other = fit(tmp_path / name, "simple_mlp.yaml", *arguments, *devices)
-        assert other["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-2)
-
-
 def test_more_processes_than_signals_are_refused(tmp_path):
     done = run_fit(tmp_path, "demo.yaml", *SIGNALS)
     assert done.returncode != 0
@@ -123,18 +107,14 @@ def test_more_processes_than_signals_are_refused(tmp_path):
 LEARNED = [*THREE, *EPOCHS, "--model.encoder", "learned_encoders.LearnedGaussian", "--trainer.max_steps", "21"]
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
-def test_learned_encoders_are_those_of_one_process(tmp_path, shared):
-    arguments = [*LEARNED, "--model.shared_encoder", str(shared).lower()]
-    one = fit(tmp_path / "one", "demo.yaml", *arguments)
-    for name, devices in {"ddp": DDP, **({} if shared else {"signals": SIGNALS})}.items():
-        other = fit(tmp_path / name, "demo.yaml", *arguments, *devices)
+def test_learned_encoders_are_those_of_one_process(tmp_path):
+    one = fit(tmp_path / "one", "demo.yaml", *LEARNED)
+    for name, devices in {"ddp": DDP, "signals": SIGNALS}.items():
+        other = fit(tmp_path / name, "demo.yaml", *LEARNED, *devices)
         assert other["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)
         assert_same_state(tmp_path / "one", tmp_path / name, 1e-5)
         assert np.allclose(other["encoder"]["sigma"], one["encoder"]["sigma"], rtol=1e-6)
-    widths = np.ravel(one["encoder"]["sigma"])
-    assert len(widths) == (1 if shared else 3)
-    assert len(set(widths.tolist())) == len(widths), "each signal has learned its own"
+    assert len({*np.ravel(one["encoder"]["sigma"]).tolist()}) == 3, "each signal has learned its own"
 
 
 def test_a_warm_head_in_float64_is_that_of_one_process(tmp_path):

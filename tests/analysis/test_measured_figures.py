@@ -78,4 +78,4 @@ def test_a_figure_has_measurement_beside_theory(tmp_path):
         assert row["theory"] == pytest.approx(expected)
         assert max(row["deviation"]) < 0.15
         assert row["stable_rank"] == pytest.approx(row["theory"], rel=0.15)
-    assert {path.name for path in found.files} == {"r-fig2.csv", "r-fig2.md", "r-fig2.png"}
+    assert {path.name for path in found.files} == {"r-fig2.csv", "r-fig2.md", "r-fig2.png", "r-fig2.pdf"}
