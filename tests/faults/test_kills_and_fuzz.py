@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.stress
 PROGRAM = Path(__file__).parents[2] / "benchmarks/faults.py"
 ROWS = {
     "fits": ["--kills", "4"],

@@ -15,7 +15,6 @@ from lightning.pytorch import seed_everything
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
-from pe_lightning.__main__ import main
 from pe_lightning.data import TensorDataModule
 from pe_lightning.encoders import create, names, registry, resolve
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
@@ -161,22 +160,3 @@ def test_sizes_left_to_the_data_follow_the_trained_samples(name: str, make_train
         "gamma": [3 / 16, 3 / 8], "num_positions": [16, 8], "finest": [[4], [2]], "cells": [[16], [8]],
         "plane_cells": [[4], [2]],
     }[argument]  # fmt: skip
-
-
-@pytest.mark.parametrize("recipe", ["simple_mlp.yaml", "hash.yaml", "planes.yaml", "lff.yaml"])
-def test_recipes(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first takes another encoder by name."""
-    monkeypatch.chdir(tmp_path)
-    named = ["--model.encoder", "grid", "--model.depth", "1"] if recipe == "simple_mlp.yaml" else []
-    short = ["--data.resize", "32", "--trainer.max_steps", "40", "--wandb.enabled", "false", "--trainer.logger", "false"]
-    assert main(["fit", "--config", str(ROOT / "configs/image" / recipe), *named, *short]) == 0
-    (path,) = tmp_path.glob("runs/*/*/metrics.json")
-    found = json.loads(path.read_text())
-    assert found["test/psnr"] > 11
-    expected = {
-        "simple_mlp.yaml": ("finest", [4, 4]),
-        "hash.yaml": ("finest", [4, 4]),
-        "planes.yaml": ("cells", [16, 16]),
-    }
-    argument, value = expected.get(recipe, ("gamma", pytest.approx(3 / 16)))
-    assert found["encoder"][argument] == value

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ray.tune", reason='Ray Tune is not installed: pip install "pe-lightning[ray]"', exc_type=ImportError)
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.stress
 
 ROOT = Path(__file__).parents[3]
 FIXED = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
