@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from pe_lightning.cache_folder import CacheFolder, Entry
 from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
     from pe_lightning.encoders.base import EncoderRegistry
@@ -142,8 +142,7 @@ def _content(entry: Entry) -> tuple[Text, str, str]:
 
 
 def _print(table: Table) -> None:
-    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
-    console.print(table)
+    console().print(table)
 
 
 def _count(number: int) -> str:

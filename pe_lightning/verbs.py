@@ -11,10 +11,11 @@ from typing import Any
 
 from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
+from rich.console import Console
 
 from pe_lightning.errors import InputError, explain
 
-__all__ = ["call", "is_option", "long_form", "split"]
+__all__ = ["call", "console", "is_option", "long_form", "split"]
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -103,6 +104,11 @@ def split(
             target.append(rest.pop(0))
             takes_value = name in several
     return words, own, others
+
+
+def console(width: int = 160) -> Console:
+    """Where a verb prints its tables: as wide as the terminal, or ``width``, as a pipe has none of its own."""
+    return Console() if Console().is_terminal else Console(width=width)
 
 
 def is_option(argument: str) -> bool:

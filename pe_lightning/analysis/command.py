@@ -13,7 +13,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean, explain, root_message
-from pe_lightning.verbs import is_option, long_form
+from pe_lightning.verbs import console, is_option, long_form
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -173,7 +173,6 @@ def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str
 def _print(reports: Sequence[Mapping[str, Any]]) -> None:
     """The table of numbers, measured beside theory."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     def show(value: float | None, digits: str = ".4g") -> str:
@@ -200,8 +199,7 @@ def _print(reports: Sequence[Mapping[str, Any]]) -> None:
             pair(report["correlation"], ".3f"),
             pair(report["interval"], ".3g"),
         )
-    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
-    console.print(table)
+    console().print(table)
     print(
         f"{reports[0]['samples']} positions. Deviations are from theory, of D(Δ) the largest, relative to D(0). Spread: how"
     )

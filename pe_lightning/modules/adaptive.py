@@ -15,7 +15,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import CoordinateModule, plain_encoder
+from pe_lightning.modules.base import CoordinateModule, plain_encoder, trainer_of
 from pe_lightning.networks.adaptive import AdaptiveNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
@@ -107,7 +107,7 @@ class Adaptive(CoordinateModule):
         Raises:
             InputError: If there are steps to train.
         """
-        trainer = self._trainer_or_none()
+        trainer = trainer_of(self)
         if trainer is not None and trainer.state.fn == TrainerFn.FITTING and trainer.max_steps != 0:
             raise InputError("Adaptive is solved for, not trained: set --trainer.max_steps 0")
         super().configure_model()

@@ -31,7 +31,7 @@ from pe_lightning.linalg import full_precision
 from pe_lightning.metrics import psnr
 from pe_lightning.networks import Stack
 
-__all__ = ["CoordinateModule", "EncoderChoice", "plain_encoder", "refuse_other_model"]
+__all__ = ["CoordinateModule", "EncoderChoice", "plain_encoder", "refuse_other_model", "trainer_of"]
 
 EncoderChoice = Encoder | list[Encoder] | str
 """An encoder for all axes, or one per axis. At run time names and descriptions are accepted in their place."""
@@ -233,7 +233,7 @@ class CoordinateModule(LightningModule, ABC):
             InputError: If there is no shape to build for, the module was built for another, or the Trainer's precision
                 would round the coordinates.
         """
-        trainer = self._trainer_or_none()
+        trainer = trainer_of(self)
         if trainer is None:
             return
         if trainer.precision in COORDINATES_LOST:
@@ -254,16 +254,10 @@ class CoordinateModule(LightningModule, ABC):
                 "as TensorDataModule(values), to the Trainer"
             )
 
-    def _trainer_or_none(self) -> Trainer | None:
-        try:
-            return self.trainer
-        except RuntimeError:  # Lightning's way to say that there is none
-            return None
-
     @property
     def is_fitted(self) -> bool:
         """Whether a Trainer has the module to fit it, and not to test it or for nothing."""
-        trainer = self._trainer_or_none()
+        trainer = trainer_of(self)
         return trainer is not None and trainer.state.fn == TrainerFn.FITTING
 
     def require_info(self) -> SignalInfo:
@@ -651,6 +645,14 @@ class BatchCache:
     def clear(self) -> None:
         """Forgets everything."""
         self._held.clear()
+
+
+def trainer_of(module: LightningModule) -> Trainer | None:
+    """The Trainer of a module, if it has one."""
+    try:
+        return module.trainer
+    except RuntimeError:  # Lightning's way to say that there is none
+        return None
 
 
 def plain_encoder(encoder: Encoder) -> dict[str, Any]:

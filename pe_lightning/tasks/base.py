@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, cast
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
@@ -20,7 +20,7 @@ from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import plain_encoder, refuse_other_model
+from pe_lightning.modules.base import plain_encoder, refuse_other_model, trainer_of
 from pe_lightning.tasks.data import TaskDataModule
 from pe_lightning.tasks.positions import Combine, PositionChoice, Positions
 
@@ -141,7 +141,7 @@ class AttentionTask(LightningModule, ABC):
 
     def configure_model(self) -> None:
         """Builds for the Trainer's DataModule; without a Trainer the sizes come from the checkpoint."""
-        if (trainer := self._trainer_or_none()) is None:
+        if (trainer := trainer_of(self)) is None:
             return
         data = getattr(trainer, "datamodule", None)
         if isinstance(data, TaskDataModule):
@@ -150,12 +150,6 @@ class AttentionTask(LightningModule, ABC):
             raise InputError(f"predict writes signals, and {type(self).__name__} has none; use pe-lightning test")
         else:
             raise InputError(f"{type(self).__name__} needs a DataModule of pe_lightning.tasks, got {type(data).__name__}")
-
-    def _trainer_or_none(self) -> Trainer | None:
-        try:
-            return self.trainer
-        except RuntimeError:  # Lightning's way to say that there is none
-            return None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the sizes of the task."""
@@ -235,7 +229,7 @@ class AttentionTask(LightningModule, ABC):
         if encoding is not None:
             first = encoding.encoders[0]
             described = {"name": first.name, **first.resolved(), "num_features": encoding.num_features}
-        data = getattr(self._trainer_or_none(), "datamodule", None)
+        data = getattr(trainer_of(self), "datamodule", None)
         return {
             "model": type(self).__name__,
             "num_params": sum(p.numel() for p in self.parameters() if p.requires_grad),

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from scipy.special import stdtrit
 
+from pe_lightning import verbs
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, flatten, look_up, mean, printable
 
@@ -273,7 +273,7 @@ def _number(value: float, form: str) -> str:
 
 def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
     """Prints every table, its notes below it; ``by`` is what rows are grouped by."""
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = verbs.console()
     console.width = max(console.width, 80)
     if why_several(tables):
         console.print(Text(f"{why_several(tables)}\n"), style="yellow")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse.typing import ClosedUnitInterval
-from rich.console import Console
 from rich.table import Table
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.definition import Definition, load, names
+from pe_lightning.verbs import console
 
 __all__ = ["Reproduction", "reproduce", "reproduce_command"]
 
@@ -174,5 +174,4 @@ def _print_list() -> None:
     for name in names():
         definition = load(name)
         table.add_row(name, definition.source, definition.title, " ".join(definition.blocks))
-    console = Console() if Console().is_terminal else Console(width=160)  # a pipe has no width of its own
-    console.print(table)
+    console().print(table)

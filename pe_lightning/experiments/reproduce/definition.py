@@ -35,6 +35,7 @@ from typing import Any
 import yaml
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.experiments.compare.reading import flatten
 
 __all__ = ["Definition", "Entry", "load", "names"]
 
@@ -125,7 +126,7 @@ class Definition:
         for point, repeat in itertools.product(itertools.product(*axes), range(seeds)):
             settings: dict[str, Any] = {}
             for part in (self.base, block.get("base", {}), *(more for _, _, more in point), *small):
-                for key, value in _flat(part):
+                for key, value in flatten(part):
                     settings = {old: kept for old, kept in settings.items() if not old.startswith(f"{key}.")}
                     settings[key] = value
             if paths and "data" in settings:
@@ -164,12 +165,3 @@ def load(name: str) -> Definition:
             near = did_you_mean(unknown[0], KEYS[kind]) or "."
             raise InputError(f"{str(path)!r}: a {kind} has no {unknown[0]!r}{near} It takes {', '.join(sorted(KEYS[kind]))}")
     return Definition(path.stem, **content)
-
-
-def _flat(part: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Dotted keys and values; a list is a value."""
-    for key, value in part.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pe_lightning import verbs
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.samples import SCHEME
@@ -40,7 +40,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         result: The search.
         everything: All rows and columns; otherwise :data:`ROWS` rows, in 80 columns, the best interpolation among them.
     """
-    console, metric = Console() if Console().is_terminal else Console(width=140 if everything else 80), _metric(result)
+    console, metric = verbs.console(140 if everything else 80), _metric(result)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     unit = metric.unit or metric.name
     titles = [

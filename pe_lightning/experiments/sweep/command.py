@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import Metric, find_runs
 from pe_lightning.experiments.sweep.cells import CONFIG_OPTIONS, Cell, make_cells, parse_varied
 from pe_lightning.experiments.sweep.record import RECORD, SweepProgress, SweepRecord
+from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
     from pe_lightning.experiments.sweep.fits import Fits
@@ -161,6 +161,6 @@ def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str
         values = scores[settings]
         spread = f" ± {metric.text(statistics.stdev(values))}" if len(values) > 1 else ""
         table.add_row(*map(Text, settings), str(len(values)), f"{metric.text(means[settings])}{spread}")
-    console = Console() if Console().is_terminal else Console(width=160)
-    console.print(table)
-    console.print("Mean ± standard deviation over seeds, of the mean over signals.", highlight=False)
+    output = console()
+    output.print(table)
+    output.print("Mean ± standard deviation over seeds, of the mean over signals.", highlight=False)
