@@ -172,7 +172,7 @@ class AttentionTask(LightningModule, ABC):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW, with a warm-up and a half cosine."""
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
-        total = self.trainer.estimated_stepping_batches
+        total = max(self.trainer.estimated_stepping_batches, 1)
 
         def rate(step: int) -> float:
             risen = min(1.0, (step + 1) / WARM_UP)

@@ -9,6 +9,7 @@ A definition lists its figures under ``layout``; each may name the ``blocks`` th
   band of two standard deviations; ``panel`` makes a panel of each value of a label.
 - ``gallery``: ``rows`` and ``columns`` are labels, ``rows`` may be ``signal``; a cell shows the result ``image``, or the
   reconstruction of signal number ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+- ``points``: a panel per block of the result ``points``, with the dashed line ``hull``: two lists of coordinates each.
 - ``seeds``: a panel per block, of attention tasks: bars of the mean over seeds on each test set, with 95 % t intervals.
 """
 
@@ -60,7 +61,7 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
         if not shown:
             continue
         figure = KINDS[layout["kind"]](definition, layout, shown)
-        figure.suptitle(f"{definition.source}: {definition.title}", fontsize=10)
+        figure.suptitle(f"{definition.source}: {definition.title}", fontsize=10, wrap=True)
         figure.supxlabel(remark, fontsize=7, wrap=True)
         stem = folder / (definition.name if number == 1 else f"{definition.name}-{number}")
         for form in ("png", "pdf"):
@@ -214,7 +215,7 @@ def points_of(rows: Sequence[Row], x: str, y: str, series: str | None) -> dict[s
     found: dict[str, dict[Any, list[float]]] = {}
     for row in exploded(rows):
         if row.get(y) is not None and row.get(x) is not None:
-            found.setdefault(str(row.get(series or "")), {}).setdefault(row[x], []).append(row[y])
+            found.setdefault(str(row.get(series)) if series else "", {}).setdefault(row[x], []).append(row[y])
     return {
         name: [(at, float(np.mean(values)), float(np.std(values))) for at, values in points.items()]
         for name, points in found.items()
@@ -226,7 +227,7 @@ def exploded(rows: Sequence[Row]) -> list[Row]:
     found = []
     for row in rows:
         plain = {key: value for key, value in row.items() if not isinstance(value, (list, dict, Path))}
-        hidden = (*(key for key in row if key.endswith("_per_signal")), "signals", "grid", "image")
+        hidden = (*(key for key in row if key.endswith("_per_signal")), "signals", "grid", "image", "points", "hull")
         lists = {key: value for key, value in row.items() if isinstance(value, list) and key not in hidden}
         if lists:
             found += [{**plain, **dict(zip(lists, point, strict=True))} for point in zip(*lists.values(), strict=True)]
@@ -267,6 +268,16 @@ def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[R
     return figure
 
 
+def _points(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
+    figure = Figure(figsize=(1 + 3.4 * len(rows), 3.6), layout="constrained")
+    for axes, row in zip(figure.subplots(1, len(rows), sharex=True, sharey=True, squeeze=False)[0], rows, strict=True):
+        axes.plot(*row["points"], ".", ms=3)
+        axes.plot(*row["hull"], "--", color="tab:red", lw=1)
+        axes.set_title(definition.block_title(row["block"]), fontsize=8)
+        axes.set_aspect("equal")
+    return figure
+
+
 def _show(axes: Axes, row: Row, what: str, signal: int) -> None:
     """A picture, a frame or a row of a run, or the image of a function."""
     if "image" in row:
@@ -290,5 +301,6 @@ KINDS: dict[str, Callable[[Definition, Mapping[str, Any], Sequence[Row]], Figure
     "table": _table,
     "curves": _curves,
     "gallery": _gallery,
+    "points": _points,
     "seeds": _seeds,
 }

@@ -9,17 +9,31 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
+from numpy.typing import NDArray
+from scipy.spatial import ConvexHull
 from torch import Tensor
 
 from pe_lightning import analysis
 from pe_lightning.analysis.checkpoints import encoding_rank
 from pe_lightning.analysis.ranks import sample_coordinates
 from pe_lightning.data import SignalDataModule, TensorDataModule
-from pe_lightning.encoders import registry, resolve
+from pe_lightning.encoders import Encoder, registry, resolve
+from pe_lightning.encodings import Complex, Encoding, Simple
 from pe_lightning.modules import SimpleMLP
+from pe_lightning.tasks import LayoutDataModule, LayoutRelations
 
-__all__ = ["displacements", "learned_frequencies", "ranks_in_training", "similarity_maps", "singular_values", "stable_ranks"]
+__all__ = [
+    "direction_map",
+    "displacements",
+    "layout_hull",
+    "layout_similarity_maps",
+    "learned_frequencies",
+    "ranks_in_training",
+    "similarity_maps",
+    "singular_values",
+    "stable_ranks",
+]
 
 CORNERS = ((4, 4), (4, 57), (31, 31), (57, 4), (57, 57))
 """The positions of Li et al. 2021, Figs. 5 and 6, on a grid of 64 x 64."""
@@ -147,19 +161,99 @@ def similarity_maps(
 
     Returns:
         ``image``: the five maps where their positions are, each from its least (0) to its greatest value (1).
+
+    Reference: Li et al. 2021, Figs. 5 to 10 and 15.
     """
     module = _module(encoder, learning_rate)
     module.build_from(data)
     _fit(module, data, steps, [])
-    encoding = analysis.without_mlp(analysis.encoding_of(module))
-    axes = [analysis.positions(positions)] * 2
-    image = np.full((3 * positions + 4, 3 * positions + 4), None)  # nothing is drawn there
+    return {"image": _corner_maps(analysis.encoding_of(module), positions)}
+
+
+def layout_similarity_maps(
+    encoder: Mapping[str, Any], steps: int, num_train: int = 16384, positions: int = 32
+) -> dict[str, Any]:
+    """Similarity of five upper left corners of boxes to all others, after so many steps of learning layout relations.
+
+    Args:
+        encoder: Name and arguments, of boxes: (left, top, right, bottom), all lower right corners in the middle.
+        steps: Optimiser steps; 0 for the encoder as it starts.
+        num_train: Scenes.
+        positions: Per axis.
+
+    Returns:
+        ``image`` as of :func:`similarity_maps`, a row of it per top and a column per left coordinate.
+
+    Reference: Li et al. 2021, Figs. 11 and 12.
+    """
+    seed_everything(0, verbose=False)
+    task, data = LayoutRelations(resolve(dict(encoder)), combine="concat"), LayoutDataModule(num_train, num_test=64)
+    task.build(data.info)
+    _fit(task, data, steps, [], gradient_clip_val=1.0)
+    assert task.encoder is not None
+    return {"image": np.array(_corner_maps(task.encoder.cpu(), positions, lower_right=(0.5, 0.5))).T.tolist()}
+
+
+def direction_map(encoder: Mapping[str, Any], layout: str, positions: int = 64) -> dict[str, Any]:
+    """Similarity of the middle of a square to all other positions, by how an encoder is used along its directions.
+
+    Args:
+        encoder: Name and arguments.
+        layout: Of the simple encoding, or ``grid``: the complex encoding.
+        positions: Per axis.
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11 (right).
+    """
+    made = resolve(dict(encoder))
+    encoding = Complex(made, 2) if layout == "grid" else Simple(made, 2, layout)  # type: ignore[arg-type]
+    found = analysis.similarity(encoding, (0.5, 0.5), [analysis.positions(positions)] * 2)
+    return {"image": _scaled(found).tolist()}
+
+
+def layout_hull(subset: str, num_test: int = 1024, shown: int = 200) -> dict[str, Any]:
+    """Boxes of a test set of layout relations in the plane of the training boxes' principal components, and their hull.
+
+    Args:
+        subset: The test set.
+        num_test: Its number of scenes.
+        shown: Boxes of which a position is returned.
+
+    Returns:
+        ``points`` and ``hull``, each two lists of coordinates: some boxes, and the convex hull of the projected training
+        boxes; ``inside``, the share of all boxes that lie in the convex hull of the training boxes in four dimensions.
+
+    Reference: Li et al. 2021, Fig. 16 and App. E.
+    """
+    examples = LayoutDataModule(num_test=num_test).examples
+    trained, boxes = (np.unique(examples[name]["positions"].flatten(0, 1).numpy(), axis=0) for name in ("train", subset))
+    # of each facet the outward normal and its offset
+    facets = ConvexHull(trained).equations
+    inside = (boxes @ facets[:, :-1].T + facets[:, -1] <= 1e-9).all(1)
+    middle = trained.mean(0)
+    plane = np.linalg.svd(trained - middle, full_matrices=False)[2][:2].T
+    edge = ConvexHull((trained - middle) @ plane)
+    hull = edge.points[[*edge.vertices, edge.vertices[0]]]
+    drawn = np.random.default_rng(0).choice(boxes, min(shown, len(boxes)), replace=False)
+    x, y = ((drawn - middle) @ plane).T.tolist()
+    return {"points": [x, y], "hull": hull.T.tolist(), "inside": float(inside.mean())}
+
+
+def _corner_maps(encoding: Encoder | Encoding, positions: int, lower_right: Sequence[float] = ()) -> list[list[Any]]:
+    """The maps of four corners and the middle where these are, with gaps of nothing between them."""
+    encoding = analysis.without_mlp(encoding)
+    axes = [analysis.positions(positions)] * 2 + [torch.tensor([value], dtype=torch.float64) for value in lower_right]
+    image = np.full((3 * positions + 4, 3 * positions + 4), None)
     for (row, column), place in zip(CORNERS, ((0, 0), (0, 2), (1, 1), (2, 0), (2, 2)), strict=True):
-        found = analysis.similarity(encoding, (row / 64, column / 64), axes)
-        scaled = (found - found.min()) / (found.max() - found.min()).clamp_min(1e-12)
+        found = analysis.similarity(encoding, (row / 64, column / 64, *lower_right), axes)
         top, left = (index * (positions + 2) for index in place)
-        image[top : top + positions, left : left + positions] = scaled.numpy().round(3)
-    return {"image": image.tolist()}
+        image[top : top + positions, left : left + positions] = _scaled(found.reshape(positions, positions))
+    return image.tolist()
+
+
+def _scaled(similarity: Tensor) -> NDArray[Any]:
+    """From its least (0) to its greatest value (1)."""
+    found: NDArray[Any] = ((similarity - similarity.min()) / (similarity.max() - similarity.min()).clamp_min(1e-12)).numpy()
+    return found.round(3)
 
 
 def learned_frequencies(
@@ -191,8 +285,10 @@ def _module(encoder: Mapping[str, Any], learning_rate: float, depth: int = 2, wi
     return SimpleMLP(made, depth, width, optimizer=lambda p: torch.optim.Adam(p, lr=learning_rate, weight_decay=1e-8))
 
 
-def _fit(module: SimpleMLP, data: SignalDataModule, steps: int, callbacks: list[Callback]) -> None:
-    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+def _fit(
+    module: LightningModule, data: LightningDataModule, steps: int, callbacks: list[Callback], **options: Any
+) -> None:
+    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, **options}
     logging.disable(logging.INFO)  # what Lightning says about every fit
     try:
         trainer = Trainer(max_steps=steps, callbacks=callbacks, enable_model_summary=False, limit_val_batches=0, **quiet)
