@@ -80,18 +80,23 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     A signal stops when the norm of its gradient, in the preconditioner's norm, has fallen by ``tolerance`` from its value
     at zero. The gradient is updated by recursion; when all signals have stopped it is computed again from the weights, and
     if rounding has made the recursion too optimistic the iteration starts again from there, as long as that helps. Weights
-    that are worse than those it started from, or not finite, are not kept.
+    that are worse than those it started from, or not finite, are not kept. Where the gradient at zero is rounding alone
+    there is nothing to fit, and the weights are zero.
 
     Each of at most ``iterations`` is one product and one with the transpose. ``initial`` is ``(s, C, K)``, or zero.
     """
-    tolerance = max(tolerance, 8 * torch.finfo(problem.target.dtype).eps)
+    eps = torch.finfo(problem.target.dtype).eps
+    tolerance = max(tolerance, 8 * eps)
     gradient, error = problem.gradient(None)
     start = size = problem.size(gradient)  # per signal; zero where there is nothing to fit
+    # the preconditioner makes all columns of A of about length one, so that the products with y round to eps |y| each
+    nothing = start <= (4 * eps) ** 2 * gradient.shape[-1] * error
+    start = size = torch.where(nothing, 0.0, start)
     z = torch.zeros_like(gradient)
     if initial is not None:
-        z = initial.clone()
+        z = torch.where(nothing[:, None, None], 0.0, initial)
         gradient, error = problem.gradient(z)
-        size = problem.size(gradient)
+        size = torch.where(nothing, 0.0, problem.size(gradient))
     used, spent, bound = torch.zeros_like(start, dtype=torch.int64), 0, tolerance**2 * start
     while True:
         before, active = size, size > bound

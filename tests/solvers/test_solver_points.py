@@ -273,7 +273,7 @@ def test_breakdowns_are_finite(case: str, ridge: float) -> None:
     assert solution.weight.isfinite().all()
     assert solution.relative_residual.isfinite().all()
     assert solution.squared_error.isfinite().all()
-    if case in ("zero", "constant", "one point", "no overlap"):
+    if case in ("zero", "constant", "one point", "same point", "no overlap"):
         assert solution.weight.abs().max() < 1e-6
         assert solution.converged.all()
 
