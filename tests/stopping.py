@@ -1,7 +1,9 @@
 """Commands in processes of their own, and a callback that sends such a process a signal."""
 
 import json
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +15,71 @@ TESTS = Path(__file__).parent
 QUICK = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.log_every_n_steps", "5"]
 QUICK += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
 
+FORKS = multiprocessing.get_context("forkserver")
+# each command would take seconds to import these
+FORKS.set_forkserver_preload(["pe_lightning.cli", "pe_lightning.tasks", "pe_lightning.callbacks", "wandb"])
 
-def run_fit(folder: Path, recipe: str, *arguments: str, wandb: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs a recipe for images in a folder. Further processes run the same command line again."""
+
+def _command(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
+    """What a forked process does: as ``python -m pe_lightning`` in the folder."""
+    from pe_lightning.__main__ import main
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.argv = ["pe-lightning", *arguments]
+    sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
+    sys.exit(main())
+
+
+def run_command(
+    folder: Path, *arguments: str, launched: bool = False, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs ``pe-lightning`` in processes of its own, forked from one that has imported it.
+
+    Args:
+        folder: The working directory.
+        arguments: Of the command. With ``--trainer.devices 2`` both processes are started here and told so, as those of
+            torchrun are.
+        launched: Whether the command is a new process instead, and starts the others itself.
+        environment: Further variables.
+    """
     folder.mkdir(exist_ok=True)
+    paths = [str(TESTS.parent), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **(environment or {})}
+    if launched:
+        command = [sys.executable, "-m", "pe_lightning", *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300, env=variables)
+    count = int(arguments[arguments.index("--trainer.devices") + 1]) if "--trainer.devices" in arguments else 1
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        several = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "NODE_RANK": "0"}
+    outputs = [folder / f"output{rank}.txt" for rank in range(count)]
+    processes = []
+    for rank, output in enumerate(outputs):
+        own = {**variables, **(several | {"LOCAL_RANK": str(rank)} if count > 1 else {})}
+        processes.append(FORKS.Process(target=_command, args=([*arguments], folder.absolute(), own, output.absolute())))
+        processes[-1].start()
+    for process in processes:
+        process.join(300)
+        assert process.exitcode is not None, f"still running: {[output.read_text() for output in outputs]}"
+        if process.exitcode:  # the others wait for it
+            for other in processes:
+                other.kill()
+    text = "".join(output.read_text() for output in outputs)
+    return subprocess.CompletedProcess([*arguments], processes[0].exitcode or 0, text, text)
+
+
+def run_fit(
+    folder: Path, recipe: str, *arguments: str, wandb: bool = False, launched: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Runs a recipe for images in a folder."""
     config = str(TESTS.parent / "configs/image" / recipe)
-    command = [sys.executable, "-m", "pe_lightning", "fit", "--config", config, *QUICK]
-    command += ["--wandb.enabled", str(wandb).lower(), *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300, env=environment)
+    command = ["fit", "--config", config, *QUICK, "--wandb.enabled", str(wandb).lower(), *arguments]
+    return run_command(folder, *command, launched=launched)
 
 
 def fit(folder: Path, recipe: str, *arguments: str, wandb: bool = False) -> dict:

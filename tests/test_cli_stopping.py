@@ -55,7 +55,9 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
 
 @pytest.mark.parametrize("devices", [[], TWO], ids=["one", "two"])
 def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
-    done = run_fit(tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 2, rank=0), *devices)
+    done = run_fit(
+        tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 2, rank=0), *devices, launched=bool(devices)
+    )
     assert done.returncode == 130, done.stderr
     run = only_run(tmp_path)
     found = metrics(run)
@@ -66,6 +68,6 @@ def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
 
 
 def test_a_killed_process_ends_the_others_with_an_error(tmp_path):
-    done = run_fit(tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 9, rank=1), *TWO)
+    done = run_fit(tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 9, rank=1), *TWO, launched=True)
     assert done.returncode not in (0, 130)
     assert not (only_run(tmp_path) / "metrics.json").exists()

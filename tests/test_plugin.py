@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stopping import run_command
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -22,13 +23,11 @@ def environment(tmp_path_factory) -> dict[str, str]:
     target = tmp_path_factory.mktemp("site")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*install, "--target", str(target), str(source)], check=True, capture_output=True)
-    paths = [str(target), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {"PYTHONPATH": os.pathsep.join([str(target), str(ROOT), str(TESTS)])}
 
 
 def run(environment: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pe_lightning", *arguments]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    return run_command(folder, *arguments, environment=environment)
 
 
 def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):

@@ -4,11 +4,10 @@ import json
 import logging
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from stopping import run_command
 from wandb.proto.wandb_internal_pb2 import Record
 
 from pe_lightning.__main__ import main
@@ -153,11 +152,12 @@ def test_several_processes_are_one_run_with_what_an_agent_gives(tmp_path):
         "        found = type(pl_module.encoder).__name__, trainer.datamodule.split.num_train\n"
         "        Path(f'rank{trainer.global_rank}').write_text(str(found))\n"
     )
-    command = [sys.executable, "-m", "pe_lightning", "fit", *DEMO, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    command = ["fit", *DEMO, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
     command += ["--trainer.callbacks+=early.Early", "--model.encoder=tri", "--data.sampling.stride=4"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]), "WANDB_MODE": "offline"}
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(tmp_path)]), "WANDB_MODE": "offline"}
     environment |= {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "of-the-agent"}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
+    done = run_command(tmp_path, *command, launched=True, environment=environment)
+    assert done.returncode == 0, done.stderr
     (file,) = tmp_path.rglob("*.wandb")
     config = {}
     for record in records(file):

@@ -4,12 +4,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
+from stopping import run_command
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
@@ -110,23 +110,9 @@ class Stop(Callback):
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)]),
-        "OMP_NUM_THREADS": "1",
-    }
-    line = [
-        sys.executable,
-        "-m",
-        "pe_lightning",
-        "fit",
-        "--config",
-        "attention/layout",
-        *QUICK,
-        *SMALL["layout"],
-        *arguments,
-    ]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, env=environment)
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)])
+    line = ["fit", "--config", "attention/layout", *QUICK, *SMALL["layout"], *arguments]
+    return run_command(Path(), *line, environment={"PYTHONPATH": paths})
 
 
 @pytest.mark.slow
@@ -146,16 +132,8 @@ def test_a_resumed_fit_is_the_one_that_was_not_stopped():
 @pytest.mark.slow
 def test_two_processes_take_the_steps_of_one():
     """Batches whose targets do not divide, the last one of an epoch odd; to rounding."""
-    arguments = [
-        "--data.num_train",
-        "77",
-        "--data.batch_size",
-        "25",
-        "--trainer.max_steps",
-        "4",
-        "--model.encoder.kl",
-        "0.5",
-    ]
+    arguments = ["--data.num_train", "77", "--data.batch_size", "25"]
+    arguments += ["--trainer.max_steps", "4", "--model.encoder.kl", "0.5"]
     one = fit("layout", *arguments, out="one")
     two = ["--trainer.devices", "2", "--trainer.strategy", "ddp", "--trainer.default_root_dir", "two"]
     done = command(*arguments, *two)

@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from stopping import run_command
 
 from pe_lightning.__main__ import main
 from pe_lightning.data.sources.images import ImageSource
@@ -187,8 +187,8 @@ def test_a_killed_sweep_is_resumed_and_gives_the_runs_of_one_that_was_not(capsys
     command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff,tri", "--trainer.max_steps", "40"]
     command += ["--trainer.callbacks+", "sweep_callbacks.Act", "--trainer.callbacks.cell", "rff"]
     command += ["--trainer.callbacks.step", "27", "--trainer.callbacks.deed", "die", "--out"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [ROOT, Path(__file__).parent]))}
-    killed = subprocess.run([sys.executable, "-m", "pe_lightning", *command, "s"], env=environment, check=False, timeout=300)
+    paths = os.pathsep.join(map(str, [ROOT, ROOT / "tests", Path(__file__).parent]))
+    killed = run_command(Path(), *command, "s", environment={"PYTHONPATH": paths})
     assert killed.returncode == -9
     assert statuses() == {"encoder-gau": "done", "encoder-rff": "running", "encoder-tri": "waiting"}
     first = Path("s/encoder-gau/metrics.json").stat().st_mtime_ns
