@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "subclasses"]
+__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "show_metric", "subclasses"]
 
 LIST_OPTIONS = "--help lists the options"
 CALLBACKS = ("PeakMemory", "Snapshots", "StableRank", "TimeToPSNR")
@@ -38,6 +38,15 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     by_folded = {name.lower(): name for name in allowed}
     near = [by_folded[match] for match in difflib.get_close_matches(word.lower(), by_folded, n=3, cutoff=0.6)]
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def show_metric(name: str) -> str:
+    """The name of a metric for readers: abbreviations, which have at most four letters, in capitals.
+
+    >>> show_metric("psnr"), show_metric("accuracy")
+    ('PSNR', 'accuracy')
+    """
+    return name.upper() if len(name) <= 4 else name
 
 
 def show_bytes(size: int) -> str:
@@ -91,6 +100,11 @@ def last_resort(error: Exception) -> tuple[str, int]:
         return "a path holds a zero byte", 2
     if any(cls.__name__ == "MisconfigurationException" for cls in type(error).__mro__):  # Lightning's for its arguments
         return text, 2
+    if text.startswith("Early stopping conditioned on metric"):
+        return (
+            "EarlyStopping has nothing to look at: the fit ends before its first validation, which is after an epoch. Raise "
+            "trainer.max_steps, or lower data.steps_per_epoch"
+        ), 2
     if isinstance(error, OSError) and error.errno is not None:
         return f"{error.strerror or text}: {str(error.filename or 'a file')!r}", 2
     written = "".join(traceback.format_exception(error))

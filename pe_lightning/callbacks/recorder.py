@@ -37,7 +37,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.values import FileValues
-from pe_lightning.errors import InputError, last_resort
+from pe_lightning.errors import InputError, last_resort, show_metric
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics import create, metrics, summary, unit_of
@@ -468,7 +468,7 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
         run_dir: The run directory.
     """
     console, metric = Console(), report["metric"]
-    test, unit, word = f"test/{metric}", unit_of(metric), metric.upper() if metric in metrics else metric
+    test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
     protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
     titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]

@@ -26,7 +26,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
 from pe_lightning.distributed import SignalsStrategy
 from pe_lightning.encoders import Encoder, EncoderLike, registry, resolve
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_metric
 from pe_lightning.linalg import full_precision
 from pe_lightning.metrics import psnr
 from pe_lightning.networks import Stack
@@ -313,7 +313,7 @@ class CoordinateModule(LightningModule, ABC):
         score.update(self._evaluate(batch.axes), batch.values, batch.mask)
         mean = f"{score.per_signal().mean():.2f} {metrics.unit_of(name)}".rstrip()
         over = f", mean over {signals} signals" if signals > 1 else ""
-        rank_zero_info(f"held-out {name.upper()}: {mean} (protocol {data.effective_protocol}{over})")
+        rank_zero_info(f"held-out {show_metric(name)}: {mean} (protocol {data.effective_protocol}{over})")
 
     def _over_signals(self, values: Tensor) -> Tensor:
         """The sum of ``(S,)`` values over the signals of all processes, ``()``."""

@@ -48,6 +48,37 @@ def test_maps_before_training_are_those_of_the_encoder_and_change_with_it():
     assert np.nanmax(np.abs(image(8) - start)) > 0.05
 
 
+def test_a_direction_map_is_the_sum_or_product_of_the_directions_similarities():
+    encoder = {"name": "gau", "num_features": 64, "sigma": 0.05}
+    maps = {way: np.array(measured.direction_map(encoder, way, 8)["image"]) for way in ("axes", "directions")}
+    maps["grid"] = np.array(measured.direction_map({**encoder, "num_features": 16}, "grid", 8)["image"])
+    delta = np.arange(8) / 8 - 0.5
+    row = np.exp(-(delta**2) / (4 * 0.05**2))
+    assert maps["grid"] == pytest.approx(np.outer(row, row), abs=0.01)
+    assert maps["axes"] == pytest.approx((row[:, None] + row) / 2, abs=0.02)
+    assert maps["directions"][2, 2] > 0.2 > maps["directions"][2, 3]
+    assert maps["axes"][2, 2] < 0.02
+
+
+def test_boxes_with_new_coordinates_are_within_the_hull_of_the_trained_ones_or_not():
+    found = {name: measured.layout_hull(name, num_test=16, shown=9) for name in ("seen", "unseen-inside", "unseen-outside")}
+    assert [each["inside"] for each in found.values()] == [1.0, 1.0, 0.0]
+    assert {np.shape(each["points"]) for each in found.values()} == {(2, 9)}
+    assert all(each["hull"] == found["seen"]["hull"] for each in found.values())
+
+
+def test_corners_of_boxes_are_like_their_neighbours_and_change_with_training():
+    encoder = {"name": "lff", "groups": 2, "num_axes": 4, "num_features": 64, "num_inputs": 64, "gamma": 0.3, "mlp": True}
+    start, learned = (
+        np.array(measured.layout_similarity_maps(encoder, steps, num_train=64, positions=8)["image"], dtype=float)
+        for steps in (0, 5)
+    )
+    assert start.shape == (28, 28)
+    top, left = np.unravel_index(start[20:, :8].argmax(), (8, 8))  # of the corner (left, top) = (4/64, 57/64)
+    assert (top, left) in ((7, 0), (7, 1))
+    assert np.nanmax(np.abs(learned - start)) > 1e-3
+
+
 def test_frequencies_before_training_are_those_of_the_encoder_and_change_with_it():
     encoder = {"name": "lff", "num_features": 64, "gamma": 0.3, "seed": 2}
 

@@ -85,6 +85,11 @@ def test_early_stopping_at_a_psnr():
     assert metrics(run)["test/psnr"] > 14
 
 
+def test_a_fit_without_a_validation_cannot_stop_early(capsys):
+    assert main(["fit", *DEMO, *EARLY, "--trainer.callbacks.mode", "max", "--trainer.max_steps", "5"]) == 2
+    assert "the fit ends before its first validation" in capsys.readouterr().err
+
+
 def test_a_time_limit():
     assert main(["fit", *DEMO, "--trainer.max_steps", "1000000", "--trainer.max_time", "00:00:00:01"]) == 0
     assert 0 < complete(only_run()) < 1000000

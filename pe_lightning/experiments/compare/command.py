@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_lightning import __version__
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_metric
 from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, flatten, look_up, printable
 from pe_lightning.experiments.compare.scores import (
     Row,
@@ -114,7 +114,7 @@ def _write_report(
         figures = {}
         for against, png in plot(table, curves).items():
             written[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
-            figures[f"Held-out {table.metric.name.upper()} against {against}"] = base64.b64encode(png).decode()
+            figures[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
         rows = [(row, cells(table, row, by), _forest(table, row)) for row in table.rows]
         sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer})
     template, style, script = (

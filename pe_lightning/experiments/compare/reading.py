@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from pe_lightning import runs
+from pe_lightning.errors import show_metric
 
 __all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "flatten", "look_up", "mean", "printable"]
 
@@ -46,7 +47,7 @@ class Metric(NamedTuple):
     @property
     def title(self) -> str:
         """Its name and unit as a heading."""
-        return f"{self.name.upper()} ({self.unit})" if self.unit else self.name.upper()
+        return f"{show_metric(self.name)} ({self.unit})" if self.unit else show_metric(self.name)
 
     def text(self, value: float, sign: str = "", unit: bool = False) -> str:
         """A value as it is shown, with or without the unit."""

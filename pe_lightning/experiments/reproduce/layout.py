@@ -155,7 +155,8 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
         axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
         places = sorted({point for line in axes.get_lines() for point in np.asarray(line.get_xdata()).tolist()})
-        if "x" in log and len(places) < 9 and "marks" not in panel:  # the numbers themselves, where powers of ten are few
+        few = len(places) < 9 and "marks" not in panel and _numeric([(place, 0.0, 0.0) for place in places])
+        if few and ("x" in log or all(float(place).is_integer() for place in places)):  # the numbers themselves
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.minorticks_off()
         axes.set_ylim(*panel.get("ylim", (None, None)))

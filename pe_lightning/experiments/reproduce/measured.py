@@ -250,10 +250,11 @@ def _corner_maps(encoding: Encoder | Encoding, positions: int, lower_right: Sequ
     return image.tolist()
 
 
-def _scaled(similarity: Tensor) -> NDArray[Any]:
+def _scaled(similarity: Tensor) -> NDArray[np.float64]:
     """From its least (0) to its greatest value (1)."""
-    found: NDArray[Any] = ((similarity - similarity.min()) / (similarity.max() - similarity.min()).clamp_min(1e-12)).numpy()
-    return found.round(3)
+    low, high = similarity.aminmax()
+    scaled: NDArray[np.float64] = ((similarity - low) / (high - low).clamp_min(1e-12)).double().numpy()
+    return np.round(scaled, 3)
 
 
 def learned_frequencies(
@@ -285,9 +286,7 @@ def _module(encoder: Mapping[str, Any], learning_rate: float, depth: int = 2, wi
     return SimpleMLP(made, depth, width, optimizer=lambda p: torch.optim.Adam(p, lr=learning_rate, weight_decay=1e-8))
 
 
-def _fit(
-    module: LightningModule, data: LightningDataModule, steps: int, callbacks: list[Callback], **options: Any
-) -> None:
+def _fit(module: LightningModule, data: LightningDataModule, steps: int, callbacks: list[Callback], **options: Any) -> None:
     quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, **options}
     logging.disable(logging.INFO)  # what Lightning says about every fit
     try:

@@ -18,6 +18,7 @@ from pe_lightning import verbs
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.samples import SCHEME
+from pe_lightning.errors import show_metric
 from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.suggest.search import ADAPTIVE, SearchResult, TrialScore
 
@@ -80,7 +81,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     console.print(table)
     if result.shown.info.num_signals > 1:
         signals = result.shown.info.num_signals
-        console.print(Text(f"{metric.name.upper()}: mean ± standard deviation over {signals} signals."))
+        console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} were tried; --all shows the others."), style="dim")
     if result.windows is not None:

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from pe_lightning import runs
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_metric
 from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.sweep.cells import Cell, differences
 
@@ -250,5 +250,5 @@ def _score(metrics: Mapping[str, Any]) -> str:
         return "computed"
     value = metrics.get(f"test/{name}")
     if value is None:
-        return f"no test {name.upper()}"
+        return f"no test {show_metric(name)}"
     return Metric(name, unit_of(name), True).text(value, unit=True)
