@@ -13,7 +13,7 @@ import yaml
 from pe_lightning import modules
 from pe_lightning.__main__ import main
 from pe_lightning.data import SignalInfo, TensorDataModule
-from pe_lightning.experiments.reproduce.closed_form import plain_least_squares
+from pe_lightning.experiments.reproduce.papers import plain_least_squares
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
 from pe_lightning.experiments.sweep.fits import Fits
@@ -163,7 +163,7 @@ SMALL = {
             "paper": {"gau": [20.0, 1.0, 3.0]},
         },
         "plain": {
-            "base": {"function": "pe_lightning.experiments.reproduce.closed_form.plain_least_squares"},
+            "base": {"function": "pe_lightning.experiments.reproduce.papers.plain_least_squares"},
             "vary": {"encoder": {"gau": {"arguments.encoder": {"name": "gau", "num_features": 16}}}},
         },
     },

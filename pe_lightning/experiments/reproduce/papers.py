@@ -1,4 +1,4 @@
-"""The papers' own closed form, as a row beside the exact solver of this package."""
+"""What the papers' own programs compute, as rows beside this package: plain least squares, and blending."""
 
 from __future__ import annotations
 
@@ -6,14 +6,45 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pe_lightning.data import GridBatch, SignalDataModule
-from pe_lightning.encoders import resolve
+from pe_lightning.encoders import Encoder, resolve
+from pe_lightning.encodings import Blended, Complex
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products
 from pe_lightning.metrics import create, summary
 
-__all__ = ["plain_least_squares"]
+__all__ = ["BlendedAxis", "plain_least_squares"]
+
+
+class BlendedAxis(Encoder):
+    r"""The features of an encoder between two nodes of a virtual grid: :math:`\alpha_0 \psi(x_0) + \alpha_1 \psi(x_1)`.
+
+    The complex encoding of it is the papers' blending of :math:`2^D` nodes, see
+    :class:`~pe_lightning.encodings.Blended`.
+
+    Args:
+        inner: Name and arguments of the encoder.
+        num_features: Number of features.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15.
+    """
+
+    formula = "α₀ ψ(x₀) + α₁ ψ(x₁) between two nodes"
+
+    def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256) -> None:
+        super().__init__(num_features)
+        blended = Blended(Complex({"name": "gau", **(inner or {}), "num_features": num_features}, 1, normalize=False))
+        self._blended = (blended,)  # no submodule: nothing in it is learned
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``."""
+        (blended,) = self._blended
+        left, first, second = blended.axis_weights(0, x)
+        nodes = blended.node_features(x.dtype)[0]
+        features: Tensor = first.to(x.dtype)[..., None] * nodes[left] + second.to(x.dtype)[..., None] * nodes[left + 1]
+        return features
 
 
 def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> dict[str, Any]:
