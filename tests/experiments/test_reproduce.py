@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ import yaml
 from pe_lightning import modules
 from pe_lightning.__main__ import main
 from pe_lightning.data import SignalInfo, TensorDataModule
-from pe_lightning.experiments.reproduce.papers import plain_least_squares
+from pe_lightning.encodings import Blended, Complex
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
+from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares
 from pe_lightning.experiments.sweep.fits import Fits
 
 ENCODERS = ("linf", "logf", "rff", "tri", "gau")
@@ -139,6 +141,17 @@ def test_plain_least_squares_is_that_of_numpy():
     scores = -10 * np.log10(error.sum((1, 2, 3)) / (3 * (12 * 16 - 6 * 8)))
     assert found["psnr_per_signal"] == pytest.approx(scores, abs=1e-3)
     assert found["parameters"] == 3 * 36
+
+
+def test_blended_axes_are_the_papers_blending():
+    inner = {"name": "gau", "sigma": 0.1}
+    weight, coords = torch.rand(1, 3, 8, 8), torch.rand(20, 2)
+    axis = BlendedAxis(inner, num_features=8)
+    found = torch.einsum("scij,pi,pj->scp", weight, *(axis(column) for column in coords.unbind(-1)))
+    expected = Blended(Complex({**inner, "num_features": 8}, 2, normalize=False))(weight, coords)
+    torch.testing.assert_close(found, expected)
+    again = pickle.loads(pickle.dumps(axis.copy(num_features=6)))
+    assert again(coords[:, 0]).shape == (20, 6)
 
 
 # -- the command, on a definition of 32 x 32 pixels ----------------------------------------------------------------------

@@ -35,14 +35,12 @@ class BlendedAxis(Encoder):
 
     def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256) -> None:
         super().__init__(num_features)
-        blended = Blended(Complex({"name": "gau", **(inner or {}), "num_features": num_features}, 1, normalize=False))
-        self._blended = (blended,)  # no submodule: nothing in it is learned
+        self.blended = Blended(Complex({"name": "gau", **(inner or {}), "num_features": num_features}, 1, normalize=False))
 
     def forward(self, x: Tensor) -> Tensor:
         """``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``."""
-        (blended,) = self._blended
-        left, first, second = blended.axis_weights(0, x)
-        nodes = blended.node_features(x.dtype)[0]
+        left, first, second = self.blended.axis_weights(0, x)
+        (nodes,) = self.blended.node_features(x.dtype)
         features: Tensor = first.to(x.dtype)[..., None] * nodes[left] + second.to(x.dtype)[..., None] * nodes[left + 1]
         return features
 
