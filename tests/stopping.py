@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -30,9 +31,13 @@ def _command(arguments: list[str], folder: Path, environment: dict[str, str], ou
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    sys.argv = ["pe-lightning", *arguments]
     sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
-    sys.exit(main())
+    if arguments[0].endswith(".py"):
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+    else:
+        sys.argv = ["pe-lightning", *arguments]
+        sys.exit(main())
 
 
 def run_command(
@@ -42,7 +47,7 @@ def run_command(
 
     Args:
         folder: The working directory.
-        arguments: Of the command. With ``--trainer.devices 2`` both processes are started here and told so, as those of
+        arguments: Of the command; or a script of Python and its arguments. With ``--trainer.devices 2`` both processes are started here and told so, as those of
             torchrun are.
         launched: Whether the command is a new process instead, and starts the others itself.
         environment: Further variables.

@@ -2,10 +2,9 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import pytest
+from stopping import run_command
 
 SCRIPT = """
 import json, sys
@@ -32,7 +31,7 @@ values = 0.5 + 0.4 * torch.stack([torch.sin(3 * x), torch.cos(9 * x)])  # an odd
 watch = [StableRank(5), Keep([8, 12, 200], every_n_steps=1), PeakMemory(), Snapshots(5)]
 recorder = RunRecorder(root="runs", wandb=WandbSettings(enabled=False), table=False)
 model = ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.1}, depth=1, width=8)
-devices = int(sys.argv[1])
+devices = int(sys.argv[2])
 trainer = Trainer(accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto", max_steps=20,
                   callbacks=[*watch, recorder], logger=False, enable_checkpointing=False, enable_progress_bar=False,
                   enable_model_summary=False, num_sanity_val_steps=0, log_every_n_steps=1)
@@ -49,8 +48,7 @@ def test_two_processes(tmp_path):
         folder = tmp_path / str(processes)
         folder.mkdir()
         (folder / "script.py").write_text(SCRIPT)
-        command = [sys.executable, "script.py", str(processes)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+        done = run_command(folder, "script.py", "--trainer.devices", str(processes))
         assert done.returncode == 0, done.stderr
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("REPORT")]
         found[processes] = json.loads(line[6:])
