@@ -19,12 +19,15 @@ __all__ = ["Combine", "PositionChoice", "Positions", "encoding_of"]
 PositionChoice: TypeAlias = Encoder | Literal["rope", "none"]
 """An encoder; ``rope`` for rotary positions; ``none``. At run time names and descriptions of encoders are accepted too."""
 Combine: TypeAlias = Literal["add", "concat"]
+CALIBRATION = 4096
+"""Positions, drawn at random, that the largest length of the features is taken from."""
 
 
 def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
     """The simple encoding of positions by an encoder, whose open arguments follow the positions.
 
     ``num_features: auto`` becomes ``width``, divided among the axes; what else is ``auto`` follows the number of positions.
+    Features without parameters are scaled to a length of at most one, that of the tokens that they are added to.
 
     Args:
         encoder: As it was configured.
@@ -38,13 +41,15 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
         raise InputError(
             f"{encoder.name}: {argument}: auto is chosen by exact fits of signals; leave it out, or give a number"
         )
-    joint = encoder.joint
-    made = encoder.for_samples(samples) if joint else encoder
+    joint, mean = encoder.joint, sum(samples) / len(samples)
+    made = encoder.below_mlp(mean)
+    made = made.for_samples(samples) if joint else made
     made = made.copy(num_features=width) if made.is_open else made
-    encoding = Simple(made, len(samples), normalize=False)
+    encoding = Simple(made, len(samples))
     if not joint:  # the rule of a width follows the positions where they are fewer than the features
-        mean = sum(samples) / len(samples)
         encoding.encoders = EncoderList([each.sized(1 / mean, mean) for each in encoding.encoders])
+    if not any(True for _ in encoding.parameters()):
+        encoding.calibrate(torch.rand(CALIBRATION, len(samples), generator=torch.Generator().manual_seed(0)))
     return encoding
 
 

@@ -81,6 +81,10 @@ def test_what_follows_the_number_of_positions():
     (gau, *_) = Positions(encoders.create("gau"), [8.0] * 2, 64, 16, "add").encoding.encoders
     assert gau.num_features == 16
     assert gau.sigma == encoders.create("gau", num_features=8).sigma
+    rff = Positions(encoders.create("rff"), [38.0] * 2, 64, 16, "add")
+    assert rff.encoding.encoders[0].sigma == 2.0
+    places = torch.rand(9, 2)
+    torch.testing.assert_close(rff.encoding(places).norm(dim=-1), torch.ones(9), msg="of the length of a token")
     with pytest.raises(InputError, match="sigma: auto is chosen by exact fits"):
         Positions(encoders.create("gau", sigma="auto"), [8.0], 64, 16, "add")
     with pytest.raises(InputError, match="at least 8 for 4 axes, got 4"):
