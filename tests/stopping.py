@@ -47,8 +47,8 @@ def run_command(
 
     Args:
         folder: The working directory.
-        arguments: Of the command; or a script of Python and its arguments. With ``--trainer.devices 2`` both processes are started here and told so, as those of
-            torchrun are.
+        arguments: Of the command; or a script of Python and its arguments. With ``--trainer.devices 2`` both processes are
+            started here and told so, as those of torchrun are.
         launched: Whether the command is a new process instead, and starts the others itself.
         environment: Further variables.
     """
