@@ -3,9 +3,10 @@
     python benchmarks/networks.py                             # both, of every network: three minutes
     python benchmarks/networks.py --auto PICTURES             # what a choice by spectra is worth: PSNR of a ladder of values
 
-Times are ratios of medians over blocks of steps that take turns in one process. The bare loops are of networks written here
-in plain PyTorch (WIRE in complex numbers), with the same number of weights, samples and steps; their features are computed
-once where ours are. ``--auto`` reduces the pictures to 256 x 256 and trains on every second row and column.
+Times are those of the processor: medians over blocks of steps that take turns in one process. The bare loops are of
+networks written here in plain PyTorch (WIRE in complex numbers), with the same number of weights, samples and steps; their
+features are computed once where ours are. ``--auto`` reduces the pictures to 256 x 256 and trains on every second row and
+column.
 """
 
 from __future__ import annotations
@@ -106,12 +107,12 @@ class Turns(Callback):
         """After a block."""
         if trainer.global_step % BLOCK:
             return
-        now = time.perf_counter()
+        now = time.process_time()
         self.ours.append(now - self.began)
         for _ in range(BLOCK):
             self.step()
-        self.bare.append(time.perf_counter() - now)
-        self.began = time.perf_counter()
+        self.bare.append(time.process_time() - now)
+        self.began = time.process_time()
 
 
 def trainer(steps: int, *callbacks: Callback) -> Trainer:
@@ -136,10 +137,10 @@ def cost(blocks: int, names: list[str]) -> None:
         times: list[list[float]] = [[], []]
         for _ in range(max(3, blocks // 2)):
             for step, count, seen in zip(steps, (1, 8), times, strict=True):
-                began = time.perf_counter()
+                began = time.process_time()
                 for _ in range(count):
                     step()
-                seen.append(time.perf_counter() - began)
+                seen.append(time.process_time() - began)
         together, alone = (statistics.median(seen[1:]) for seen in times)
         print(f"{kind:<18}{1000 * ours:>10.1f}{ours / bare:>13.2f}{together / alone:>22.2f}", flush=True)
 
@@ -174,13 +175,13 @@ def auto(folder: str, count: int, steps: int, size: int) -> None:
             else:
                 module = SimpleMLP(**{**arguments, "encoder": {**arguments["encoder"], "sigma": value}})
             one = trainer(steps)
-            began = time.perf_counter()
+            began = time.process_time()
             one.fit(module, data)
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             one.test(module, data, verbose=False)
             held, trained = (float(module.scores[f"{stage}/psnr"].mean()) for stage in ("test", "train"))
             chosen = (
-                f" = {module.solution['spectrum']['value']:.3g}, chosen in {module.choice_seconds:.1f} s"
+                f" = {module.solution['spectrum']['value']:.3g}, chosen in {module.solution['spectrum']['seconds']:.1f} s"
                 if value == "auto"
                 else ""
             )  # type: ignore[index]
