@@ -28,11 +28,13 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser
 from PIL import Image
 
 from pe_lightning import naming, recipes, verbs
 from pe_lightning.__main__ import FUNCTIONS, VERBS, main
+from pe_lightning.callbacks import WandbSettings
 from pe_lightning.checkpoints import complete_arguments
 from pe_lightning.cli import CoordinateCLI, prepare
 from pe_lightning.media.signals import write_signal
@@ -169,6 +171,13 @@ def test_every_command_and_python_block_parses(path: Path, sandbox: Path, traine
                 failures.append(f"{block.where}: {shlex.join(words)}\n    {error}")
     if failures:
         pytest.fail("\n".join(["repair these commands, or what they name", *failures]), pytrace=False)
+
+
+@every_page
+def test_options_within_lines_exist(path: Path) -> None:
+    known = {"wandb": inspect.signature(WandbSettings).parameters, "trainer": inspect.signature(Trainer).parameters}
+    found = re.findall(r"`--(wandb|trainer)\.(\w+)", BLOCK.sub("", path.read_text()))
+    assert [f"--{group}.{name}" for group, name in found if name not in known[group]] == []
 
 
 def _parse(words: list[str], sandbox: Path, parser: LightningArgumentParser) -> None:

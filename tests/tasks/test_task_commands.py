@@ -46,6 +46,20 @@ def state(run: Path) -> dict:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
+def test_wandb_has_scores_of_each_test_set_and_what_was_drawn(monkeypatch):
+    monkeypatch.setattr(pictures, "SAMPLES", 8)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    pytest.importorskip("sklearn")
+    run = fit("generate_digits", "--trainer.max_steps", "2", "--wandb.enabled", "true")
+    (offline,) = run.glob("wandb/offline-run-*")
+    (file,) = offline.glob("*.wandb")
+    content = file.read_bytes()
+    assert all(name in content for name in (b"train/loss", b"val/bpd", b"test/bpd", b"encoder.name"))
+    (scores,) = offline.glob("files/media/table/test/signals_*.json")
+    assert [name for name, _ in json.loads(scores.read_text())["data"]] == read(run)["signals"]
+    assert len([*offline.glob("files/media/images/samples_*.png")]) == 1
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_runs(recipe, monkeypatch):
     monkeypatch.setattr(pictures, "SAMPLES", 8)

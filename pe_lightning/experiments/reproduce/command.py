@@ -143,7 +143,7 @@ def reproduce_command(
 
     Args:
         name: list, or t1, t-fig7, r-fig5, ...
-        options: those of pe-lightning fit, for all cells: --trainer.accelerator gpu, --wandb.mode online.
+        options: those of pe-lightning fit, for all cells: --trainer.accelerator gpu, --wandb.project mine.
         paths: Signals in place of the samples: files or folders. The papers' own pictures cannot be distributed.
         blocks: Parts of a table, such as closed_form complex; the others' results stay, if they are there.
         quick: About a minute: fewer, smaller signals and fewer steps, which every output says.
