@@ -207,7 +207,8 @@ def _seeds(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
         axes.set_xticks(range(len(found)), list(found), fontsize=7, rotation=60, ha="right")
         axes.set_title(definition.block_title(block), fontsize=8)
         axes.set_ylabel(own[0]["metric"], fontsize=8)
-        axes.legend(fontsize=7)
+        axes.set_ylim(0, 1.15 * axes.get_ylim()[1])  # room for the names of the test sets
+        axes.legend(fontsize=7, ncols=len(sets), loc="upper center")
     return figure
 
 
