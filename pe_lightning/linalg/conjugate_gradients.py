@@ -22,6 +22,8 @@ class LeastSquares:
         target: ``y``, ``(s, C, N)``.
         ridge: :math:`\rho`, ``(s,)`` float64.
         scale: Inverse of the preconditioner's diagonal, ``(s or 1, 1, K or 1)``.
+        norm: Sum of the squared lengths of the columns of ``A``, each times its ``scale``, ``(s,)`` or a number; it is
+            compared with rounding, so that an upper bound will do.
         reduce: Sums a tensor over processes that share the rows of ``A``; ``None``: there is one.
         right: The right-hand side of the normal equations :math:`(A^T A + \rho) z = b`, ``(s, C, K)``, in one process;
             ``None``: :math:`A^T y`.
@@ -31,6 +33,7 @@ class LeastSquares:
     target: Tensor
     ridge: Tensor
     scale: Tensor
+    norm: Tensor | float
     reduce: Callable[[Tensor], Tensor] | None = None
     right: Tensor | None = None
 
@@ -89,8 +92,8 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     tolerance = max(tolerance, 8 * eps)
     gradient, error = problem.gradient(None)
     start = size = problem.size(gradient)  # per signal; zero where there is nothing to fit
-    # the preconditioner makes all columns of A of about length one, so that the products with y round to eps |y| each
-    nothing = start <= (4 * eps) ** 2 * gradient.shape[-1] * error
+    # the product of y with a column of A rounds to eps times both lengths
+    nothing = start <= (4 * eps) ** 2 * problem.norm * error
     start = size = torch.where(nothing, 0.0, start)
     z = torch.zeros_like(gradient)
     if initial is not None:

@@ -322,7 +322,9 @@ class PointProblem:
             operator, sums = self._operator(signals), None
             if right is not None:
                 sums = operator.with_mask(right[1][signals]).rmv(right[0][signals].to(self.dtype))
-            problem = LeastSquares(operator, target, ridge * self.unit[signals], scale, reduce, sums)
+            # preconditioned columns have a length of about one
+            norm = scale.shape[-1] if precondition else self.unit[signals] * self.counts[signals]
+            problem = LeastSquares(operator, target, ridge * self.unit[signals], scale, norm, reduce, sums)
             found.append(conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None))
         return found
 
