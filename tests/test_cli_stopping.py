@@ -67,6 +67,7 @@ def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
     assert list((run / "reconstructions").iterdir())
 
 
+@pytest.mark.stress
 def test_a_killed_process_ends_the_others_with_an_error(tmp_path):
     done = run_fit(tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 9, rank=1), *TWO, launched=True)
     assert done.returncode not in (0, 130)

@@ -25,6 +25,7 @@ else:
 """
 
 
+@pytest.mark.stress
 def test_memory_that_was_used_and_given_back_counts_and_is_not_inherited():
     """In a process of its own: that of the tests may have used gigabytes."""
     done = subprocess.run([sys.executable, "-c", OWN_PEAK, OWN_PEAK], capture_output=True, text=True, check=True)

@@ -156,7 +156,7 @@ def test_several_processes_are_one_run_with_what_an_agent_gives(tmp_path):
     command += ["--trainer.callbacks+=early.Early", "--model.encoder=tri", "--data.sampling.stride=4"]
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(tmp_path)]), "WANDB_MODE": "offline"}
     environment |= {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "of-the-agent"}
-    done = run_command(tmp_path, *command, launched=True, environment=environment)
+    done = run_command(tmp_path, *command, environment=environment)
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.rglob("*.wandb")
     config = {}

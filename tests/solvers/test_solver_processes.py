@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.multiprocessing as mp
+from stopping import FORKS
 from torch import Tensor
 
 from pe_lightning.data import grid_axes
@@ -85,7 +85,12 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder: Path = tmp_path_factory.mktemp("processes")
-    mp.spawn(work, args=(str(folder),), nprocs=2)
+    processes = [FORKS.Process(target=work, args=(rank, str(folder))) for rank in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
