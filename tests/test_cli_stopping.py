@@ -53,7 +53,7 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
     assert segments == [(run / "wandb/run-id.txt").read_text().strip()] * 2
 
 
-@pytest.mark.parametrize("devices", [[], TWO], ids=["one", "two"])
+@pytest.mark.parametrize("devices", [[], pytest.param(TWO, marks=pytest.mark.stress)], ids=["one", "two"])
 def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
     done = run_fit(
         tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 2, rank=0), *devices, launched=bool(devices)

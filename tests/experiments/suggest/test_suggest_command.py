@@ -183,17 +183,17 @@ def test_networks_share_the_seconds_and_the_best_one_can_be_fitted(capsys, monke
     )
     monkeypatch.setattr(networks, "NETWORKS", some)
     name = picture("a.png", 40, 40)
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "9", "--all"]) == 0
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--all"]) == 0
     shown = capsys.readouterr().out
     assert "learned" in shown
     assert " steps" in shown
     assert "Not tried: broken" in shown
     monkeypatch.setattr(networks, "NETWORKS", some[:1])
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--force"]) == 0
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--force"]) == 0
     psnr = float(capsys.readouterr().out.partition("Best model: learned, ")[2].split(" dB")[0])
     assert fitted()["test/psnr"] == pytest.approx(psnr, abs=0.01)
     monkeypatch.setattr(networks, "NETWORKS", some[2:])
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--force"]) == 0
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--force"]) == 0
     psnr = float(capsys.readouterr().out.partition("Best model: trained, ")[2].split(" dB")[0])
     Path("runs").rename("before")
     found = fitted()
