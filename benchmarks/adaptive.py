@@ -229,7 +229,7 @@ def adapted_points(batch: PointBatch, grid: tuple[int, ...]) -> Tensor:
 
 
 def large() -> None:
-    """Seconds and peak memory of one picture of 2040 x 1356 from every second sample."""
+    """Seconds and peak memory of one picture of 2040 x 1356 from every second sample; seconds of enlarging one."""
     source = ImageDataModule("samples://astronaut").values[0]
     picture = source.repeat(3, 4, 1)[:1356, :2040].contiguous()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -238,6 +238,11 @@ def large() -> None:
     seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     memory = f"{(peak - before) / 1024:.0f} MiB above the {before / 1024:.0f} MiB before"
     print(f"2040 x 1356 x 3: {seconds:.1f} core seconds, {memory}")
+    field = AdaptiveGrid(Bank("laplace", 2, 12, (2.0, 6.0)), source, (512, 512), (0, 0), (1, 1), 0.8, 2**-10)
+    for size in (1024, 1200):
+        began = time.process_time()
+        field.predict(grid_axes((size, size)))
+        print(f"512 x 512 enlarged to {size} x {size}: {time.process_time() - began:.1f} core seconds")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,8 +37,8 @@ RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
 """Of the local fits: the first without noise, else the one with the least held-out error."""
 SNAP = 2.0**-12
 """How far before a sample a point still belongs to it, in trained samples: coordinates are rounded."""
-OFFSETS = 64
-"""A grid of points with more places within a cell is predicted point by point."""
+FEW = 16
+"""Of so many places within the cells of the last axis each is computed on its own; of more, all together."""
 LIMIT = 1 << 23
 """Numbers that are held at once."""
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
@@ -222,30 +223,47 @@ class AdaptiveGrid:
 
         Points at the same place within their cells share their weights, which are computed once.
         """
-        groups = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
-        shape = [len(x) for x in axes]
-        if math.prod(map(len, groups)) > OFFSETS:
-            rows = self._rows(shape, 1)
-            parts = [self.at(torch.cartesian_prod(axes[0][some], *axes[1:]).reshape(-1, len(axes))) for some in rows]
-            return torch.cat(parts).reshape(*shape, -1)
-        result = self.values.new_empty(*shape, self.values.shape[-1])
-        for places in itertools.product(*groups):
-            offset, cells, _ = zip(*places, strict=True)
-            weights = self.weights(torch.stack(offset)[None])[:, 0].to(self.values)
-            for some in self._rows([len(along) for along in cells], 2 * len(self.bank.forms)):
-                inner = [cells[0][some], *cells[1:]]
-                mixture = self.mixture
-                for axis, (along, share) in enumerate(zip(inner, offset, strict=True)):
-                    left, right = (mixture.index_select(axis, (along + s).clamp(0, self.sizes[axis] - 1)) for s in (0, 1))
-                    mixture = left.lerp(right, float(share))
-                kernels = mixture @ weights
-                found = torch.zeros((), device=self.values.device)
-                for n, tap in enumerate(self.taps.long().tolist()):
-                    near = self._near([along + t for along, t in zip(inner, tap, strict=True)])
-                    found = found + kernels[..., n, None] * near
-                targets = [places[0][2][some], *(place[2] for place in places[1:])]
-                result[torch.meshgrid(*targets, indexing="ij")] = found
+        along = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
+        *others, last = along
+        many = len(last.places) > FEW
+        groups = [torch.arange(len(last.cells), device=self.values.device)] if many else last.groups
+        result = self.values.new_empty(*map(len, axes), self.values.shape[-1])
+        for kind in itertools.product(*(range(len(axis.places)) for axis in others)):
+            places = [axis.places[k] for k, axis in zip(kind, others, strict=True)]
+            offset = torch.stack([*(place.expand(len(last.places)) for place in places), last.places], 1)
+            weights = self.weights(offset).to(self.values).movedim(0, 1)  # (U, M, 4^D)
+            rows = [axis.groups[k] for k, axis in zip(kind, others, strict=True)]
+            for columns in groups:
+                first, *rest = *rows, columns
+                step = LIMIT // (len(self.bank.forms) * 2 * math.prod(map(len, rest)))
+                for some in first.split(max(1, step)):
+                    targets = [some, *rest]
+                    own = last.which[targets[-1][: None if many else 1]]
+                    result[torch.meshgrid(*targets, indexing="ij")] = self._mixed(
+                        [axis.cells[at] for at, axis in zip(targets, along, strict=True)],
+                        [*places, last.places[own, None]],
+                        weights[own],
+                    )
         return result
+
+    def _mixed(self, cells: Sequence[Tensor], offset: Sequence[Tensor], weights: Tensor) -> Tensor:
+        """Values on a grid of cells, all at one place within them, but on the last axis, where each has its own.
+
+        Args:
+            cells: Per axis ``(n_a,)``.
+            offset: Place within the cells: ``()``, of the last axis ``(n_D or 1, 1)``.
+            weights: ``(n_D or 1, M, 4^D)``.
+        """
+        mixture = self.mixture
+        for axis, (cell, share) in enumerate(zip(cells, offset, strict=True)):
+            left, right = (mixture.index_select(axis, (cell + s).clamp(0, self.sizes[axis] - 1)) for s in (0, 1))
+            mixture = left.lerp(right, share.to(left))
+        kernels = torch.einsum("...nm,nmt->...nt", mixture, weights)
+        found = torch.zeros((), device=self.values.device)
+        for n, tap in enumerate(self.taps.long().tolist()):
+            near = self._near([cell + t for cell, t in zip(cells, tap, strict=True)])
+            found = found + kernels[..., n, None] * near
+        return found
 
 
 def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
@@ -267,16 +285,22 @@ def _row_major(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     return result
 
 
-def _by_place(position: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Positions on an axis, by their place in the cell: the place ``()``, the cells and the numbers of the positions.
+class _Axis(NamedTuple):
+    """Positions on an axis, by their place within their cells."""
 
-    Places closer than that are one.
-    """
+    cells: Tensor
+    """Of each position, ``(N,)``."""
+    places: Tensor
+    """The different ones, in [0, 1), ``(U,)``; those closer than ``SNAP`` are one, their mean."""
+    which: Tensor
+    """Number of each position's place, ``(N,)``."""
+    groups: tuple[Tensor, ...]
+    """Numbers of the positions of each place."""
+
+
+def _by_place(position: Tensor) -> _Axis:
     cell = (position + SNAP).floor()
     place = position - cell
-    key = (place / SNAP).round().long()
-    found = []
-    for value in sorted(set(key.tolist())):
-        where = (key == value).nonzero().flatten()
-        found.append((place[where].mean(), cell[where].long(), where))
-    return found
+    _, which, counts = (place / SNAP).round().unique(return_inverse=True, return_counts=True)
+    groups = which.argsort(stable=True).split(counts.tolist())
+    return _Axis(cell.long(), which.bincount(place) / counts, which, groups)
