@@ -236,7 +236,7 @@ class AdaptiveGrid:
             for columns in groups:
                 first, *rest = *rows, columns
                 step = LIMIT // (len(self.bank.forms) * 2 * math.prod(map(len, rest)))
-                for some in first.split(max(1, step)):
+                for some in torch.split(first, max(1, step)):
                     targets = [some, *rest]
                     own = last.which[targets[-1][: None if many else 1]]
                     result[torch.meshgrid(*targets, indexing="ij")] = self._mixed(
@@ -301,6 +301,6 @@ class _Axis(NamedTuple):
 def _by_place(position: Tensor) -> _Axis:
     cell = (position + SNAP).floor()
     place = position - cell
-    _, which, counts = (place / SNAP).round().unique(return_inverse=True, return_counts=True)
-    groups = which.argsort(stable=True).split(counts.tolist())
+    _, which, counts = torch.unique((place / SNAP).round(), return_inverse=True, return_counts=True)
+    groups = torch.split(which.argsort(stable=True), counts.tolist())
     return _Axis(cell.long(), which.bincount(place) / counts, which, groups)
