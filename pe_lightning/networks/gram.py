@@ -109,13 +109,6 @@ class GramErrors:
             self._since += 1
         return squared, half
 
-    def half_gradient(self, weight: Tensor) -> Tensor:
-        """Half the gradient of the sum over signals, of the shape of ``weight``."""
-        half = torch.empty_like(weight)
-        for some in _groups(weight):
-            self._half_gradient(weight[some], some, half[some])
-        return half
-
     def _half_gradient(self, weight: Tensor, some: slice, out: Tensor) -> None:
         x = weight
         for axis in self.sampled:
