@@ -15,6 +15,7 @@ from pe_lightning.checkpoints import read_model
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.encodings import Encoding
+from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.modules import CoordinateModule
 
@@ -46,7 +47,7 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
         signal: Of a model of signals: which signal's, where each has its own.
 
     Raises:
-        InputError: If there is no such signal, or no encoding.
+        InputError: If there is no such signal, no encoding, or one that has no features.
     """
     if not isinstance(module, CoordinateModule):
         found = next((part for part in module.modules() if isinstance(part, Encoding)), None)
@@ -56,6 +57,11 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
     if not 0 <= signal < module.networks.num_signals:
         raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
     encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]
+    if isinstance(encoding, Bank):
+        raise InputError(
+            f"{type(module).__name__} is solved by the similarity of its encoder, whose features it does not have; "
+            f"analyze the encoder: pe-lightning analyze --encoder {encoding.encoders[0].name}"
+        )
     return encoding
 
 

@@ -45,7 +45,7 @@ def figure(*reports: Mapping[str, Any]) -> Figure:
         _draw(power, report["frequencies"], report["spectrum"], style)
         values.semilogy(np.maximum(report["singular_values"], 1e-17), **style)
         _draw(rank, report["rank_curve"]["counts"], report["rank_curve"], style)
-    reach = min(0.5, 8 * max(report["interval"]["measured"] for report in reports))
+    reach = min(0.5, 8 * max(report["interval"]["measured"] for report in reports)) or 0.5
     distance.set(title=r"$D(\Delta) / D(0)$ from the middle; theory dashed", xlabel=r"$\Delta$", xlim=(-reach, reach))
     power.set(title=r"spectrum: Fourier transform of $D$", xlabel="periods per unit length")
     values.set(title="singular values, relative", xlabel="number", ylim=(1e-17, 3))

@@ -150,22 +150,24 @@ def preservation(delta: Tensor, similarity: Tensor, threshold: float = THRESHOLD
     return {"correlation": correlation, "interval": steps / len(delta)}
 
 
-def spread(encoder: Encoder, samples: int) -> float:
+def spread(encoder: Encoder, samples: int) -> float | None:
     r"""How much the similarity depends on the position, and not on the displacement alone.
 
     The root mean square over all pairs of positions at most 1/2 apart of :math:`\psi(x) \cdot \psi(x + \Delta) -
     D(\Delta)`, :math:`D` being that of the middle (:func:`distance`), divided by :math:`D(0)`. Zero for Fourier features;
-    shifted ones lose a part of each bump at both ends.
+    shifted ones lose a part of each bump at both ends. ``None`` if the middle has no features.
 
     Reference: "irrespective of the absolute position", R §3.3.
     """
     rows, middle = features(encoder, positions(samples)), samples // 2
     products = rows @ rows.mT
+    if products[middle, middle] <= 0:
+        return None
     index = torch.arange(samples)
     apart = index - index[:, None] + middle
     pairs = (apart >= 0) & (apart < samples)
     errors = products[pairs] - products[middle][apart[pairs]]
-    return errors.square().mean().sqrt().item() / max(products[middle, middle].item(), 1e-300)
+    return errors.square().mean().sqrt().item() / products[middle, middle].item()
 
 
 def rank_curve(encoder: Encoder, counts: Sequence[int]) -> dict[str, list[float] | None]:
@@ -202,8 +204,9 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         ``distance``, ``spectrum``, ``correlation`` and ``interval`` as ``{"measured": ..., "theory": ...}``, theory ``None``
         where the encoder declares none; ``deviation`` of measurement from theory: ``stable_rank`` relative, ``distance``
         the largest over all displacements, relative to :math:`D(0)`; ``numerical_rank``; ``condition`` of the Gram matrix,
-        ``None`` if infinite; ``spread``; ``singular_values``, relative to the largest; ``rank_curve`` with ``counts``;
-        ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``; ``features``, some at all ``positions``.
+        ``None`` if infinite; ``spread``, ``None`` if the middle has no features; ``singular_values``, relative to the
+        largest; ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
+        ``features``, some at all ``positions``.
 
     Raises:
         InputError: If there are too many samples or features for all singular values, or the width is left to a solver.

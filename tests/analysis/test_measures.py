@@ -158,3 +158,10 @@ def test_dropout_is_off_while_measuring_and_on_again_after():
 def test_errors_say_what_to_change(encoder, samples, told):
     with pytest.raises(InputError, match=told):
         analysis.analyze(encoder, samples)
+
+
+def test_an_encoder_without_features_in_the_middle_has_no_spread(recwarn):
+    report = analysis.analyze("identity", samples=64)
+    assert report["spread"] is None
+    analysis.figure(report)
+    assert not [warning for warning in recwarn if "xlim" in str(warning.message)]

@@ -13,7 +13,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.options import Batching
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.modules import ComplexLinear, SimpleMLP
+from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
 from pe_lightning.tasks import LayoutDataModule, LayoutRelations
 
 AXES = [torch.arange(n, dtype=torch.float64) / n for n in (9, 7)]
@@ -168,3 +168,12 @@ def test_an_attention_task_has_an_encoding_too():
     assert start.shape == (9, 7, 1, 1)
     assert torch.equal(start, analysis.similarity(module.positions.encoding, (*HERE, 0.5, 0.5), axes))
     assert not torch.allclose(start, analysis.similarity(encoding, (*HERE, 0.5, 0.5), axes))
+
+
+def test_the_adaptive_fit_has_no_features_to_measure(tmp_path, capsys, make_trainer):
+    module = Adaptive()
+    trainer = make_trainer(max_steps=0)
+    trainer.fit(module, TensorDataModule(torch.rand(1, 16, 16, 3)))
+    trainer.save_checkpoint(tmp_path / "adaptive.ckpt")
+    assert main(["analyze", "--ckpt_path", str(tmp_path / "adaptive.ckpt"), "--out", str(tmp_path / "out")]) == 2
+    assert "analyze the encoder: pe-lightning analyze --encoder laplace" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from pe_lightning.encodings import Blended, Complex
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
 from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares
+from pe_lightning.experiments.reproduce.tables import as_markdown
 from pe_lightning.experiments.sweep.fits import Fits
 
 ENCODERS = ("linf", "logf", "rff", "tri", "gau")
@@ -257,6 +258,11 @@ def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys)
         (["small.yaml", "--gpus_per_cell", "1"], "gpus_per_cell is for launcher ray"),
         (["small.yaml", "--trainer.max_stepps", "1"], "did you mean '--trainer.max_steps'"),
         (["bad.yaml"], "a block has no 'varry'; did you mean 'vary'?"),
+        (["small.yaml", "--encoder", "tri"], "--model.encoder: small varies model.encoder.name; leave it out"),
+        (["small.yaml", "--encoder.name=tri"], "--model.encoder.name: small varies model.encoder.name"),
+        (["small.yaml", "--data.paths", "a.png"], "signals of all cells are given by --paths"),
+        (["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"], "there is nothing that --trainer.max_steps could"),
+        (["r-fig3", "--quik"], "r-fig3 has no fits, so there is nothing that --quik could change; did you mean '--quick'?"),
         (["empty.yaml"], "is no definition of a table or figure: it has no blocks, layout, source, title"),
     ],
 )
@@ -267,6 +273,51 @@ def test_what_is_wrong_is_said_before_anything_is_run(small, capsys, arguments, 
     assert main(["reproduce", *arguments, "--out", "o"]) == 2
     assert message in capsys.readouterr().err
     assert not Path("o").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layout": [{"kind": "tabel"}]}, "there is no layout 'tabel'; did you mean 'table'?"),
+        ({"layout": [{}]}, "there is no layout ''"),
+        ({"layout": {"kind": "table"}}, "layout is a list such as [{kind: table}]"),
+        ({"layout": [{"kind": "curves"}]}, "a layout of curves has panels, each with x and y"),
+        (
+            {"layout": [{"kind": "gallery", "rows": "encoders", "columns": "block"}]},
+            "rows and columns of a gallery are labels",
+        ),
+        ({"blocks": ["exact"]}, "blocks must be names with values"),
+        ({"blocks": {"exact": None}}, "a block must be names with values"),
+        ({"blocks": {}}, "at least one block"),
+        ({"vary": {"encoder": ["gau", "tri"]}}, "vary: encoder must be names with values"),
+        ({"quick": {"only": {"encodr": ["gau"]}}}, "quick has only: encodr, which is not varied; did you mean 'encoder'?"),
+        ({"quick": {"blocks": {"exat": {}}}}, "has no block 'exat'"),
+        (
+            {"blocks": {"exact": {**SMALL["blocks"]["exact"], "paper": {"gua": [20.0]}}}},
+            "got 'gua': [20.0]; did you mean 'gau'?",
+        ),
+        (
+            {"blocks": {"exact": {**SMALL["blocks"]["exact"], "paper": {"gau": 20.0}}}},
+            "{CELL: [mean, standard deviation, seconds]}",
+        ),
+    ],
+)
+def test_a_definition_with_a_mistake_is_refused_before_anything_is_run(small, capsys, change, message):
+    Path("bad.yaml").write_text(yaml.safe_dump({**SMALL, **change}))
+    assert main(["reproduce", "bad.yaml", "--out", "o"]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("o").exists()
+
+
+def test_curves_name_blocks_by_their_titles():
+    definition = load("r-fig4")
+    rows = [
+        {"block": name, "sigma": 0.1, "folder": Path(), "positions": [4, 8], "stable_rank": [1.0, 2.0], "theory": [1.0, 2.0]}
+        for name in ("gau", "rff")
+    ]
+    text = as_markdown(definition, rows, [])
+    assert "stable_rank, Gaussian:" in text
+    assert "stable_rank, random Fourier features:" in text
 
 
 def test_list_names_every_definition(capsys):

@@ -79,11 +79,13 @@ def reproduce(
     if gpus_per_cell and launcher != "ray":
         raise InputError("gpus_per_cell is for launcher ray; without it: --trainer.accelerator gpu")
     definition.check_blocks(blocks)
+    definition.check_options(options, quick, blocks)
     # these import Lightning, which takes seconds
-    from pe_lightning.experiments.reproduce.layout import draw
+    from pe_lightning.experiments.reproduce.layout import check_layouts, draw
     from pe_lightning.experiments.reproduce.run import run_definition
     from pe_lightning.experiments.reproduce.tables import as_csv, as_markdown, with_interpolation
 
+    check_layouts(definition)
     folder = Path(out or Path("reproductions") / f"{definition.name}{'-quick' * quick}")
     rows, interrupted = run_definition(definition, folder, blocks, quick, paths, options, launcher, gpus_per_cell)
     expected = [entry for entry in definition.entries(quick, paths) if not blocks or entry.labels["block"] in blocks]
@@ -111,7 +113,9 @@ def _remarks(
     """What is to be known of the results: how large the run was, of which signals, what differs from the paper."""
     changed = f" Changed by options: {shlex.join(options)}." * bool(options)
     size = (
-        "Full settings." if not quick else f"QUICK version, not the paper's settings: {' '.join(definition.quick['notes'])}"
+        "Full settings."
+        if not quick
+        else f"QUICK version, not the paper's settings: {' '.join(definition.quick.get('notes', []))}"
     )
     fitted = next((row for row in rows if row.get("grid")), None)
     about = ""

@@ -36,9 +36,11 @@ import yaml
 
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.compare.reading import flatten
+from pe_lightning.verbs import is_option, long_form
 
 __all__ = ["Definition", "Entry", "load", "names"]
 
+OPTIONS = ("--paths", "--blocks", "--quick", "--out", "--launcher", "--gpus_per_cell")
 FOLDER = Path(__file__).parent / "definitions"
 KEYS = {
     "definition": {"title", "source", "notes", "base", "vary", "blocks", "quick", "layout"},
@@ -95,12 +97,42 @@ class Definition:
         """The heading of a block."""
         return str(self.blocks[block].get("title", block))
 
+    def of_label(self, label: str, value: Any) -> str:
+        """A value of a label as a heading: the title of a block, ``sigma 0.01`` of others."""
+        return self.block_title(value) if label == "block" else f"{label} {value}"
+
     def check_blocks(self, blocks: Iterable[str]) -> None:
         """Raises InputError for a block that there is not."""
         for block in blocks:
             if block not in self.blocks:
                 near = did_you_mean(block, self.blocks) or "."
                 raise InputError(f"{self.name} has no block {block!r}{near} Blocks: {', '.join(self.blocks)}")
+
+    def check_options(self, options: Sequence[str], quick: bool = False, blocks: Sequence[str] = ()) -> None:
+        """Raises InputError for options of ``fit`` that no cell takes, or that would replace what is varied."""
+        given = [long_form(word).lstrip("-").partition("=")[0] for word in options if is_option(word)]
+        entries = [entry for entry in self.entries(quick) if not blocks or entry.labels["block"] in blocks]
+        if given and not any("model" in entry.settings for entry in entries):
+            near = did_you_mean(f"--{given[0]}", OPTIONS) or "."
+            raise InputError(
+                f"{self.name} has no fits, so there is nothing that --{given[0]} could change{near} Leave it out"
+            )
+        for key in given:
+            if key == "data.paths":
+                raise InputError("--data.paths: signals of all cells are given by --paths")
+            if varied := [name for name in self._varied(blocks) if f"{name}.".startswith(f"{key}.")]:
+                raise InputError(f"--{key}: {self.name} varies {varied[0]}; leave it out, or give your own definition")
+
+    def _varied(self, blocks: Sequence[str]) -> list[str]:
+        """The settings by which cells differ."""
+        found: list[str] = []
+        for block in blocks or self.blocks:
+            for values in self.blocks[block].get("vary", self.vary).values():
+                if values.keys() == {"key", "values"}:
+                    found.append(values["key"])
+                else:
+                    found += [key for more in values.values() for key, _ in flatten(more)]
+        return found
 
     def entries(self, quick: bool = False, paths: Sequence[str] = ()) -> list[Entry]:
         """All cells, in the order of the definition.
@@ -159,9 +191,52 @@ def load(name: str) -> Definition:
     missing = {"title", "source", "blocks", "layout"} - (content.keys() if isinstance(content, dict) else set())
     if missing:
         raise InputError(f"{str(path)!r} is no definition of a table or figure: it has no {', '.join(sorted(missing))}")
-    parts = [("definition", content), *(("block", block) for block in content["blocks"].values())]
+    definition = Definition(path.stem, **_checked(str(path), content))
+    _check_names(definition)
+    return definition
+
+
+def _checked(path: str, content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file, if its parts have the form that they need."""
+    blocks, vary = content["blocks"], content.get("vary")
+    parts = [("definition", content), *(("block", block) for block in _mapping(path, "blocks", blocks).values())]
     for kind, part in [*parts, ("quick", content.get("quick", {}))]:
-        if unknown := sorted(part.keys() - KEYS[kind]):
+        if unknown := sorted(_mapping(path, f"a {kind}", part).keys() - KEYS[kind]):
             near = did_you_mean(unknown[0], KEYS[kind]) or "."
-            raise InputError(f"{str(path)!r}: a {kind} has no {unknown[0]!r}{near} It takes {', '.join(sorted(KEYS[kind]))}")
-    return Definition(path.stem, **content)
+            raise InputError(f"{path!r}: a {kind} has no {unknown[0]!r}{near} It takes {', '.join(sorted(KEYS[kind]))}")
+    for axes in (vary or {}, *(block.get("vary", {}) for block in blocks.values())):
+        for axis, values in _mapping(path, "vary", axes).items():
+            _mapping(path, f"vary: {axis}", values)
+    if (
+        not blocks
+        or not isinstance(content["layout"], list)
+        or not all(isinstance(kind, dict) for kind in content["layout"])
+    ):
+        raise InputError(f"{path!r}: it needs at least one block, and layout is a list such as [{{kind: table}}]")
+    return content
+
+
+def _mapping(path: str, name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{path!r}: {name} must be names with values, {{NAME: ...}}, got {value!r}")
+    return value
+
+
+def _check_names(definition: Definition) -> None:
+    """Values of the paper and parts of the quick version belong to cells that there are."""
+    entries = definition.entries()
+    for name, block in definition.blocks.items():
+        cells = ["/".join(str(v) for k, v in e.labels.items() if k not in ("block", "seed")) for e in entries]
+        cells = [cell for cell, entry in zip(cells, entries, strict=True) if entry.labels["block"] == name]
+        for cell, values in (block.get("paper") or {}).items():
+            if str(cell) not in cells or not isinstance(values, list):
+                near = did_you_mean(str(cell), cells) or "."
+                raise InputError(
+                    f"{definition.name}: paper of block {name} is {{CELL: [mean, standard deviation, seconds]}}, "
+                    f"got {cell!r}: {values!r}{near} Cells: {', '.join(cells)}"
+                )
+    definition.check_blocks(definition.quick.get("blocks", {}))
+    axes = {axis for entry in entries for axis in entry.labels}
+    if wrong := sorted(definition.quick.get("only", {}).keys() - axes):
+        near = did_you_mean(wrong[0], axes) or "."
+        raise InputError(f"{definition.name}: quick has only: {wrong[0]}, which is not varied{near}")

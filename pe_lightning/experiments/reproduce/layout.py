@@ -25,6 +25,7 @@ import h5py
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from scipy.special import stdtrit
 
 from pe_lightning import runs
@@ -32,9 +33,25 @@ from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.reproduce.definition import Definition
 from pe_lightning.experiments.reproduce.run import Row
 
-__all__ = ["KINDS", "draw", "exploded", "interpolation_of", "over_seeds", "points_of"]
+__all__ = ["KINDS", "check_layouts", "draw", "exploded", "interpolation_of", "over_seeds", "points_of"]
 
 GREY, BLUE = "0.72", "tab:blue"
+
+
+def check_layouts(definition: Definition) -> None:
+    """Raises InputError for a figure that cannot be drawn, whatever the results are."""
+    labels = {"signal", *(label for entry in definition.entries() for label in entry.labels)}
+    for layout in definition.layout:
+        kind = layout.get("kind", "")
+        if kind not in KINDS:
+            near = did_you_mean(kind, KINDS) or "."
+            raise InputError(f"{definition.name}: there is no layout {kind!r}{near} Kinds: {', '.join(KINDS)}")
+        definition.check_blocks(layout.get("blocks", ()))
+        if kind == "curves" and not all({"x", "y"} <= panel.keys() for panel in layout.get("panels") or [{}]):
+            raise InputError(f"{definition.name}: a layout of curves has panels, each with x and y")
+        if kind == "gallery" and not {layout.get("rows"), layout.get("columns")} <= labels:
+            near = f"Labels: {', '.join(sorted(labels))}"
+            raise InputError(f"{definition.name}: rows and columns of a gallery are labels of its cells. {near}")
 
 
 def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str) -> list[Path]:
@@ -48,15 +65,9 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
 
     Returns:
         The files.
-
-    Raises:
-        InputError: If there is no such kind of figure.
     """
     files = []
     for number, layout in enumerate(definition.layout, 1):
-        if layout["kind"] not in KINDS:
-            near = did_you_mean(layout["kind"], KINDS) or "."
-            raise InputError(f"{definition.name}: there is no layout {layout['kind']!r}{near} Kinds: {', '.join(KINDS)}")
         shown = [row for row in rows if row["block"] in layout.get("blocks", definition.blocks)]
         if not shown:
             continue
@@ -140,10 +151,17 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
         axes.set_axis_off()
     for axes, (panel, value, own) in zip(grid, panels, strict=False):
         log = panel.get("log", "")
-        for name, points in points_of(own, panel["x"], panel["y"], panel.get("series")).items():
+        series = panel.get("series")
+        for name, points in points_of(own, panel["x"], panel["y"], series).items():
             x, mean, std = np.array(sorted(points), dtype=float).T if _numeric(points) else np.array(points).T
             mean, std = mean.astype(float), std.astype(float)
-            (line,) = axes.plot(x, mean, marker="." if len(x) < 60 else None, lw=1, label=str(name))
+            (line,) = axes.plot(
+                x,
+                mean,
+                marker="." if len(x) < 60 else None,
+                lw=1,
+                label=definition.block_title(name) if series == "block" else name,
+            )
             if std.any():
                 axes.fill_between(x, mean - 2 * std, mean + 2 * std, alpha=0.2, color=line.get_color())
             stars = [star for star in panel.get("marks", {}).get(name, []) if x.min() <= star <= x.max()]
@@ -158,9 +176,10 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
         few = len(places) < 9 and "marks" not in panel and _numeric([(place, 0.0, 0.0) for place in places])
         if few and ("x" in log or all(float(place).is_integer() for place in places)):  # the numbers themselves
             axes.set_xticks(places, [f"{place:g}" for place in places])
-            axes.minorticks_off()
+            axes.xaxis.set_minor_locator(NullLocator())  # those of a logarithmic y stay
         axes.set_ylim(*panel.get("ylim", (None, None)))
-        title = panel.get("title", "") if value is None else f"{panel['panel']} {value} {panel.get('title', '')}"
+        title = panel.get("title", "")
+        title = title if value is None else ", ".join(filter(None, [definition.of_label(panel["panel"], value), title]))
         axes.set_title(title, fontsize=9)
         axes.grid(alpha=0.3)
         if panel.get("series"):
@@ -263,8 +282,7 @@ def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[R
                 f"PSNR: {score:.2f}" + (f" (paper {row['paper']:.2f})" if row.get("paper") else ""), fontsize=7
             )
     for x, name in enumerate(across):
-        title = definition.block_title(name) if layout["columns"] == "block" else f"{layout['columns']} {name}"
-        grid[0, x + truth].set_title(title, fontsize=8)
+        grid[0, x + truth].set_title(definition.of_label(layout["columns"], name), fontsize=8)
     for y, name in enumerate(down):
         grid[y, int(truth)].set_ylabel(f"{name}", fontsize=8)
     return figure

@@ -48,7 +48,7 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
         shown = [row for row in rows if "folder" not in row or row["block"] in layout.get("blocks", definition.blocks)]
         if layout["kind"] == "curves":
             for panel in layout["panels"]:
-                parts += _curve_tables(shown, panel)
+                parts += _curve_tables(definition, shown, panel)
         elif layout["kind"] == "seeds":
             parts += [part for block in definition.blocks for part in _seed_table(definition, block, shown)]
         elif any("psnr" in row for row in shown):
@@ -98,7 +98,7 @@ def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list
     return [f"{definition.block_title(block)}:", _markdown(titles, lines)]
 
 
-def _curve_tables(rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
+def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
     """A table per panel: a line per x, a column per series."""
     rows = [row for row in rows if "folder" in row]
     split = panel.get("panel")
@@ -108,12 +108,15 @@ def _curve_tables(rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
         curves = points_of(own, panel["x"], panel["y"], panel.get("series"))
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
-        parts.append(f"{panel.get('title') or panel['y']}{'' if value is None else f', {split} {value}'}:")
+        parts.append(
+            f"{panel.get('title') or panel['y']}{'' if value is None else f', {definition.of_label(str(split), value)}'}:"
+        )
         lines = [
             [f"{x:.4g}" if isinstance(x, float) else str(x), *(points.get(x, "") for points in at.values())] for x in xs
         ]
         first = panel.get("xlabel", panel["x"])
-        parts.append(_markdown([first, *(name or panel["y"] for name in at)], lines))
+        names = [definition.block_title(name) if panel.get("series") == "block" else name or panel["y"] for name in at]
+        parts.append(_markdown([first, *names], lines))
     return parts
 
 
