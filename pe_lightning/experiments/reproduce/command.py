@@ -58,7 +58,7 @@ def reproduce(
         options: Further options of ``fit`` for all cells, such as ``--trainer.accelerator gpu``.
         paths: Signals in place of the definition's own.
         blocks: The parts of a table to run; all by default.
-        quick: Whether the version of about a minute is run: smaller signals, fewer of them, fewer steps.
+        quick: Whether the version of a minute or two is run: smaller signals, fewer of them, fewer steps.
         out: The folder; by default ``reproductions/NAME``, or ``NAME-quick``.
         launcher: ``process`` runs one cell after the other on one device, ``ray`` as many at a time as there are CPUs, or
             GPUs if a cell takes one.

@@ -152,7 +152,11 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
     for axes, (panel, value, own) in zip(grid, panels, strict=False):
         log = panel.get("log", "")
         series = panel.get("series")
-        for name, points in points_of(own, panel["x"], panel["y"], series).items():
+        curves = points_of(own, panel["x"], panel["y"], series)
+        if not curves:
+            known = ", ".join(sorted({key for row in own for key in row}))
+            raise InputError(f"{definition.name}: no result has both {panel['x']!r} and {panel['y']!r}. Results have {known}")
+        for name, points in curves.items():
             x, mean, std = np.array(sorted(points), dtype=float).T if _numeric(points) else np.array(points).T
             mean, std = mean.astype(float), std.astype(float)
             (line,) = axes.plot(

@@ -14,6 +14,9 @@ from pe_lightning.experiments.reproduce.run import Row
 
 __all__ = ["as_csv", "as_markdown", "with_interpolation"]
 
+MOST_LINES = 25
+"""Of a table of a curve; the CSV file has all its points."""
+
 
 def with_interpolation(rows: Sequence[Row]) -> list[Row]:
     """The rows, each with its difference from the paper, and those of interpolation behind them."""
@@ -99,25 +102,38 @@ def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list
 
 
 def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
-    """A table per panel: a line per x, a column per series."""
+    """A table per panel: a line per x (of many a few), a column per series, and how far theory is off."""
     rows = [row for row in rows if "folder" in row]
-    split = panel.get("panel")
+    split, theory = panel.get("panel"), panel.get("dashed")
     parts = []
     for value in dict.fromkeys(row[split] for row in rows if split in row) if split else [None]:
         own = [row for row in rows if value is None or row.get(str(split)) == value]
         curves = points_of(own, panel["x"], panel["y"], panel.get("series"))
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
+        xs = xs[:: math.ceil(len(xs) / MOST_LINES)]
         parts.append(
             f"{panel.get('title') or panel['y']}{'' if value is None else f', {definition.of_label(str(split), value)}'}:"
         )
         lines = [
             [f"{x:.4g}" if isinstance(x, float) else str(x), *(points.get(x, "") for points in at.values())] for x in xs
         ]
+        if theory:
+            expected = points_of(own, panel["x"], theory, panel.get("series"))
+            lines.append(["largest deviation from theory", *(_deviation(curves[name], expected.get(name)) for name in at)])
         first = panel.get("xlabel", panel["x"])
         names = [definition.block_title(name) if panel.get("series") == "block" else name or panel["y"] for name in at]
         parts.append(_markdown([first, *names], lines))
     return parts
+
+
+def _deviation(measured: Sequence[tuple[Any, float, float]], expected: Sequence[tuple[Any, float, float]] | None) -> str:
+    """In per cent of the largest expected value."""
+    if not expected:
+        return "–"
+    known = {x: mean for x, mean, _ in expected}
+    far = max(abs(mean - known[x]) for x, mean, _ in measured if x in known)
+    return f"{100 * far / max(map(abs, known.values())):.1f} %"
 
 
 def _number(value: float | None, deviation: float | None) -> str:
