@@ -171,7 +171,9 @@ class AttentionTask(LightningModule, ABC):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW, with a warm-up and a half cosine."""
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
+        # in mixed precision Lightning clips no gradients of a fused one
+        fused = not str(self.trainer.precision).endswith("mixed")
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
         total = max(self.trainer.estimated_stepping_batches, 1)
 
         def rate(step: int) -> float:

@@ -189,6 +189,10 @@ def test_what_does_not_fit_is_one_paragraph(arguments, message, capsys):
     assert not Path("runs").exists()
 
 
+def test_gradients_are_clipped_in_mixed_precision():
+    fit("layout", "--trainer.max_steps", "1", "--trainer.precision", "bf16-mixed")
+
+
 def test_rope_is_refused_where_there_is_no_attention(capsys):
     assert main(["fit", "--config", "image/demo", "--encoder", "rope"]) == 2
     assert "unknown encoder 'rope'" in capsys.readouterr().err
