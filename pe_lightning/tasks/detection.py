@@ -159,6 +159,7 @@ class Detection(AttentionTask):
     Reference: Carion et al., *End-to-End Object Detection with Transformers*, ECCV 2020; Li et al., 2021, Sec. 4.2.
     """
 
+    task: ClassVar[str] = "shapes"
     metric: ClassVar[str] = "ap"
     num_queries: ClassVar[int] = 6
 

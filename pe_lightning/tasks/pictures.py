@@ -125,8 +125,8 @@ class PixelDataModule(TaskDataModule):
 
 
 def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> None:
-    if info.get("goal") != goal:
-        raise InputError(f"{type(module).__name__} needs a PixelDataModule with goal: {goal}, got {info.get('goal')}")
+    if info["goal"] != goal:
+        raise InputError(f"{type(module).__name__} needs a PixelDataModule with goal: {goal}, got {info['goal']}")
 
 
 class PixelClassification(AttentionTask):
@@ -138,6 +138,7 @@ class PixelClassification(AttentionTask):
     Reference: Dosovitskiy et al., *An Image is Worth 16x16 Words*, ICLR 2021; here with patches of one pixel.
     """
 
+    task: ClassVar[str] = "pixels"
     metric: ClassVar[str] = "accuracy"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
@@ -173,6 +174,7 @@ class PixelGeneration(AttentionTask):
     Sec. 4.1, with full attention and other data.
     """
 
+    task: ClassVar[str] = "pixels"
     metric: ClassVar[str] = "bpd"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:

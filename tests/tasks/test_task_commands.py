@@ -179,7 +179,8 @@ def test_the_penalty_of_the_encoder_is_in_the_loss(make_trainer):
         (["--model.heads", "3"], "heads divide width"),
         (["--model.encoder", "tri", "--model.encoder.half_width", "auto"], "half_width: auto is chosen by exact fits"),
         (["--data", "ImageDataModule", "--data.paths", "samples://astronaut"], "needs a DataModule of pe_lightning.tasks"),
-        (["--model", "PixelClassification"], "goal: class, got None"),
+        (["--model", "PixelClassification"], "is for data of the task 'pixels', got 'layout'"),
+        (["--data", "ShapesDataModule", "--data.num_test", "4"], "is for data of the task 'layout', got 'shapes'"),
         (["--data.num_train", "0"], "num_train must be an integer >= 1"),
     ],
 )
