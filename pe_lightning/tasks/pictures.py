@@ -224,7 +224,7 @@ class PixelGeneration(AttentionTask):
         for place in range(len(positions)):
             # what is not drawn yet is not seen
             seen = {"pixels": pixels[:, : place + 1], "positions": where[:, : place + 1]}
-            chances = self(seen)[:, -1].softmax(-1)
+            chances = self(seen)[:, -1].nan_to_num().softmax(-1)  # also of a fit that has diverged
             pixels[:, place] = torch.multinomial(chances, 1, generator=generator)[:, 0]
         return pixels
 

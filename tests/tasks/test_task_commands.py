@@ -194,6 +194,15 @@ def test_gradients_are_clipped_in_mixed_precision():
     fit("layout", "--trainer.max_steps", "1", "--trainer.precision", "bf16-mixed")
 
 
+@pytest.mark.parametrize("recipe", ["detection", "generate_digits"])
+@pytest.mark.parametrize("given", [["--trainer.precision", "bf16-true"], ["--model.lr", "1e12"]])
+def test_rough_numbers_are_no_fault(recipe, given, monkeypatch):
+    """Half precision, and a fit that diverges, which has metrics nevertheless."""
+    monkeypatch.setattr(pictures, "SAMPLES", 8)
+    run = fit(recipe, "--model.encoder", "rope", "--trainer.max_steps", "4", "--trainer.gradient_clip_val", "null", *given)
+    assert read(run)["steps"] == 4
+
+
 def test_rope_is_refused_where_there_is_no_attention(capsys):
     assert main(["fit", "--config", "image/demo", "--encoder", "rope"]) == 2
     assert "unknown encoder 'rope'" in capsys.readouterr().err
