@@ -33,8 +33,9 @@ SAMPLES, COLUMNS, ZOOM = 16, 8, 4
 
 
 def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
-    """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``: the last quarter for ``test``, a random tenth of the rest for
-    ``val``, the others for ``train``.
+    """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``, in three parts.
+
+    The last quarter is for ``test``, a random tenth of the rest for ``val``, and the others are for ``train``.
 
     Raises:
         InputError: If scikit-learn is not installed.
@@ -52,8 +53,9 @@ def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
 
 
 def textures(side: int = 16, levels: int = 16, step: int = 8) -> dict[str, dict[str, Tensor]]:
-    """Patches of :data:`TEXTURES` and which one each is of, of rows that follow each other: those of ``train``, of ``val``, and
-    the lowest quarter for ``test``. So none has a pixel of another part.
+    """Patches of :data:`TEXTURES` and which one each is of, in three parts that share no pixel.
+
+    From above they are ``train``, ``val``, and the lowest quarter for ``test``.
 
     Args:
         side: Pixels of a patch per axis.
@@ -78,8 +80,8 @@ class PixelDataModule(TaskDataModule):
     """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
 
     Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and the last quarter is held out; textures are
-    in scikit-image, and the lowest quarter of each is held out. For validation there are a tenth of the other digits, and the
-    rows of the textures above those held out.
+    in scikit-image, and the lowest quarter of each is held out. Validated is on a tenth of the other digits, and on the rows
+    of the textures above those held out.
 
     Args:
         pictures: ``digits`` or ``textures``.
