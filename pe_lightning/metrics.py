@@ -250,7 +250,7 @@ class AveragePrecision(SignalMetric):
             mask: ``(S, B)``; whether a picture belongs to a set. ``None``: to all.
         """
         mask = torch.ones(len(self.count), len(target), dtype=torch.bool) if mask is None else mask.cpu()
-        for found, true, sets in zip(prediction.double().cpu(), target.double().cpu(), mask.T, strict=True):
+        for found, true, sets in zip(prediction.double().nan_to_num().cpu(), target.double().cpu(), mask.T, strict=True):
             self._add_picture(found, true[true[:, 4] >= 0], sets.nonzero()[:, 0].to(self.device))
         self.count += mask.sum(1).to(self.device)
 

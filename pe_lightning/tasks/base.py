@@ -53,6 +53,8 @@ class AttentionTask(LightningModule, ABC):
 
     metric: ClassVar[str]
     """The registered metric of the task."""
+    task: ClassVar[str]
+    """The :attr:`TaskDataModule.task` that it is for."""
     monitor: str
     monitor_mode: Literal["max", "min"]
     scores: dict[str, Tensor]
@@ -117,10 +119,10 @@ class AttentionTask(LightningModule, ABC):
             InputError: If the module was built for a task of other sizes, or the encoder does not suit it.
         """
         if self.info is not None:
-            if differing := [key for key in info if self.info.get(key) != info[key]]:
-                was, now = ({key: one.get(key) for key in differing} for one in (self.info, info))
-                raise InputError(f"this {type(self).__name__} was made for {was}; the data has {now}")
+            self._refuse_other(self.info, info)
             return
+        if info["task"] != self.task:
+            raise InputError(f"{type(self).__name__} is for data of the task {self.task!r}, got {info['task']!r}")
         # initial weights come from the CPU's generator, so that a seed means the same model everywhere
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             head_width = self.width // self.heads
@@ -129,6 +131,11 @@ class AttentionTask(LightningModule, ABC):
         self.val_metric = metrics.create(self.metric, 1)
         self.test_metric = metrics.create(self.metric, len(info["subsets"]))
         self.info = dict(info)
+
+    def _refuse_other(self, trained: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        if differing := [key for key in given if trained.get(key) != given[key]]:
+            was, now = ({key: one.get(key) for key in differing} for one in (trained, given))
+            raise InputError(f"this {type(self).__name__} was made for {was}; the data has {now}")
 
     @property
     def encoder(self) -> Encoder | Simple | None:
@@ -165,13 +172,18 @@ class AttentionTask(LightningModule, ABC):
             raise InputError("this checkpoint is not of an attention task of pe_lightning")
         refuse_other_version(checkpoint)
         refuse_other_model(checkpoint["hyper_parameters"], dict(self.hparams), frozenset({"lr", "weight_decay"}))
-        self.build(checkpoint[INFO_KEY])
+        if self.info is None:
+            self.build(checkpoint[INFO_KEY])
+        else:
+            self._refuse_other(checkpoint[INFO_KEY], self.info)
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW, with a warm-up and a half cosine."""
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True)
+        # in mixed precision Lightning clips no gradients of a fused one
+        fused = not str(self.trainer.precision).endswith("mixed")
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
         total = max(self.trainer.estimated_stepping_batches, 1)
 
         def rate(step: int) -> float:

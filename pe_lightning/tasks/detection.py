@@ -141,7 +141,8 @@ def match(logits: Tensor, boxes: Tensor, targets: Tensor, true_boxes: Tensor) ->
     apart = (boxes[:, :, None] - true_boxes[:, None]).abs().sum(-1)
     overlap = generalized_iou(corners(boxes)[:, :, None], corners(true_boxes)[:, None])[1]
     likely = chances.gather(-1, targets.clamp(min=0)[:, None].expand(-1, chances.shape[1], -1))
-    costs = (BOX * apart - OVERLAP * overlap - likely).cpu()
+    # of a fit that has diverged they are not finite
+    costs = (BOX * apart - OVERLAP * overlap - likely).float().nan_to_num().cpu()
     for picture, present in enumerate((targets >= 0).cpu()):
         shapes = present.nonzero()[:, 0]
         queries, columns = linear_sum_assignment(costs[picture][:, shapes].numpy())
@@ -159,6 +160,7 @@ class Detection(AttentionTask):
     Reference: Carion et al., *End-to-End Object Detection with Transformers*, ECCV 2020; Li et al., 2021, Sec. 4.2.
     """
 
+    task: ClassVar[str] = "shapes"
     metric: ClassVar[str] = "ap"
     num_queries: ClassVar[int] = 6
 

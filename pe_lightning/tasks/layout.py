@@ -122,6 +122,7 @@ class LayoutRelations(AttentionTask):
     Sec. 4.4 and App. E, on other data.
     """
 
+    task: ClassVar[str] = "layout"
     metric: ClassVar[str] = "accuracy"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:

@@ -32,8 +32,10 @@ SAMPLES, COLUMNS, ZOOM = 16, 8, 4
 """Generated pictures in the file of a run, how many in a row, and how much larger than they are."""
 
 
-def digits() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``: the first three quarters, and the rest to be held out.
+def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
+    """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``, in three parts.
+
+    The last quarter is for ``test``, a random tenth of the rest for ``val``, and the others are for ``train``.
 
     Raises:
         InputError: If scikit-learn is not installed.
@@ -45,35 +47,41 @@ def digits() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     found = load_digits()
     pixels, classes = torch.from_numpy(found.images).long(), torch.from_numpy(found.target).long()
     cut = len(pixels) * 3 // 4
-    return {"pixels": pixels[:cut], "classes": classes[:cut]}, {"pixels": pixels[cut:], "classes": classes[cut:]}
+    order = torch.randperm(cut, generator=generator)
+    parts = {"train": order[cut // 10 :], "val": order[: cut // 10], "test": torch.arange(cut, len(pixels))}
+    return {name: {"pixels": pixels[where], "classes": classes[where]} for name, where in parts.items()}
 
 
-def textures(side: int = 16, levels: int = 16, step: int = 8) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Patches of :data:`TEXTURES` and which one each is of: of the upper three quarters, and of the rest, to be held out.
+def textures(side: int = 16, levels: int = 16, step: int = 8) -> dict[str, dict[str, Tensor]]:
+    """Patches of :data:`TEXTURES` and which one each is of, in three parts that share no pixel.
+
+    From above they are ``train``, ``val``, and the lowest quarter for ``test``.
 
     Args:
         side: Pixels of a patch per axis.
         levels: Grey values.
-        step: Pixels from one patch to the next; those of training overlap, those held out do not.
+        step: Pixels from one patch to the next; those of training overlap, the others do not.
     """
-    parts: tuple[list[Tensor], list[Tensor]] = ([], [])
+    parts: dict[str, list[Tensor]] = {"train": [], "val": [], "test": []}
     for name in TEXTURES:
         with Image.open(sample_path(f"samples://{name}")) as image:
             grey = torch.from_numpy(np.array(image.convert("L"))).long() * levels // 256
-        cut = len(grey) * 3 // 4
-        for part, rows, stride in ((parts[0], grey[:cut], step), (parts[1], grey[cut:], side)):
-            part.append(rows.unfold(0, side, stride).unfold(1, side, stride).reshape(-1, side, side))
-    train, test = (
-        {"pixels": torch.cat(part), "classes": torch.arange(len(part)).repeat_interleave(len(part[0]))} for part in parts
-    )
-    return train, test
+        low, high = len(grey) * 21 // 32, len(grey) * 3 // 4
+        for part, rows in (("train", grey[:low]), ("val", grey[low:high]), ("test", grey[high:])):
+            stride = step if part == "train" else side
+            parts[part].append(rows.unfold(0, side, stride).unfold(1, side, stride).reshape(-1, side, side))
+    return {
+        name: {"pixels": torch.cat(part), "classes": torch.arange(len(part)).repeat_interleave(len(part[0]))}
+        for name, part in parts.items()
+    }
 
 
 class PixelDataModule(TaskDataModule):
     """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
 
     Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and the last quarter is held out; textures are
-    in scikit-image, and the lowest quarter of each is held out. A tenth of the rest is for validation.
+    in scikit-image, and the lowest quarter of each is held out. Validated is on a tenth of the other digits, and on the rows
+    of the textures above those held out.
 
     Args:
         pictures: ``digits`` or ``textures``.
@@ -81,7 +89,7 @@ class PixelDataModule(TaskDataModule):
         permuted: Whether pixels get each other's positions, by one fixed permutation of all pictures: a control, in which
             positions still tell pixels apart, but nearby ones are no neighbours.
         batch_size: Pictures in a training batch.
-        seed: Of the choice for validation, and of the permutation.
+        seed: Of the digits for validation, and of the permutation.
     """
 
     task: ClassVar[str] = "pixels"
@@ -107,17 +115,15 @@ class PixelDataModule(TaskDataModule):
 
     def make_examples(self) -> dict[str, Examples]:
         """All pictures, with the positions of their pixels."""
-        rest, test = digits() if self.pictures == "digits" else textures()
         generator = torch.Generator().manual_seed(self.seed)
-        count, side = len(rest["classes"]), rest["pixels"].shape[-1]
-        order = torch.randperm(count, generator=generator)
+        parts = digits(generator) if self.pictures == "digits" else textures()
+        side = parts["train"]["pixels"].shape[-1]
         grid = torch.cartesian_prod(torch.arange(side), torch.arange(side)) / side
         if self.permuted:
             grid = grid[torch.randperm(side**2, generator=generator)]
-        chosen = {"train": order[count // 10 :], "val": order[: count // 10]}
-        parts = {name: {key: tensor[where] for key, tensor in rest.items()} for name, where in chosen.items()}
+        parts[self.info["subsets"][0]] = parts.pop("test")
         examples: dict[str, Examples] = {}
-        for name, part in (parts | {self.info["subsets"][0]: test}).items():
+        for name, part in parts.items():
             pixels = part["pixels"].flatten(1)
             targets = part["classes"][:, None] if self.goal == "class" else pixels
             examples[name] = {"pixels": pixels, "targets": targets, "positions": grid.expand(len(pixels), -1, -1)}
@@ -125,8 +131,8 @@ class PixelDataModule(TaskDataModule):
 
 
 def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> None:
-    if info.get("goal") != goal:
-        raise InputError(f"{type(module).__name__} needs a PixelDataModule with goal: {goal}, got {info.get('goal')}")
+    if info["goal"] != goal:
+        raise InputError(f"{type(module).__name__} needs a PixelDataModule with goal: {goal}, got {info['goal']}")
 
 
 class PixelClassification(AttentionTask):
@@ -138,6 +144,7 @@ class PixelClassification(AttentionTask):
     Reference: Dosovitskiy et al., *An Image is Worth 16x16 Words*, ICLR 2021; here with patches of one pixel.
     """
 
+    task: ClassVar[str] = "pixels"
     metric: ClassVar[str] = "accuracy"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
@@ -173,6 +180,7 @@ class PixelGeneration(AttentionTask):
     Sec. 4.1, with full attention and other data.
     """
 
+    task: ClassVar[str] = "pixels"
     metric: ClassVar[str] = "bpd"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
@@ -222,7 +230,7 @@ class PixelGeneration(AttentionTask):
         for place in range(len(positions)):
             # what is not drawn yet is not seen
             seen = {"pixels": pixels[:, : place + 1], "positions": where[:, : place + 1]}
-            chances = self(seen)[:, -1].softmax(-1)
+            chances = self(seen)[:, -1].nan_to_num().softmax(-1)  # also of a fit that has diverged
             pixels[:, place] = torch.multinomial(chances, 1, generator=generator)[:, 0]
         return pixels
 

@@ -49,7 +49,7 @@ class Rotary(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """The angles in radians."""
-        return positions @ self.frequencies.T
+        return positions.to(self.frequencies.dtype) @ self.frequencies.T
 
 
 def table(rows: int, width: int) -> nn.Embedding:

@@ -179,7 +179,8 @@ def test_the_penalty_of_the_encoder_is_in_the_loss(make_trainer):
         (["--model.heads", "3"], "heads divide width"),
         (["--model.encoder", "tri", "--model.encoder.half_width", "auto"], "half_width: auto is chosen by exact fits"),
         (["--data", "ImageDataModule", "--data.paths", "samples://astronaut"], "needs a DataModule of pe_lightning.tasks"),
-        (["--model", "PixelClassification"], "goal: class, got None"),
+        (["--model", "PixelClassification"], "is for data of the task 'pixels', got 'layout'"),
+        (["--data", "ShapesDataModule", "--data.num_test", "4"], "is for data of the task 'layout', got 'shapes'"),
         (["--data.num_train", "0"], "num_train must be an integer >= 1"),
     ],
 )
@@ -187,6 +188,19 @@ def test_what_does_not_fit_is_one_paragraph(arguments, message, capsys):
     assert main(["fit", "--config", "attention/layout", *QUICK, *arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not Path("runs").exists()
+
+
+def test_gradients_are_clipped_in_mixed_precision():
+    fit("layout", "--trainer.max_steps", "1", "--trainer.precision", "bf16-mixed")
+
+
+@pytest.mark.parametrize("recipe", ["detection", "generate_digits"])
+@pytest.mark.parametrize("given", [["--trainer.precision", "bf16-true"], ["--model.lr", "1e12"]])
+def test_rough_numbers_are_no_fault(recipe, given, monkeypatch):
+    """Half precision, and a fit that diverges, which has metrics nevertheless."""
+    monkeypatch.setattr(pictures, "SAMPLES", 8)
+    run = fit(recipe, "--model.encoder", "rope", "--trainer.max_steps", "4", "--trainer.gradient_clip_val", "null", *given)
+    assert read(run)["steps"] == 4
 
 
 def test_rope_is_refused_where_there_is_no_attention(capsys):

@@ -15,12 +15,20 @@ pytest.importorskip("sklearn")
 
 
 def test_textures_held_out_are_other_parts_of_the_pictures():
-    train, test = textures()
-    assert train["pixels"].shape[1:] == test["pixels"].shape[1:] == (16, 16)
-    assert train["pixels"].min() == 0
-    assert train["pixels"].max() == 15
-    assert train["classes"].bincount().tolist() == [47 * 63] * 3
-    assert test["classes"].bincount().tolist() == [8 * 32] * 3
+    parts = textures()
+    assert {part["pixels"].shape[1:] for part in parts.values()} == {(16, 16)}
+    assert parts["train"]["pixels"].min() == 0
+    assert parts["train"]["pixels"].max() == 15
+    counts = [part["classes"].bincount().tolist() for part in parts.values()]
+    assert counts == [[41 * 63] * 3, [3 * 32] * 3, [8 * 32] * 3]
+
+
+def test_no_part_of_the_textures_has_pixels_of_another():
+    """Quarters of patches without bricks, whose even ones look alike everywhere."""
+    quarters = [part["pixels"][part["classes"] > 0].unfold(1, 8, 8).unfold(2, 8, 8) for part in textures().values()]
+    train, val, test = (set(map(tuple, each.reshape(-1, 64).tolist())) for each in quarters)
+    assert not train & val
+    assert not test & (train | val)
 
 
 def test_a_permutation_moves_positions_and_nothing_else():
@@ -45,6 +53,17 @@ def test_without_positions_a_picture_is_a_bag_of_pixels():
         assert differs != torch.allclose(model(batch), model(shuffled), atol=1e-5)
     with pytest.raises(InputError, match="goal: pixel, got class"):
         PixelGeneration("none").build(data.info)
+
+
+def test_a_checkpoint_for_other_data_says_which_is_which():
+    trained, other = (PixelDataModule(permuted=permuted).info for permuted in (False, True))
+    saved, loading = (PixelClassification("none", width=16, depth=1) for _ in range(2))
+    saved.build(trained)
+    checkpoint = {"hyper_parameters": dict(saved.hparams)}
+    saved.on_save_checkpoint(checkpoint)
+    loading.build(other)
+    with pytest.raises(InputError, match=r"made for \{'subsets': \['digits'\]\}; the data has .*permuted"):
+        loading.on_load_checkpoint(checkpoint)
 
 
 def test_bits_and_samples_are_those_of_the_model(tmp_path):
