@@ -13,7 +13,7 @@ r"""Numbers and figures about encoders: rank, similarity, distance preservation,
 """
 
 from pe_lightning.analysis.checkpoints import checkpoint_ranks, encoding_of, layer_ranks, load_module
-from pe_lightning.analysis.figures import figure, similarity_figure
+from pe_lightning.analysis.figures import figure, similarity_figure, weight_figure
 from pe_lightning.analysis.measures import (
     analyze,
     condition_number,
@@ -28,6 +28,7 @@ from pe_lightning.analysis.measures import (
     singular_values,
     spectrum,
     spread,
+    weight_histogram,
 )
 from pe_lightning.analysis.ranks import encoder_rank, feature_rank, stable_rank
 from pe_lightning.analysis.similarity import as_initialised, similarity, without_mlp
@@ -57,5 +58,7 @@ __all__ = [
     "spectrum",
     "spread",
     "stable_rank",
+    "weight_figure",
+    "weight_histogram",
     "without_mlp",
 ]

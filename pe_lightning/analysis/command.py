@@ -44,7 +44,7 @@ def analyze(
     """Measures encoders beside theory: features, D, spectrum, singular values, stable rank, distance preservation.
 
     Prints a table and writes analysis.json with every number and analysis.png. Of a checkpoint, also similarity.png (one
-    position against all others, at the start and after training) and the stable rank of every layer.
+    position against all others, at the start and after training) and the stable rank of every layer; of lff, weights.png.
 
       pe-lightning analyze --encoder gau --encoder.sigma 0.01 --against rff "{name: tri, half_width: 0.02}"
 
@@ -65,7 +65,7 @@ def analyze(
     if signal and ckpt_path is None:
         raise InputError("--signal is for --ckpt_path")
     from pe_lightning.analysis import measures
-    from pe_lightning.analysis.figures import figure, similarity_figure
+    from pe_lightning.analysis.figures import figure, similarity_figure, weight_figure
 
     reports: list[dict[str, Any]] = []
     maps: Maps = {}
@@ -87,6 +87,8 @@ def analyze(
     out.mkdir(parents=True, exist_ok=True)
     runs.write_atomically(out / "analysis.json", json.dumps(found, allow_nan=False))
     _write(out / "analysis.png", figure(*reports))
+    if any(report["weights"] for report in reports):
+        _write(out / "weights.png", weight_figure(*reports))
     if maps:
         title = "similarity of one position to all others"
         shown = {name: [(str(at), found) for at, found in row] for name, row in maps.items()}

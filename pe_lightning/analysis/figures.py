@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 
-__all__ = ["figure", "similarity_figure"]
+__all__ = ["figure", "similarity_figure", "weight_figure"]
 
 ACROSS = 4
 """Panels of features in a row."""
@@ -78,6 +78,23 @@ def similarity_figure(rows: Mapping[str, Sequence[tuple[str, Tensor]]], title: s
                 panel.set(xticks=[], yticks=[])
             panel.set_title(caption, fontsize=9)
         line[0].set_ylabel(name)
+    return drawn
+
+
+def weight_figure(*reports: Mapping[str, Any]) -> Figure:
+    """Histograms of the weights of learnable Fourier features, as in Fig. 13 of their paper.
+
+    Args:
+        reports: Of :func:`~pe_lightning.analysis.analyze`; those of other encoders are left out.
+    """
+    drawn = Figure(figsize=(7, 4), layout="constrained")
+    panel = drawn.subplots()
+    for report in reports:
+        if (found := report["weights"]) is not None:
+            label = f"{report['label']}: mean {found['mean']:.3f}, standard deviation {found['std']:.3f}"
+            panel.plot(found["weight"], found["density"], drawstyle="steps-mid", label=label)
+    panel.set(title=r"weights $W_r$", xlabel=r"weight $\cdot\, \gamma$", ylabel="density")
+    panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return drawn
 
 

@@ -18,7 +18,7 @@ from scipy.linalg import svd
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import encoder_rank, evaluating
-from pe_lightning.encoders import Encoder, EncoderLike, registry, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, registry, resolve
 from pe_lightning.encoders.base import plain
 from pe_lightning.errors import InputError
 
@@ -37,12 +37,15 @@ __all__ = [
     "singular_values",
     "spectrum",
     "spread",
+    "weight_histogram",
 ]
 
 MAX_SAMPLES = 4096
 """Most positions, and most features, of a report: it takes all singular values, ``O(N K min(N, K))``."""
 THRESHOLD = 10**-1.6
 """Similarity, relative to that at zero, down to which a distance counts as preserved: R §5.2 has ``k = 1.6``."""
+BINS = 40
+"""Of a histogram of weights."""
 SHOWN = 8
 """Features that a report holds one by one."""
 
@@ -190,6 +193,22 @@ def rank_theory(encoder: Encoder, samples: int) -> float | None:
         return None
 
 
+def weight_histogram(encoder: LearnableFourier) -> dict[str, Any]:
+    """Histogram of the weights ``W_r`` of learnable Fourier features in units of 1/γ, their standard deviation at first.
+
+    Returns:
+        ``weight``, the middles of the bins; ``density``; ``mean`` and ``std`` of the weights.
+
+    Reference: Li et al., *Learnable Fourier Features*, NeurIPS 2021, Fig. 13.
+    """
+    weights = (encoder.frequencies.detach().cpu().double() * encoder.gamma).flatten()
+    limit = max(4.0, weights.abs().max().item())
+    density, edges = torch.histogram(weights, BINS, range=(-limit, limit), density=True)
+    std, mean = torch.std_mean(weights, correction=0)
+    middles = (edges[1:] + edges[:-1]) / 2
+    return {"weight": middles.tolist(), "density": density.tolist(), "mean": mean.item(), "std": std.item()}
+
+
 def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) -> dict[str, Any]:
     r"""All measures of one encoder, as plain numbers and lists that JSON can hold.
 
@@ -206,7 +225,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         the largest over all displacements, relative to :math:`D(0)`; ``numerical_rank``; ``condition`` of the Gram matrix,
         ``None`` if infinite; ``spread``, ``None`` if the middle has no features; ``singular_values``, relative to the
         largest; ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
-        ``features``, some at all ``positions``.
+        ``features``, some at all ``positions``; ``weights``, the :func:`weight_histogram` of ``lff``, ``None`` of others.
 
     Raises:
         InputError: If there are too many samples or features for all singular values, or the width is left to a solver.
@@ -265,6 +284,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         "frequencies": frequencies.tolist(),
         "positions": x.tolist(),
         "features": features(made, x)[:, shown].T.tolist(),
+        "weights": weight_histogram(made) if isinstance(made, LearnableFourier) else None,
     }
 
 

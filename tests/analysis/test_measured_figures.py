@@ -79,18 +79,13 @@ def test_corners_of_boxes_are_like_their_neighbours_and_change_with_training():
     assert np.nanmax(np.abs(learned - start)) > 1e-3
 
 
-def test_frequencies_before_training_are_those_of_the_encoder_and_change_with_it():
-    encoder = {"name": "lff", "num_features": 64, "gamma": 0.3, "seed": 2}
-
-    def measure(steps):
-        data = ImageDataModule("samples://astronaut", resize=16, batching=Batching(steps_per_epoch=8))
-        return measured.learned_frequencies(data, encoder, steps, 0.05, bins=20)
-
-    start = measure(0)
-    weights = encoders.resolve({**encoder, "num_axes": 2}).frequencies.detach().numpy() * 0.3
+def test_weights_before_training_are_those_of_the_encoder_and_change_with_it():
+    encoder = {"name": "lff", "num_features": 64, "num_inputs": 64, "gamma": 0.3, "seed": 2, "num_axes": 4, "mlp": True}
+    start, learned = (measured.layout_weights(encoder, steps, num_train=64) for steps in (0, 5))
+    weights = encoders.resolve(encoder).frequencies.detach().numpy() * 0.3
     assert (start["mean"], start["std"]) == pytest.approx((weights.mean(), weights.std()), rel=1e-5)
-    assert start["density"] == pytest.approx(np.histogram(weights, 20, (-4, 4), density=True)[0], rel=1e-4)
-    assert abs(measure(8)["std"] - start["std"]) > 1e-3
+    assert start["density"] == pytest.approx(np.histogram(weights, 40, (-4, 4), density=True)[0], rel=1e-4)
+    assert abs(learned["std"] - start["std"]) > 1e-6
 
 
 def test_scattered_positions_take_rank_from_shifted_features():

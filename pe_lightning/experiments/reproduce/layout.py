@@ -155,7 +155,9 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
         curves = points_of(own, panel["x"], panel["y"], series)
         if not curves:
             known = ", ".join(sorted({key for row in own for key in row}))
-            raise InputError(f"{definition.name}: no result has both {panel['x']!r} and {panel['y']!r}. Results have {known}")
+            raise InputError(
+                f"{definition.name}: no result has both {panel['x']!r} and {panel['y']!r}. Results have {known}"
+            )
         for name, points in curves.items():
             x, mean, std = np.array(sorted(points), dtype=float).T if _numeric(points) else np.array(points).T
             mean, std = mean.astype(float), std.astype(float)

@@ -18,7 +18,7 @@ from pe_lightning import analysis
 from pe_lightning.analysis.checkpoints import encoding_rank
 from pe_lightning.analysis.ranks import sample_coordinates
 from pe_lightning.data import SignalDataModule, TensorDataModule
-from pe_lightning.encoders import Encoder, registry, resolve
+from pe_lightning.encoders import Encoder, LearnableFourier, registry, resolve
 from pe_lightning.encodings import Complex, Encoding, Simple
 from pe_lightning.modules import SimpleMLP
 from pe_lightning.tasks import LayoutDataModule, LayoutRelations
@@ -28,7 +28,7 @@ __all__ = [
     "displacements",
     "layout_hull",
     "layout_similarity_maps",
-    "learned_frequencies",
+    "layout_weights",
     "ranks_in_training",
     "similarity_maps",
     "singular_values",
@@ -186,12 +186,33 @@ def layout_similarity_maps(
 
     Reference: Li et al. 2021, Figs. 11 and 12.
     """
+    learned = _layout_encoder(encoder, steps, num_train)
+    return {"image": np.array(_corner_maps(learned, positions, lower_right=(0.5, 0.5))).T.tolist()}
+
+
+def layout_weights(encoder: Mapping[str, Any], steps: int, num_train: int = 16384) -> dict[str, Any]:
+    """Histogram of ``W_r`` of learnable Fourier features, after so many steps of learning layout relations.
+
+    Args:
+        encoder: Name and arguments.
+        steps: Optimiser steps; 0 for the encoder as it starts.
+        num_train: Scenes.
+
+    Reference: Li et al. 2021, Fig. 13.
+    """
+    learned = _layout_encoder(encoder, steps, num_train)
+    assert isinstance(learned, LearnableFourier)
+    return analysis.weight_histogram(learned)
+
+
+def _layout_encoder(encoder: Mapping[str, Any], steps: int, num_train: int) -> Encoder | Simple:
+    """As it is after learning layout relations."""
     seed_everything(0, verbose=False)
     task, data = LayoutRelations(resolve(dict(encoder)), combine="concat"), LayoutDataModule(num_train, num_test=64)
     task.build(data.info)
     _fit(task, data, steps, [], gradient_clip_val=1.0)
     assert task.encoder is not None
-    return {"image": np.array(_corner_maps(task.encoder.cpu(), positions, lower_right=(0.5, 0.5))).T.tolist()}
+    return task.encoder.cpu()
 
 
 def direction_map(encoder: Mapping[str, Any], layout: str, positions: int = 64) -> dict[str, Any]:
@@ -255,28 +276,6 @@ def _scaled(similarity: Tensor) -> NDArray[np.float64]:
     low, high = similarity.aminmax()
     scaled: NDArray[np.float64] = ((similarity - low) / (high - low).clamp_min(1e-12)).double().numpy()
     return np.round(scaled, 3)
-
-
-def learned_frequencies(
-    data: SignalDataModule, encoder: Mapping[str, Any], steps: int, learning_rate: float, bins: int = 40
-) -> dict[str, Any]:
-    """Histogram of ``W_r`` of learnable Fourier features, after so many steps of fitting a picture below a perceptron.
-
-    Returns:
-        ``weight``, the middles of the bins, in units of the standard deviation at the start; ``density``; ``mean``, ``std``.
-    """
-    module = _module(encoder, learning_rate)
-    module.build_from(data)
-    _fit(module, data, steps, [])
-    (learned,) = analysis.encoding_of(module).encoders
-    weights = (learned.get_parameter("frequencies").detach() * learned.resolved()["gamma"]).flatten().numpy()
-    density, edges = np.histogram(weights, bins, (-4, 4), density=True)
-    return {
-        "weight": ((edges[1:] + edges[:-1]) / 2).tolist(),
-        "density": density.tolist(),
-        "mean": float(weights.mean()),
-        "std": float(weights.std()),
-    }
 
 
 def _module(encoder: Mapping[str, Any], learning_rate: float, depth: int = 2, width: int = 128) -> SimpleMLP:
