@@ -72,6 +72,8 @@ def root_message(error: BaseException) -> str:
 
     while not isinstance(error, InputError):
         inner = error.__cause__ or error.__context__
+        if inner is not None and (words := _out_of_memory(inner)):
+            return words
         if not isinstance(inner, (ValueError, MisconfigurationException)):
             return explain(str(error))
         if isinstance(inner, MisconfigurationException):  # what a callback of Lightning refuses
@@ -86,16 +88,8 @@ def last_resort(error: Exception) -> tuple[str, int]:
     What the machine refuses (memory, files) is said in words, with status 2. The traceback of anything else is a file.
     """
     text = " ".join(str(error).split())
-    asked = re.search(r"allocate ([\d.]+ ?\w+)", text)
-    words = "out of memory|can't allocate memory|size calculation overflow"
-    if isinstance(error, MemoryError) or re.search(words, text):
-        import psutil
-
-        needed = re.sub(r"^(\d+) bytes$", lambda found: show_bytes(int(found[1])), asked[1]) if asked else "more"
-        return (
-            f"there is not enough memory: {needed} asked for at once, {show_bytes(psutil.virtual_memory().available)} free. "
-            "Make the signals (resize, center_crop, frames, length), num_features or the output smaller"
-        ), 2
+    if words := _out_of_memory(error):
+        return words, 2
     if isinstance(error, ValueError) and "embedded null" in text:
         return "a path holds a zero byte", 2
     if any(cls.__name__ == "MisconfigurationException" for cls in type(error).__mro__):  # Lightning's for its arguments
@@ -117,6 +111,22 @@ def last_resort(error: Exception) -> tuple[str, int]:
         f"unexpected {type(error).__name__}: {text[:300]}. This is a fault of the program, or of a class of your own; the "
         f"traceback is in {file.name}"
     ), 1
+
+
+def _out_of_memory(error: BaseException) -> str | None:
+    """In words, if that is what it is."""
+    text = " ".join(str(error).split())
+    words = "out of memory|can't allocate memory|size calculation overflow"
+    if not isinstance(error, MemoryError) and not re.search(words, text):
+        return None
+    import psutil
+
+    asked = re.search(r"allocate ([\d.]+ ?\w+)", text)
+    needed = re.sub(r"^(\d+) bytes$", lambda found: show_bytes(int(found[1])), asked[1]) if asked else "more"
+    return (
+        f"there is not enough memory: {needed} asked for at once, {show_bytes(psutil.virtual_memory().available)} free. "
+        "Make the signals (resize, center_crop, frames, length), num_features or the output smaller"
+    )
 
 
 def explain(message: str, options: Iterable[str] = ()) -> str:
@@ -153,7 +163,8 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
         return f"unknown callback {callback[1]!r}{near} Ours: {', '.join(CALLBACKS)}"
     if word := re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown:
         kind = "option" if word[1].startswith("-") or word is unknown else "argument"
-        near = did_you_mean(word[1], options) if word[1].startswith("-") else ""
+        # an option of another verb is not what was meant
+        near = did_you_mean(word[1], set(options) - {word[1]}) if word[1].startswith("-") else ""
         return f"unknown {kind} {word[1]!r}{near or '.'} {LIST_OPTIONS}"
     return None
 

@@ -44,7 +44,7 @@ MAX_SAMPLES = 4096
 """Most positions, and most features, of a report: it takes all singular values, ``O(N K min(N, K))``."""
 THRESHOLD = 10**-1.6
 """Similarity, relative to that at zero, down to which a distance counts as preserved: R §5.2 has ``k = 1.6``."""
-BINS = 40
+BINS = 20
 """Of a histogram of weights."""
 SHOWN = 8
 """Features that a report holds one by one."""

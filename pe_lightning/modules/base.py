@@ -394,6 +394,13 @@ class CoordinateModule(LightningModule, ABC):
             network = [p for p in trained if all(p is not other for other in encoder)]
             groups = [{"params": network}, {"params": encoder, "lr": self.encoder_lr}]
         optimizer = (self.optimizer or self.default_optimizer)(groups)
+        fused = any(group.get("fused") for group in optimizer.param_groups)
+        if fused and self.trainer.gradient_clip_val and str(self.trainer.precision).endswith("mixed"):
+            name = f"{type(optimizer).__module__.rpartition('.')[0]}.{type(optimizer).__name__}"
+            raise InputError(
+                "gradients of a fused optimiser cannot be clipped in mixed precision; leave out gradient_clip_val, or type "
+                f"--model.optimizer {name} --model.optimizer.lr {optimizer.defaults['lr']:g} --model.optimizer.fused false"
+            )
         stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         missing = [name for name, p in self.named_parameters() if p.requires_grad and id(p) not in stepped]
         if missing:

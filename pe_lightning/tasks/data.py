@@ -17,6 +17,7 @@ from torch import Tensor
 from pe_lightning.data.loaders import TrainLoader, permutation
 from pe_lightning.distributed import Process
 from pe_lightning.encoders.base import check_count
+from pe_lightning.errors import InputError
 
 __all__ = ["Examples", "TaskDataModule"]
 
@@ -112,7 +113,9 @@ class _InOrder:
     def __init__(self, sets: Sequence[Examples], size: int, process: Process) -> None:
         self.batches: list[dict[str, Any]] = []
         for number, examples in enumerate(sets):
-            share = process.share(len(examples["targets"]))
+            if (count := len(examples["targets"])) < process.world_size:
+                raise InputError(f"{process.world_size} processes cannot share {count} example(s); lower trainer.devices")
+            share = process.share(count)
             for start in range(share.start, share.stop, size):
                 part = slice(start, min(start + size, share.stop))
                 self.batches.append({key: tensor[part] for key, tensor in examples.items()} | {"subset": number})

@@ -166,11 +166,11 @@ class Detection(AttentionTask):
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
         """Convolutions, encoder, queries, decoder, outputs."""
-        wide = self.width
+        wide, half, quarter = self.width, max(1, self.width // 2), max(1, self.width // 4)
         self.stem = nn.Sequential(
-            nn.Conv2d(1, wide // 4, 3, 2, 1), nn.GELU(),
-            nn.Conv2d(wide // 4, wide // 2, 3, 2, 1), nn.GELU(),
-            nn.Conv2d(wide // 2, wide, 3, 2, 1),
+            nn.Conv2d(1, quarter, 3, 2, 1), nn.GELU(),
+            nn.Conv2d(quarter, half, 3, 2, 1), nn.GELU(),
+            nn.Conv2d(half, wide, 3, 2, 1),
         )  # fmt: skip
         self.reader = Transformer(wide, self.heads, self.depth)
         self.queries = nn.Parameter(torch.randn(self.num_queries, wide))
