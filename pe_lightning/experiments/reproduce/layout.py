@@ -25,7 +25,7 @@ import h5py
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogFormatter, NullLocator
 from scipy.special import stdtrit
 
 from pe_lightning import runs
@@ -178,6 +178,9 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
                 axes.plot([x for x, _, _ in theory], [y for _, y, _ in theory], ls="--", lw=1, color=line.get_color())
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
         axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
+        if "y" in log:  # 1.2, not 1.2 x 10^0
+            axes.yaxis.set_major_formatter(LogFormatter())
+            axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
         places = sorted({point for line in axes.get_lines() for point in np.asarray(line.get_xdata()).tolist()})
         few = len(places) < 9 and "marks" not in panel and _numeric([(place, 0.0, 0.0) for place in places])
         if few and ("x" in log or all(float(place).is_integer() for place in places)):  # the numbers themselves

@@ -50,13 +50,14 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
     for layout in definition.layout:
         shown = [row for row in rows if "folder" not in row or row["block"] in layout.get("blocks", definition.blocks)]
         if layout["kind"] == "curves":
+            of = ", ".join(map(definition.block_title, layout.get("blocks", ())))
             for panel in layout["panels"]:
-                parts += _curve_tables(definition, shown, panel)
+                parts += _curve_tables(definition, shown, panel, f"{of}: " if of else "")
         elif layout["kind"] == "seeds":
             parts += [part for block in definition.blocks for part in _seed_table(definition, block, shown)]
-        elif any("psnr" in row for row in shown):
-            parts.append(_scores(definition, shown))
-    return "\n\n".join(dict.fromkeys(parts)) + "\n"  # a gallery and a table of the same cells have the same numbers
+        elif any("psnr" in row for row in shown) and (scores := _scores(definition, shown)) not in parts:
+            parts.append(scores)  # a gallery and a table of the same cells have the same numbers
+    return "\n\n".join(parts) + "\n"
 
 
 def _scores(definition: Definition, rows: Sequence[Row]) -> str:
@@ -101,7 +102,7 @@ def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list
     return [f"{definition.block_title(block)}:", _markdown(titles, lines)]
 
 
-def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, Any]) -> list[str]:
+def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, Any], of: str) -> list[str]:
     """A table per panel: a line per x (of many a few), a column per series, and how far theory is off."""
     rows = [row for row in rows if "folder" in row]
     split, theory = panel.get("panel"), panel.get("dashed")
@@ -112,9 +113,8 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
         xs = xs[:: math.ceil(len(xs) / MOST_LINES)]
-        parts.append(
-            f"{panel.get('title') or panel['y']}{'' if value is None else f', {definition.of_label(str(split), value)}'}:"
-        )
+        one = "" if value is None else f", {definition.of_label(str(split), value)}"
+        parts.append(f"{of}{panel.get('title') or panel['y']}{one}:")
         lines = [
             [f"{x:.4g}" if isinstance(x, float) else str(x), *(points.get(x, "") for points in at.values())] for x in xs
         ]
@@ -139,7 +139,8 @@ def _deviation(measured: Sequence[tuple[Any, float, float]], expected: Sequence[
 def _number(value: float | None, deviation: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.2f}" if not deviation else f"{value:.2f} ± {deviation:.2f}"
+    exact = not deviation or deviation < 1e-9 * abs(value)  # equal numbers, averaged
+    return f"{value:.2f}" if exact else f"{value:.2f} ± {deviation:.2f}"
 
 
 def _markdown(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
