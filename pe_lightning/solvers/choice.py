@@ -315,7 +315,7 @@ def _thinned_grid(
     factors, bases = [], []
     made: dict[tuple[object, ...], Any] = {}
     for x, encoder, size, thin in zip(coords, encoders, sizes, thinned, strict=True):
-        key, stride = (id(encoder), len(x), size, thin), 2 if thin else 1
+        key, stride = (id(encoder), tuple(x.tolist()), size, thin), 2 if thin else 1
         if key not in made:
             whole = (x - x[0]) * (size / len(x)) + x[0]  # a window becomes a small grid of its own
             features = shrunk(encoder, stride * size / len(x))(whole.to(device))

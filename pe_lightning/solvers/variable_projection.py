@@ -185,8 +185,10 @@ class HeldOut:
         ((_, _, features),) = self._features()
         parts = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
         grid = [len(f) for f in features]
-        known: dict[tuple[int, ...], Any] = {}
-        keys = [(id(e), len(f), s) for e, f, s in zip(self.samples.encoders, features, strides, strict=True)]
+        known: dict[tuple[object, ...], Any] = {}
+        samples = self.samples
+        assert isinstance(samples, MaskedGrid)
+        keys = [(id(e), tuple(x.tolist()), s) for e, x, s in zip(samples.encoders, samples.axes, strides, strict=True)]
         for key, f, part in zip(keys, features, parts[2:], strict=True):
             known[key] = known.get(key) or factor_axis(f[part])
         factors = [known[key] for key in keys]

@@ -24,6 +24,12 @@ def numbers(*shape, seed=0):
 
 def small_problem(kind, encoder):
     """Two axes of one encoder, few samples of which fewer are fitted than there are features."""
+    if kind == "grid that starts elsewhere on the second axis":
+        axes = [torch.arange(9, dtype=torch.float64) / 9 + start for start in (0, 0.05)]
+        fitted = torch.zeros(9, 9, dtype=torch.bool)
+        fitted[::2, ::2] = True
+        samples, weight = MaskedGrid([encoder] * 2, axes), (~fitted).reshape(1, -1) * numbers(1, 81)
+        return HeldOut(samples, numbers(2, 3, 81), fitted.reshape(1, -1), weight, strides=[2, 2])
     axes, values = [torch.arange(n, dtype=torch.float64) / n for n in (9, 8)], numbers(2, 3, 72)
     if kind == "grid":
         fitted = torch.zeros(9, 8, dtype=torch.bool)
@@ -52,7 +58,7 @@ def dense_loss(problem, ridge):
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-@pytest.mark.parametrize("kind", ["grid", "masked grid", "points"])
+@pytest.mark.parametrize("kind", ["grid", "grid that starts elsewhere on the second axis", "masked grid", "points"])
 def test_the_gradient_is_that_of_autograd_through_a_dense_solve(kind, name):
     encoder = resolve({**ENCODERS[name], "trainable": True}).double()
     problem, parameters = small_problem(kind, encoder), list(encoder.parameters())
