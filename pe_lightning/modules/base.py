@@ -38,6 +38,7 @@ EncoderChoice = Encoder | list[Encoder] | str
 
 SIGNALS_KEY = "pe_lightning/signals"
 ENCODERS_KEY = "pe_lightning/encoders"
+SHARED_KEY = "pe_lightning/shared_by_axes"
 SOLUTION_KEY = "pe_lightning/solution"
 FALL = 500
 """Steps after which the rate of the default optimiser has fallen to a half."""
@@ -328,6 +329,7 @@ class CoordinateModule(LightningModule, ABC):
         if self.info is not None:
             checkpoint[SIGNALS_KEY] = self.info.to_dict()
             checkpoint[ENCODERS_KEY] = [plain_encoder(encoder) for encoder in self._configured]
+            checkpoint[SHARED_KEY] = self._first_axes()
             checkpoint[SOLUTION_KEY] = self.solution
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -340,9 +342,11 @@ class CoordinateModule(LightningModule, ABC):
             raise InputError("this checkpoint was not written by pe_lightning: it holds no shape of signals")
         refuse_other_version(checkpoint)
         refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.free)
-        chosen = checkpoint[ENCODERS_KEY]
-        if chosen != [plain_encoder(encoder) for encoder in self._configured]:  # widths chosen by the fit that it is of
-            self._configured, self._several_encoders = [resolve(plain) for plain in chosen], len(chosen) > 1
+        chosen, first = checkpoint[ENCODERS_KEY], checkpoint[SHARED_KEY]
+        mine = [plain_encoder(encoder) for encoder in self._configured]
+        if (chosen, first) != (mine, self._first_axes()):  # sizes and widths that the fit chose, which it is of
+            made = [resolve(plain) for plain in chosen]
+            self._configured, self._several_encoders = [made[axis] for axis in first], len(chosen) > 1
             self.info = self.shard = None
         fresh = self.info is None
         self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
@@ -353,6 +357,10 @@ class CoordinateModule(LightningModule, ABC):
             self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
             if self.is_fitted:
                 self._hold_shard(self.trainer)
+
+    def _first_axes(self) -> list[int]:
+        """Of each configured encoder, the first axis that has it: axes of equal sizes share theirs."""
+        return [self._configured.index(encoder) for encoder in self._configured]
 
     @property
     def num_params(self) -> int:
@@ -604,7 +612,8 @@ class CoordinateModule(LightningModule, ABC):
 
     def derivatives(self, name: str, points: Tensor) -> Tensor:
         """``gradient``, ``(S, P, C, D)``, or ``laplacian``, ``(S, P, C)``, at points known to be valid, ``(P, D)``."""
-        found: Tensor = self.networks.call(name, points)
+        # vmap takes no operation in place on a slope that is the same for all signals, times a feature that is not
+        found: Tensor = self.networks.call(name, points, in_turn=not self.features_are_shared)
         return found
 
     def at_points(self, points: Tensor) -> Tensor:

@@ -63,13 +63,14 @@ class Stack(nn.Module):
             tensor.data = tensor.data if name in self.shared else tensor.data[signal].clone()
         return network
 
-    def call(self, method: str, *inputs: Any, each: bool = False) -> Any:
+    def call(self, method: str, *inputs: Any, each: bool = False, in_turn: bool = False) -> Any:
         """Calls a method of every network.
 
         Args:
             method: Its name; it takes and returns tensors, or lists of them.
             inputs: Its arguments: tensors, or lists of them.
             each: Whether each signal has inputs of its own, with a leading axis of length ``S``; else they are shared.
+            in_turn: Whether one network is called after another, for methods that :func:`~torch.func.vmap` does not take.
 
         Returns:
             What the method returns, with a leading axis of length ``S``.
@@ -89,10 +90,11 @@ class Stack(nn.Module):
             return tree_map(lambda x: x[None], one({name: tensor[0] for name, tensor in state.items()}, *own))
 
         count = self.num_signals
-        if self.chunk is None or self.chunk >= count:
+        size = 1 if in_turn else self.chunk or count
+        if size >= count:
             return some(0, count)
-        ends = [(first, min(first + self.chunk, count)) for first in range(0, count, self.chunk)]
-        if torch.is_grad_enabled():
+        ends = [(first, min(first + size, count)) for first in range(0, count, size)]
+        if torch.is_grad_enabled() and self.chunk is not None:
             parts = [checkpoint(some, *end, use_reentrant=False) for end in ends]
         else:
             parts = [some(*end) for end in ends]

@@ -114,6 +114,37 @@ def test_fitted_alone_is_fitted_together(key: str, kind: str) -> None:
     assert together.num_params == alone.num_params
 
 
+@every
+@pytest.mark.parametrize("kind", MODULES)
+def test_derivatives_of_many_signals_are_those_of_their_networks(key: str, kind: str) -> None:
+    data, module = TensorDataModule(signals(2, 10, 6)), MODULES[kind](LEARNED[key])
+    data.setup("fit")
+    module.build_from(data)
+    for _, tensor in module.networks.per_signal():
+        tensor.data[1] *= 1.1
+    module.double()
+    points = torch.rand(4, 2, dtype=torch.float64)
+    for name in ("gradient", "laplacian"):
+        expected = [getattr(module.networks.network_of(place), name)(points) for place in range(2)]
+        torch.testing.assert_close(getattr(module, name)(points), torch.stack(expected))
+    module.laplacian(points).square().sum().backward()
+
+
+@pytest.mark.parametrize("encoder", [LEARNED["gau"], LEARNED["lff"], {"name": "rff", "num_features": 8}])
+@pytest.mark.parametrize("grid", [(12, 8, 8), (8, 8, 12), (8, 12, 8)])
+def test_a_checkpoint_keeps_which_axes_share_their_encoder(
+    encoder: dict[str, Any], grid: tuple[int, ...], make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    """A width or size that follows the samples makes two encoders of one, for axes of two sizes."""
+    model = ComplexLinear({key: value for key, value in encoder.items() if key not in ("num_features", "gamma")})
+    trainer = fit(model, TensorDataModule(signals(2, *grid)), make_trainer, steps=2)
+    trainer.save_checkpoint(tmp_path / "some.ckpt")
+    loaded, points = ComplexLinear.load_from_checkpoint(tmp_path / "some.ckpt"), torch.rand(4, 3)
+    assert len(set(map(id, loaded.encoders))) == len(set(map(id, model.encoders))) == 2
+    assert loaded.num_params == model.num_params
+    torch.testing.assert_close(loaded(points), model(points))
+
+
 @pytest.mark.parametrize("factor", [4.0, 0.25])
 def test_a_width_that_is_four_times_wrong_is_repaired(factor: float, make_trainer: MakeTrainer) -> None:
     """Of signals that the encoder with the true width has made; what is learned is what is reported, per signal."""
