@@ -342,7 +342,8 @@ class CoordinateModule(LightningModule, ABC):
             raise InputError("this checkpoint was not written by pe_lightning: it holds no shape of signals")
         refuse_other_version(checkpoint)
         refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.free)
-        chosen, first = checkpoint[ENCODERS_KEY], checkpoint[SHARED_KEY]
+        chosen = checkpoint[ENCODERS_KEY]
+        first = checkpoint.get(SHARED_KEY, list(range(len(chosen))))  # older ones do not say
         mine = [plain_encoder(encoder) for encoder in self._configured]
         if (chosen, first) != (mine, self._first_axes()):  # sizes and widths that the fit chose, which it is of
             made = [resolve(plain) for plain in chosen]
