@@ -192,6 +192,8 @@ class LearnableFourier(Grouped):
         self.kl = check_positive(self, "kl", kl, minimum=0)
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         start = torch.empty(self.check_waves(), self.num_axes // self.groups, dtype=torch.float32, device="cpu")
+        if self.kl and start.numel() < 2:
+            raise InputError(f"{type(self).__name__}: one frequency has no variance for kl; set kl: 0, or more features")
         draw = nn.init.normal_ if init == "normal" else nn.init.uniform_
         self.frequencies = nn.Parameter(draw(start, generator=generator) / self.gamma)
         if self.kl:

@@ -93,7 +93,7 @@ class _Levels(Encoder):
         super().__init__(levels * self.level_features, num_axes)
         self.finest = cells_of(self, "finest", finest)
         self.span = check_positive(self, "span", span, minimum=1)
-        coarser = [self.span ** -(1 - level / max(levels - 1, 1)) for level in range(levels)]
+        coarser = [self.span ** -((levels - 1 - level) / max(levels - 1, 1)) for level in range(levels)]
         self.cells = [[max(1, math.floor(n * share + 1e-6)) for n in self.finest] for share in coarser]
         dense = [math.prod(n + 2 for n in cells) for cells in self.cells]
         self.sizes = [min(nodes, limit or nodes) for nodes in dense]

@@ -408,7 +408,10 @@ class _Search:
         ridge = self._set(vector)
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
-        loss, slope = self.problem.loss(ridge)
+        try:
+            loss, slope = self.problem.loss(ridge)
+        except InputError:  # features that are not finite, of a step that was too long
+            loss = slope = math.nan
         with torch.enable_grad():
             penalty = torch.stack([encoder.penalty().double().cpu() for encoder in self.encoders]).sum()
             if penalty.requires_grad:

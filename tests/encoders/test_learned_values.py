@@ -87,6 +87,8 @@ def test_the_regulariser_is_a_divergence_with_a_trained_variance() -> None:
     expected = 1.5 * (np.log(target) - np.log(w.var()) + (w.var() + w.mean() ** 2) / target - 1)
     assert encoder.penalty().item() == pytest.approx(expected, rel=1e-9)
     assert 0 <= create("lff", kl=1.0, num_features=20000).penalty() < 1e-3, "zero for what W_r is drawn from"
+    with pytest.raises(InputError, match="one frequency has no variance"):
+        create("lff", kl=1.0, num_features=2)
     gradients = torch.autograd.grad(encoder.penalty(), [encoder.frequencies, encoder.log_variance])
     share = (w - w.mean()) / w.size
     same(gradients[0], 3 * (-share / w.var() + (share + w.mean() / w.size) / target))
@@ -194,6 +196,12 @@ def test_multi_resolution_grids(num_axes: int, table_size: int | None) -> None:
     assert first == len(p["table"])
     assert hashed == (0 if table_size is None else {1: 0, 2: 1, 3: 3, 4: 3}[num_axes])
     same(encoder(x), expected)
+
+
+@pytest.mark.parametrize("name", ["hash", "grid"])
+def test_a_single_level_is_the_finest(name: str) -> None:
+    assert create(name, num_levels=1, finest=16).cells == [[16]]
+    assert create(name, num_levels=2, finest=16, span=4.0).cells == [[4], [16]]
 
 
 @pytest.mark.parametrize("name", ["hash", "grid", "planes", "lines", "lff"])

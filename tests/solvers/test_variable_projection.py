@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from fits import signals
 
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.solvers import learn_encoders, solve_grid
@@ -157,4 +158,13 @@ def test_widths_per_shift_are_learned_where_they_are():
     (widths,) = learned.encoders[0].parameters()
     assert widths.isfinite().all()
     assert len(set(widths.tolist())) > 40, "those in the second half too"
+    assert learned.report()["held_out_psnr"] > learned.start
+
+
+def test_a_step_to_features_that_overflow_is_taken_back():
+    """A line search that overshoots: an exponent of 1000 octaves."""
+    axes = [torch.arange(0, n, 2) / n for n in (16, 16, 12)]
+    values = signals(1, 16, 16, 12)[:, ::2, ::2, ::2]
+    learned = learn_encoders(values, {"name": "linf", "num_features": 24, "trainable": True}, axes=axes)
+    assert all(math.isfinite(float(encoder.sigma)) for encoder in learned.encoders)
     assert learned.report()["held_out_psnr"] > learned.start
