@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders.base import Encoder, check_count, points, registry
-from pe_lightning.encoders.tables import Cells, cells_of, interpolate, share_of_samples, strides
+from pe_lightning.encoders.tables import Cells, axes_of, cells_of, interpolate, share_of_samples, strides
 
 __all__ = ["Lines", "Planes"]
 
@@ -83,7 +83,7 @@ class Lines(_LowRank):
     from_samples: ClassVar = {"cells": share_of_samples(1)}
 
     def __init__(self, rank: int = 64, cells: Cells = "auto", seed: int = 0, num_axes: int = 1) -> None:
-        super().__init__(rank, num_axes)
+        super().__init__(rank, axes_of(num_axes, cells))
         self.cells = cells_of(self, "cells", cells)
         self.draw(seed, [])
 
@@ -127,7 +127,7 @@ class Planes(_LowRank):
         seed: int = 0,
         num_axes: int = 1,
     ) -> None:
-        super().__init__(rank, num_axes)
+        super().__init__(rank, axes_of(num_axes, cells, plane_cells))
         self.cells = cells_of(self, "cells", cells)
         self.plane_cells = cells_of(self, "plane_cells", plane_cells)
         self.draw(seed, itertools.combinations(range(self.num_axes), 2))

@@ -17,7 +17,7 @@ from pe_lightning.encoders.learned_fourier import Grouped, round_mean
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
-__all__ = ["Cells", "Embedding", "Grids", "HashGrid", "cells_of", "interpolate", "share_of_samples", "strides"]
+__all__ = ["Cells", "Embedding", "Grids", "HashGrid", "axes_of", "cells_of", "interpolate", "share_of_samples", "strides"]
 
 PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
 """Factors of the hash per axis: those of the paper, and of its reference implementation for more than three axes."""
@@ -73,6 +73,12 @@ def cells_of(encoder: Encoder, name: str, value: Cells) -> list[int]:
     return cells
 
 
+def axes_of(num_axes: int, *cells: Cells) -> int:
+    """The number of axes: where it is left at one, that of a list of cells."""
+    lists = [len(each) for each in cells if isinstance(each, (list, tuple)) and each]
+    return lists[0] if lists and num_axes == 1 else num_axes
+
+
 def share_of_samples(divisor: float) -> Callable[[Sequence[float]], list[int]]:
     """A rule: one cell on each axis per ``divisor`` trained samples."""
     return lambda samples: [max(1, round(n / divisor)) for n in samples]
@@ -90,7 +96,7 @@ class _Levels(Encoder):
     ) -> None:
         levels = check_count(self, "num_levels", num_levels)
         self.level_features = check_count(self, "level_features", level_features)
-        super().__init__(levels * self.level_features, num_axes)
+        super().__init__(levels * self.level_features, axes_of(num_axes, finest))
         self.finest = cells_of(self, "finest", finest)
         self.span = check_positive(self, "span", span, minimum=1)
         coarser = [self.span ** -((levels - 1 - level) / max(levels - 1, 1)) for level in range(levels)]

@@ -22,7 +22,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import samples_of
 from pe_lightning.networks import ACTIVATIONS, ActivationName, SimpleNetwork, check_activation
-from pe_lightning.networks.activations import check_options
+from pe_lightning.networks.activations import MOST_GABOR, Gabor, check_options
 from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 
 __all__ = ["SimpleMLP"]
@@ -169,7 +169,12 @@ class SimpleMLP(CoordinateModule):
             return self._network(data.info, found if self._several_encoders else found[0], None)
 
         batch = to_device(data.dataset.choice_batch(), device)
-        chosen, tried = choose_by_spectrum(ladder(samples), make, batch.values, batch.axes)
+        candidates = ladder(samples)
+        if self.omega == "auto" and self.activation == "gabor":
+            most = MOST_GABOR * (self.activation_scale or Gabor.default_scale)
+            check_options(self.activation, candidates[0], self.activation_scale)  # the least of them may be too large
+            candidates = [omega for omega in candidates if omega <= most]
+        chosen, tried = choose_by_spectrum(candidates, make, batch.values, batch.axes)
         parameter, values = "omega", [value for value, _ in tried]
         if self.omega == "auto":
             self._omega = chosen

@@ -207,7 +207,7 @@ BAD = {
     "dropout": [-0.1, 1.0, True, None],
     "kl": [-1.0, float("nan"), True, None],
     **{key: [0, True, 1.5, None] for key in ("num_inputs", "hidden", "groups", "rank", "num_levels", "level_features")},
-    **{key: [0, True, 1.5, None, "many", [8, 8], [0]] for key in ("finest", "cells", "plane_cells")},
+    **{key: [0, True, 1.5, None, "many", [8, 0], [0]] for key in ("finest", "cells", "plane_cells")},
     "span": [0.5, True, None, float("inf")],
     "table_size": [0, True, 1.5, None],
 }

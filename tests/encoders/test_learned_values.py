@@ -14,7 +14,7 @@ from learned_encoders import train
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, create
+from pe_lightning.encoders import Encoder, create, resolve
 from pe_lightning.errors import InputError
 
 Array = NDArray[np.float64]
@@ -196,6 +196,16 @@ def test_multi_resolution_grids(num_axes: int, table_size: int | None) -> None:
     assert first == len(p["table"])
     assert hashed == (0 if table_size is None else {1: 0, 2: 1, 3: 3, 4: 3}[num_axes])
     same(encoder(x), expected)
+
+
+@pytest.mark.parametrize("arguments", [{"name": "hash", "finest": [6, 4]}, {"name": "planes", "plane_cells": [6, 4]}])
+def test_a_list_of_one_number_per_axis_says_how_many_axes_there_are(arguments: dict[str, Any]) -> None:
+    """``--model.encoder.finest "[64, 64, 16]"`` alone is enough."""
+    encoder = resolve(arguments)
+    assert encoder(torch.rand(5, 2)).shape == (5, encoder.num_features)
+    assert encoder.copy().num_axes == encoder.for_samples([32, 32]).num_axes == 2
+    with pytest.raises(InputError, match="a list of 3, one per axis"):
+        resolve({**arguments, "num_axes": 3})
 
 
 @pytest.mark.parametrize("name", ["hash", "grid"])

@@ -115,6 +115,9 @@ def test_what_cannot_be_chosen(make_trainer: MakeTrainer) -> None:
         fit(SimpleMLP({"name": "rff", "sigma": "auto"}), TensorDataModule(signals(1, 8, 8)), make_trainer, 1)
     with pytest.raises(InputError, match="one width is chosen for all encoders, or omega"):
         SimpleMLP({"name": "rff", "sigma": "auto"}, activation="sine", omega="auto")
+    gabor = SimpleMLP("identity", activation="gabor", omega="auto", activation_scale=0.1)
+    with pytest.raises(InputError, match="gabor overflows"):
+        fit(gabor, TensorDataModule(signals(1, 32, 32)), make_trainer, 1)
     built = SimpleMLP("identity", activation="sine", omega="auto")
     built.build(TensorDataModule(waves(1)).info)
     with pytest.raises(InputError, match="built before its width was chosen"):
@@ -177,3 +180,12 @@ def test_every_activation_is_covered() -> None:
     plain = {name for name, kind in ACTIVATIONS.items() if kind.default_omega is None and kind.default_scale is None}
     assert RATES.keys() == ACTIVATIONS.keys() - plain | {"relu"}
     assert {ACTIVATIONS[name].rate for name in plain} == {5e-3}
+
+
+def test_the_omega_of_gabor_is_one_that_may_be_given(make_trainer: MakeTrainer) -> None:
+    """Noise asks for more than six times the scale, where the values of gabor overflow."""
+    noise = torch.rand(1, 128, 128, 1, generator=torch.Generator().manual_seed(0))
+    module = SimpleMLP("identity", depth=2, width=8, activation="gabor", omega="auto", activation_scale=2.0)
+    fit(module, TensorDataModule(noise), make_trainer, 1)
+    assert module.solution is not None
+    assert module.solution["spectrum"]["value"] <= 12
