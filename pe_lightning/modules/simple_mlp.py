@@ -22,7 +22,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import samples_of
 from pe_lightning.networks import ACTIVATIONS, ActivationName, SimpleNetwork, check_activation
-from pe_lightning.networks.activations import MOST_GABOR, Gabor, check_options
+from pe_lightning.networks.activations import check_options, largest_omega
 from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 
 __all__ = ["SimpleMLP"]
@@ -170,9 +170,9 @@ class SimpleMLP(CoordinateModule):
 
         batch = to_device(data.dataset.choice_batch(), device)
         candidates = ladder(samples)
-        if self.omega == "auto" and self.activation == "gabor":
-            most = MOST_GABOR * (self.activation_scale or Gabor.default_scale)
+        if self.omega == "auto":
             check_options(self.activation, candidates[0], self.activation_scale)  # the least of them may be too large
+            most = largest_omega(self.activation, self.activation_scale)
             candidates = [omega for omega in candidates if omega <= most]
         chosen, tried = choose_by_spectrum(candidates, make, batch.values, batch.axes)
         parameter, values = "omega", [value for value, _ in tried]

@@ -17,7 +17,16 @@ from pe_lightning.encoders.base import exact_dtype
 from pe_lightning.encoders.shifted import exponential
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["ACTIVATIONS", "Activation", "ActivationName", "PlainName", "check_activation", "check_options", "exact_slopes"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "ActivationName",
+    "PlainName",
+    "check_activation",
+    "check_options",
+    "exact_slopes",
+    "largest_omega",
+]
 
 PlainName = Literal["relu", "gelu", "silu", "tanh"]
 """Activations without options, of layers that start as :class:`torch.nn.Linear` does."""
@@ -344,10 +353,14 @@ def check_options(name: str, omega: float | str | None, scale: float | None) -> 
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
             auto = " or 'auto'" if option == "omega" else ""
             raise InputError(f"{option} must be a positive number{auto}, such as {getattr(kind, default):g}; got {value!r}")
-    if name == "gabor" and not isinstance(omega, str):
-        frequency, width = omega or kind.default_omega or 0.0, scale or kind.default_scale or 1.0
-        if frequency > MOST_GABOR * width:
-            raise InputError(
-                f"gabor overflows where omega is more than {MOST_GABOR} times activation_scale; got omega={frequency:g}, "
-                f"activation_scale={width:g}"
-            )
+    frequency = kind.default_omega if omega is None else omega
+    if isinstance(frequency, (int, float)) and frequency > largest_omega(name, scale):
+        raise InputError(
+            f"{name} overflows where omega is more than {MOST_GABOR} times activation_scale; got omega={frequency:g}, "
+            f"activation_scale={scale or kind.default_scale or 1.0:g}"
+        )
+
+
+def largest_omega(name: str, scale: float | None) -> float:
+    """The largest frequency at which the activation's values do not overflow."""
+    return MOST_GABOR * (scale or ACTIVATIONS[name].default_scale or 1.0) if name == "gabor" else math.inf

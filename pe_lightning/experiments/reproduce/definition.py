@@ -97,7 +97,11 @@ class Definition:
         """The heading of a block."""
         return str(self.blocks[block].get("title", block))
 
-    def of_label(self, label: str, value: Any) -> str:
+    def shown(self, label: str | None, value: Any) -> str:
+        """A value of a label for readers: of a block its title."""
+        return self.block_title(value) if label == "block" else str(value)
+
+    def heading(self, label: str, value: Any) -> str:
         """A value of a label as a heading: the title of a block, ``sigma 0.01`` of others."""
         return self.block_title(value) if label == "block" else f"{label} {value}"
 

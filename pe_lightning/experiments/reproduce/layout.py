@@ -166,7 +166,7 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
                 mean,
                 marker="." if len(x) < 60 else None,
                 lw=1,
-                label=definition.block_title(name) if series == "block" else name,
+                label=definition.shown(series, name),
             )
             if std.any():
                 axes.fill_between(x, mean - 2 * std, mean + 2 * std, alpha=0.2, color=line.get_color())
@@ -188,7 +188,7 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
             axes.xaxis.set_minor_locator(NullLocator())  # those of a logarithmic y stay
         axes.set_ylim(*panel.get("ylim", (None, None)))
         title = panel.get("title", "")
-        title = title if value is None else ", ".join(filter(None, [definition.of_label(panel["panel"], value), title]))
+        title = title if value is None else ", ".join(filter(None, [definition.heading(panel["panel"], value), title]))
         axes.set_title(title, fontsize=9)
         axes.grid(alpha=0.3)
         if panel.get("series"):
@@ -291,7 +291,7 @@ def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[R
                 f"PSNR: {score:.2f}" + (f" (paper {row['paper']:.2f})" if row.get("paper") else ""), fontsize=7
             )
     for x, name in enumerate(across):
-        grid[0, x + truth].set_title(definition.of_label(layout["columns"], name), fontsize=8)
+        grid[0, x + truth].set_title(definition.heading(layout["columns"], name), fontsize=8)
     for y, name in enumerate(down):
         grid[y, int(truth)].set_ylabel(f"{name}", fontsize=8)
     return figure

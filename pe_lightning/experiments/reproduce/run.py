@@ -55,7 +55,6 @@ def run_definition(
     Raises:
         InputError: If a setting is wrong, or the folder holds results of other settings.
     """
-    definition.check_blocks(blocks)
     fits = Fits(pictures=False)
     entries: dict[str, Entry] = {}
     cells: list[Cell] = []

@@ -113,7 +113,7 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
         xs = xs[:: math.ceil(len(xs) / MOST_LINES)]
-        one = "" if value is None else f", {definition.of_label(str(split), value)}"
+        one = "" if value is None else f", {definition.heading(str(split), value)}"
         parts.append(f"{of}{panel.get('title') or panel['y']}{one}:")
         lines = [
             [f"{x:.4g}" if isinstance(x, float) else str(x), *(points.get(x, "") for points in at.values())] for x in xs
@@ -122,7 +122,7 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
             expected = points_of(own, panel["x"], theory, panel.get("series"))
             lines.append(["largest deviation from theory", *(_deviation(curves[name], expected.get(name)) for name in at)])
         first = panel.get("xlabel", panel["x"])
-        names = [definition.block_title(name) if panel.get("series") == "block" else name or panel["y"] for name in at]
+        names = [definition.shown(panel.get("series"), name or panel["y"]) for name in at]
         parts.append(_markdown([first, *names], lines))
     return parts
 
