@@ -4,7 +4,7 @@
 """
 
 from pe_lightning.encodings.base import EncoderList, Encoding
-from pe_lightning.encodings.blending import Blended, BlendingPlan
+from pe_lightning.encodings.blending import Blended, BlendingPlan, blending_weights
 from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
 from pe_lightning.encodings.simple import Simple
 
@@ -15,6 +15,7 @@ __all__ = [
     "EncoderList",
     "Encoding",
     "Simple",
+    "blending_weights",
     "per_axis",
     "samples_per_unit",
     "sized",

@@ -17,7 +17,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.complex import Complex
 from pe_lightning.errors import InputError
 
-__all__ = ["LAST", "Blended", "BlendingPlan"]
+__all__ = ["LAST", "Blended", "BlendingPlan", "blending_weights"]
 
 LAST = 0.999
 """Coordinates are clamped to [0, 0.999], as in the papers' experiments, so that every point has a node to its right."""
@@ -128,16 +128,8 @@ class Blended(nn.Module):
         return self.encoding.axis_features(axes)
 
     def axis_weights(self, axis: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r"""The left neighbours of coordinates ``x`` on one axis, and the weights :math:`\alpha_0` and :math:`\alpha_1`."""
-        cells = self.nodes[axis] - 1
-        position = x.double().clamp(0, LAST) * cells
-        left = position.floor().clamp_(0, cells - 1)
-        beta, spacing, distance = position - left, 1 / cells, self.encoding.encoders[axis].distance
-        here, there = distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=x.device)).unbind()
-        near, far = distance(beta * spacing), distance((1 - beta) * spacing)
-        # the common factor 1 / (D(0)^2 - D(d)^2) drops out of the rescaled pair
-        first, second = here * near - there * far, here * far - there * near
-        return left.long(), first / (first + second), second / (first + second)
+        r"""Left neighbours of coordinates ``x`` on one axis, and the weights :math:`\alpha_0` and :math:`\alpha_1`."""
+        return blending_weights(self.encoding.encoders[axis], self.nodes[axis], x)
 
     def plan(self, coords: Tensor, dtype: torch.dtype | None = None) -> BlendingPlan:
         """The neighbours of points and their weights, to be computed once unless an encoder is trained.
@@ -175,6 +167,28 @@ class Blended(nn.Module):
             Weights ``(S, C, K_1, ..., K_D)`` and coordinates ``(P, D)`` or ``(S, P, D)`` -> ``(S, C, P)``.
         """
         return self.evaluate(weight, self.plan(coords, weight.dtype))
+
+
+def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""The left of the two nodes around each coordinate, and the weights :math:`\alpha_0` and :math:`\alpha_1` of the pair.
+
+    Args:
+        encoder: Its ``distance`` is the similarity ``D``.
+        nodes: Number of nodes on ``linspace(0, 1, nodes)``.
+        x: Coordinates ``(*batch,)``, clamped to [0, 0.999].
+
+    Returns:
+        Indices, int64, and weights that sum to one, float64, each ``(*batch,)``.
+    """
+    cells = nodes - 1
+    position = x.double().clamp(0, LAST) * cells
+    left = position.floor().clamp_(0, cells - 1)
+    beta, spacing = position - left, 1 / cells
+    here, there = encoder.distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=x.device)).unbind()
+    near, far = encoder.distance(beta * spacing), encoder.distance((1 - beta) * spacing)
+    # the common factor 1 / (D(0)^2 - D(d)^2) drops out of the rescaled pair
+    first, second = here * near - there * far, here * far - there * near
+    return left.long(), first / (first + second), second / (first + second)
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ import yaml
 from pe_lightning import modules
 from pe_lightning.__main__ import main
 from pe_lightning.data import SignalInfo, TensorDataModule
-from pe_lightning.encodings import Blended, Complex
+from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
 from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares
@@ -144,15 +144,48 @@ def test_plain_least_squares_is_that_of_numpy():
     assert found["parameters"] == 3 * 36
 
 
-def test_blended_axes_are_the_papers_blending():
-    inner = {"name": "gau", "sigma": 0.1}
-    weight, coords = torch.rand(1, 3, 8, 8), torch.rand(20, 2)
-    axis = BlendedAxis(inner, num_features=8)
-    found = torch.einsum("scij,pi,pj->scp", weight, *(axis(column) for column in coords.unbind(-1)))
-    expected = Blended(Complex({**inner, "num_features": 8}, 2, normalize=False))(weight, coords)
-    torch.testing.assert_close(found, expected)
+def authors_blending(psi, distance, x, count):
+    """The authors' rule: neighbours on linspace(0, 1, K), clamped at 0.999, features of node i at i/K."""
+    d, rows = 1 / (count - 1), []
+    for value in x:
+        position = min(value, 0.999) * (count - 1)
+        left = int(position)
+        beta = position - left
+        here, there, near, far = (distance(t) for t in (0, d, beta * d, (1 - beta) * d))
+        pair = np.array([here * near - there * far, here * far - there * near]) / (here**2 - there**2)
+        pair /= pair.sum()
+        rows.append(pair[0] * psi(left / count) + pair[1] * psi((left + 1) / count))
+    return np.stack(rows)
+
+
+def test_blended_axes_are_the_authors_rule():
+    x = torch.rand(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    sigma = 0.1
+    expected = authors_blending(
+        lambda t: np.exp(-((t - np.arange(8) / 8) ** 2) / (2 * sigma**2)),
+        lambda t: np.exp(-(t**2) / (4 * sigma**2)),
+        x.tolist(),
+        8,
+    )
+    axis = BlendedAxis({"name": "gau", "sigma": sigma}, num_features=8)
+    np.testing.assert_allclose(axis(x), expected, rtol=1e-9)
     again = pickle.loads(pickle.dumps(axis.copy(num_features=6)))
-    assert again(coords[:, 0]).shape == (20, 6)
+    assert again(x).shape == (40, 6)
+
+
+def test_blended_linf_of_high_exponents_runs_as_in_the_authors_program():
+    x, frequencies = torch.arange(128, dtype=torch.float64) / 128, np.linspace(1, 256, 32)
+    axis = BlendedAxis({"name": "linf", "sigma": 8.0}, num_features=64)
+    inner = axis.encoder
+    expected = authors_blending(
+        lambda t: inner(torch.tensor([t], dtype=torch.float64))[0].numpy(),
+        lambda t: np.cos(2 * np.pi * frequencies * t).mean(),
+        x.tolist(),
+        64,
+    )
+    np.testing.assert_allclose(axis(x), expected, rtol=1e-6, atol=1e-9)
+    with pytest.raises(InputError, match="0/0"):
+        BlendedAxis({"name": "rect", "sigma": 0.01}, num_features=8)(x)
 
 
 # -- the command, on a definition of 32 x 32 pixels ----------------------------------------------------------------------

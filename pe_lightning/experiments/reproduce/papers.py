@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.data import GridBatch, SignalDataModule
 from pe_lightning.encoders import Encoder, resolve
-from pe_lightning.encodings import Blended, Complex
+from pe_lightning.encodings import blending_weights
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products
 from pe_lightning.metrics import create, summary
@@ -19,28 +19,35 @@ __all__ = ["BlendedAxis", "plain_least_squares"]
 
 
 class BlendedAxis(Encoder):
-    r"""The features of an encoder between two nodes of a virtual grid: :math:`\alpha_0 \psi(x_0) + \alpha_1 \psi(x_1)`.
+    r"""The papers' blending on one axis: :math:`\alpha_0 \psi(i/K) + \alpha_1 \psi((i+1)/K)`.
 
-    The complex encoding of it is the papers' blending of :math:`2^D` nodes, see
-    :class:`~pe_lightning.encodings.Blended`.
+    Its complex encoding blends :math:`2^D` nodes. As in the authors' program, the nodes around x are
+    ``i = floor(x (K - 1))`` and ``i + 1``, while the features of node ``i`` are those at the shift ``i/K``.
+    :class:`~pe_lightning.encodings.Blended` takes the features at ``i/(K - 1)``, where the neighbours are, and approximates
+    the encoder at x; this class reproduces the tables.
 
     Args:
         inner: Name and arguments of the encoder.
-        num_features: Number of features.
+        num_features: Number of features and of nodes, ``K``.
+
+    Raises:
+        InputError: If the weights of a coordinate are 0/0.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15.
     """
 
-    formula = "α₀ ψ(x₀) + α₁ ψ(x₁) between two nodes"
+    formula = "α₀ ψ(i/K) + α₁ ψ((i + 1)/K) between two nodes"
 
     def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256) -> None:
         super().__init__(num_features)
-        self.blended = Blended(Complex({"name": "gau", **(inner or {}), "num_features": num_features}, 1, normalize=False))
+        self.encoder = resolve({"name": "gau", **(inner or {}), "num_features": num_features})
 
     def forward(self, x: Tensor) -> Tensor:
         """``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``."""
-        left, first, second = self.blended.axis_weights(0, x)
-        (nodes,) = self.blended.node_features(x.dtype)
+        left, first, second = blending_weights(self.encoder, self.num_features, x)
+        if not (first.isfinite() & second.isfinite()).all():
+            raise InputError(f"{self.encoder.name!r} cannot be blended: the weights at a coordinate are 0/0; make it wider")
+        nodes = self.encoder(torch.arange(self.num_features, dtype=x.dtype, device=x.device) / self.num_features)
         features: Tensor = first.to(x.dtype)[..., None] * nodes[left] + second.to(x.dtype)[..., None] * nodes[left + 1]
         return features
 
