@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from pe_lightning import __version__, runs
 from pe_lightning.errors import InputError
+from pe_lightning.files import write_atomically
 
 __all__ = [
     "LAST",
@@ -54,7 +55,7 @@ class CheckpointFiles(TorchCheckpointIO):
         """Writes a checkpoint; :class:`InputError` if the disk is full, and the old file stays."""
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
-        runs.write_atomically(path, buffer.getbuffer())
+        write_atomically(path, buffer.getbuffer())
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None

@@ -28,6 +28,7 @@ from pe_lightning.checkpoints import BestAndLast, complete_arguments, locate, re
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
+from pe_lightning.files import write_atomically
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
 
@@ -285,4 +286,4 @@ class KeepConfig(SaveConfigCallback):
         text = self.parser.dump(self.config, skip_none=False)
         self.recorder.hyper_parameters = yaml.safe_load(text)
         if self.recorder.run_dir is not None:
-            runs.write_atomically(self.recorder.run_dir / runs.CONFIG, text)
+            write_atomically(self.recorder.run_dir / runs.CONFIG, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from docstring_parser import parse
 
-from pe_lightning import encoders, modules, networks, runs
+from pe_lightning import encoders, modules, networks
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
+from pe_lightning.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         parts = _options(name, activation, folder / "networks")
         pages[folder / f"networks/{name}.md"] = _page(f"`{name}`: an activation of SimpleMLP", activation, parts)
     for path, text in pages.items():
-        runs.write_atomically(path, text)
+        write_atomically(path, text)
     return list(pages)
 
 
@@ -128,7 +128,7 @@ def _features(name: str, folder: Path) -> list[str]:
 
     cls = encoders.registry.get(name)
     report = analyze(name, SAMPLES)
-    _save(_draw(analyze(encoders.create(name).sized(1 / DRAWN, DRAWN), SAMPLES)), folder / f"{name}.png")
+    save_figure(folder / f"{name}.png", _draw(analyze(encoders.create(name).sized(1 / DRAWN, DRAWN), SAMPLES)), dpi=80)
     rank = report["stable_rank"]
     theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
     made = encoders.create(name)
@@ -166,7 +166,7 @@ def _options(name: str, activation: type[networks.Activation], folder: Path) -> 
     panel = drawn.add_axes((0.04, 0.19, 0.95, 0.7))
     panel.plot(x[:, 0].tolist(), units.tolist(), linewidth=1)
     panel.set(title=f"{SHOWN} units of a first layer as they are drawn, of one coordinate", xlabel="coordinate in [-1, 1]")
-    _save(drawn, folder / f"{name}.png")
+    save_figure(folder / f"{name}.png", drawn, dpi=80)
     return [
         "## Options",
         "\n".join(["| | |", "|---|---|", *(f"| {title} | {_in_cell(value)} |" for title, value in rows)]),
@@ -174,12 +174,6 @@ def _options(name: str, activation: type[networks.Activation], folder: Path) -> 
         f"![units of a first layer with {name}]({name}.png)",
         *(["## Reference", activation.reference] if activation.reference else []),
     ]
-
-
-def _save(figure: Figure, path: Path) -> None:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=80)
-    runs.write_atomically(path, content.getvalue())
 
 
 def _draw(report: Mapping[str, Any]) -> Figure:

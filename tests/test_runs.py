@@ -1,9 +1,7 @@
-"""Run directories: claimed by one run only; files whole or not at all."""
+"""Run directories: created by one run only; names of files."""
 
 from __future__ import annotations
 
-import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -109,46 +107,3 @@ def test_the_run_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     assert runs.of_checkpoint("last.ckpt") == tmp_path
     assert runs.of_checkpoint("checkpoints/last.ckpt") == tmp_path
-
-
-# -- whole files ------------------------------------------------------------------------------------------------------
-
-
-def test_content_is_written_and_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "metrics.json"
-    runs.write_atomically(path, "größer")
-    assert path.read_bytes() == "größer".encode()
-    runs.write_atomically(str(path), b"\x00\xff\n")
-    assert path.read_bytes() == b"\x00\xff\n"
-    assert [entry.name for entry in path.parent.iterdir()] == ["metrics.json"]
-
-
-@pytest.mark.parametrize(
-    ("moment", "interruption", "raised"),
-    [("replace", KeyboardInterrupt(), KeyboardInterrupt), ("fsync", OSError("disk full"), InputError)],
-)
-def test_an_interruption_leaves_the_old_content(
-    moment: str, interruption: BaseException, raised: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "metrics.json"
-    runs.write_atomically(path, "old")
-
-    def stop(*_: object) -> None:
-        raise interruption
-
-    monkeypatch.setattr(runs.os, moment, stop)
-    with pytest.raises(raised):
-        runs.write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
-@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_permissions_are_those_of_any_new_file(mask: int, mode: int, tmp_path: Path) -> None:
-    before = os.umask(mask)
-    try:
-        runs.write_atomically(tmp_path / "file", "")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jsonargparse import ArgumentError, ArgumentParser
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean, explain, root_message
+from pe_lightning.files import save_figure, write_atomically
 from pe_lightning.verbs import console, is_option, long_form
 
 if TYPE_CHECKING:
@@ -85,14 +84,14 @@ def analyze(
     similarities = {name: [{"position": at, "map": found.tolist()} for at, found in row] for name, row in maps.items()}
     found = {"encoders": reports, "layers": ranks, "similarity": similarities}
     out.mkdir(parents=True, exist_ok=True)
-    runs.write_atomically(out / "analysis.json", json.dumps(found, allow_nan=False))
-    _write(out / "analysis.png", figure(*reports))
+    write_atomically(out / "analysis.json", json.dumps(found, allow_nan=False))
+    _save(out / "analysis.png", figure(*reports))
     if any(report["weights"] for report in reports):
-        _write(out / "weights.png", weight_figure(*reports))
+        _save(out / "weights.png", weight_figure(*reports))
     if maps:
         title = "similarity of one position to all others"
         shown = {name: [(str(at), found) for at, found in row] for name, row in maps.items()}
-        _write(out / "similarity.png", similarity_figure(shown, title))
+        _save(out / "similarity.png", similarity_figure(shown, title))
 
 
 def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encoder]:
@@ -208,8 +207,6 @@ def _print(reports: Sequence[Mapping[str, Any]]) -> None:
     print("much similarities depend on the position; correlation: of D with -|Δ|; interval: Δ to which D > 0.025 D(0).")
 
 
-def _write(path: Path, drawn: Figure) -> None:
-    content = io.BytesIO()
-    drawn.savefig(content, format="png", dpi=110)
-    runs.write_atomically(path, content.getvalue())
+def _save(path: Path, drawn: Figure) -> None:
+    save_figure(path, drawn)
     print(f"wrote {path}")

@@ -1,8 +1,10 @@
 """Lightning callbacks: the recorder of a run, the progress bar, and callbacks that measure a fit while it runs."""
 
+from pe_lightning.callbacks.base import check_monitors
+from pe_lightning.callbacks.descriptions import Describes
 from pe_lightning.callbacks.loggers import WandbSettings
 from pe_lightning.callbacks.memory import PeakMemory
-from pe_lightning.callbacks.recorder import Describes, RunRecorder, check_monitors, reports
+from pe_lightning.callbacks.recorder import RunRecorder, reports
 from pe_lightning.callbacks.snapshots import Snapshots
 from pe_lightning.callbacks.stable_rank import StableRank
 from pe_lightning.callbacks.terminal import GracefulStop, PSNRProgressBar

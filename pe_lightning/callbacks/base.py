@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
@@ -19,6 +20,7 @@ __all__ = [
     "PeriodicCallback",
     "TimedCallback",
     "TrainingClock",
+    "check_monitors",
     "check_steps",
     "data_of",
     "log_values",
@@ -53,6 +55,30 @@ def check_steps(owner: object, every_n_steps: int) -> int:
     if every_n_steps < 1:
         raise InputError(f"{type(owner).__name__}: every_n_steps must be an integer >= 1, got {every_n_steps}")
     return every_n_steps
+
+
+def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
+    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` that would wait for what does not come, or for the worse.
+
+    Args:
+        callbacks: The callbacks of a Trainer.
+        logged: What the module logs, and in which direction it improves.
+        held_out: Whether samples are held out, so that there is a validation.
+
+    Raises:
+        InputError: If a callback monitors something else, or in the other direction.
+    """
+    known = {name: mode for name, mode in logged.items() if held_out or not name.startswith("val/")}
+    for callback in callbacks:
+        if not isinstance(callback, (EarlyStopping, ModelCheckpoint)) or callback.monitor is None:
+            continue
+        if known.get(callback.monitor) != callback.mode:
+            allowed = ", ".join(f"{name} (mode: {mode})" for name, mode in known.items())
+            reason = "" if held_out else "; no sample is held out (protocol none), so there is no validation"
+            raise InputError(
+                f"{type(callback).__name__} cannot monitor {callback.monitor} with mode: {callback.mode}. "
+                f"There are: {allowed}{reason}"
+            )
 
 
 def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:

@@ -18,13 +18,12 @@ from torch import Tensor
 
 from pe_lightning.callbacks.base import TrainingClock
 from pe_lightning.errors import InputError
-from pe_lightning.runs import write_atomically
+from pe_lightning.files import write_atomically
 
 __all__ = [
     "TimedCSVLogger",
     "TolerantWandbLogger",
     "WandbSettings",
-    "flat",
     "log_scores",
     "make_loggers",
     "wandb_is_offline",
@@ -199,23 +198,6 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     for name, goal in goals.items():
         run.define_metric(name, summary=goal, step_metric="trainer/global_step")
     return run
-
-
-def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values as one level of dotted keys, which W&B shows as columns and filters by.
-
-    >>> flat({"encoder": {"name": "gau", "sigma": 0.1}, "grid": [4, 4], "axes": [{"name": "tri"}]})
-    {'encoder.name': 'gau', 'encoder.sigma': 0.1, 'grid': [4, 4], 'axes.0.name': 'tri'}
-    """
-    result: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, (list, tuple)) and value and all(isinstance(entry, Mapping) for entry in value):
-            value = {str(number): entry for number, entry in enumerate(value)}
-        if isinstance(value, Mapping):
-            result |= flat(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
 
 
 def log_scores(

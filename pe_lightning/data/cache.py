@@ -27,7 +27,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import reading
 from pe_lightning.data.values import decoded_blocks
-from pe_lightning.runs import PatientFile
+from pe_lightning.hdf5 import PatientFile
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
-from pe_lightning.runs import replacing, write_atomically
+from pe_lightning.files import figure_bytes, replacing, save_figure
 
 __all__ = [
     "FRAMES",
@@ -196,7 +196,7 @@ def row_plot(
     figure.legend(*panels[0][-1].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     for panel in panels[-1]:
         panel.set_xlabel("sample" if rate is None else "seconds")
-    return Image.open(io.BytesIO(_as_png(figure))).convert("RGB")
+    return Image.open(io.BytesIO(figure_bytes(figure))).convert("RGB")
 
 
 def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], trained: Mask | None, rate: float) -> None:
@@ -252,8 +252,7 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
             axes.axvline(chosen[title], color="tab:orange", label=f"chosen: {chosen[title]:.2g}")
             axes.legend()
         axes.grid(alpha=0.3)
-    write_atomically(path, _as_png(figure))
-    return path
+    return save_figure(path, figure)
 
 
 def plot_curves(path: Path, steps: Sequence[int], curves: Mapping[str, Sequence[float]], label: str) -> None:
@@ -266,10 +265,4 @@ def plot_curves(path: Path, steps: Sequence[int], curves: Mapping[str, Sequence[
     axes.set(xlabel="optimiser steps", ylabel=label, yscale="log")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    write_atomically(path, _as_png(figure))
-
-
-def _as_png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    save_figure(path, figure)

@@ -16,10 +16,12 @@ from torch import Tensor
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
+from pe_lightning.files import replacing
+from pe_lightning.hdf5 import PatientFile
 from pe_lightning.media.pictures import FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.media.signals import choose_format, new_array, write_signal
 from pe_lightning.metrics import unit_of
-from pe_lightning.runs import PatientFile, file_names, frames_of, replacing
+from pe_lightning.runs import file_names, frames_of
 
 __all__ = ["FileAssembly", "PredictionWriter", "write_comparison", "write_reconstructions"]
 

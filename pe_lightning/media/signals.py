@@ -33,8 +33,9 @@ from av.video.frame import VideoFrame
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.files import replacing
+from pe_lightning.hdf5 import PatientFile
 from pe_lightning.media.pictures import to_image, to_levels
-from pe_lightning.runs import PatientFile, replacing
 
 __all__ = ["Formats", "choose_format", "new_array", "write_signal"]
 

@@ -14,11 +14,11 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning import runs
 from pe_lightning.callbacks import RunRecorder
 from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.encoders.base import check_choice
 from pe_lightning.errors import InputError
+from pe_lightning.media.pictures import write_png
 from pe_lightning.metrics import SignalMetric
 from pe_lightning.tasks.base import AttentionTask, count_right
 from pe_lightning.tasks.data import Examples, TaskDataModule
@@ -253,6 +253,4 @@ def write_pictures(path: Path, pixels: Tensor, levels: int) -> Path:
     rows = pixels.reshape(-1, COLUMNS, side, side)
     framed = F.pad(rows, (1, 1, 1, 1)).movedim(1, 2).reshape(len(rows) * (side + 2), COLUMNS * (side + 2))
     grey = (framed * 255 // (levels - 1)).byte().repeat_interleave(ZOOM, 0).repeat_interleave(ZOOM, 1)
-    with runs.replacing(path) as temporary:
-        Image.fromarray(grey.numpy()).save(temporary, format="png")
-    return path
+    return write_png(path, Image.fromarray(grey.numpy()))

@@ -15,8 +15,8 @@ from PIL import Image
 
 from pe_lightning.__main__ import main
 from pe_lightning.callbacks import WandbSettings
+from pe_lightning.callbacks.interpolation import score_baselines
 from pe_lightning.callbacks.loggers import TolerantWandbLogger
-from pe_lightning.callbacks.recorder import score_baselines
 from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
@@ -243,7 +243,7 @@ def test_a_fault_in_a_baseline_is_no_fault_of_the_data(monkeypatch: pytest.Monke
     def broken(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr("pe_lightning.callbacks.recorder.interpolate", broken)
+    monkeypatch.setattr("pe_lightning.callbacks.interpolation.interpolate", broken)
     found, best = score_baselines(TensorDataModule(torch.rand(1, 8, 8, 1)))
     assert best is None
     for row in found.values():

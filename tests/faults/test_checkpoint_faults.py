@@ -15,7 +15,7 @@ import torch
 import yaml
 from lightning.pytorch import Callback, Trainer
 
-from pe_lightning import runs
+from pe_lightning import files
 from pe_lightning.__main__ import main
 from pe_lightning.checkpoints import CheckpointFiles, read_checkpoint
 from pe_lightning.errors import InputError
@@ -154,7 +154,7 @@ def test_a_checkpoint_is_written_beside_the_old_one_and_renamed(folder: Path, mo
         assert (folder / "a.ckpt").read_bytes() == old
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(InputError, match=r"a\.ckpt', which takes .* kB: No space left on device; the disk has"):
         CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.ones(3)}}, folder / "a.ckpt")
     assert [path.name for path in folder.iterdir()] == ["a.ckpt"]

@@ -15,7 +15,7 @@ import pytest
 import soundfile
 from PIL import Image, ImageSequence
 
-from pe_lightning import runs
+from pe_lightning import files
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError
@@ -270,7 +270,7 @@ def test_a_failed_write_leaves_the_old_file(formats: str, monkeypatch: pytest.Mo
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(InputError, match="No space"):
         write_signal(tmp_path / "a", film(5, 16, 16), formats=formats)
     assert path.read_bytes() == before

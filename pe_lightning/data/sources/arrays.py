@@ -16,7 +16,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.checks import in_common, join_scalings, number_range, one_length, value_scaling
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.runs import check_contained
+from pe_lightning.hdf5 import check_contained
 
 __all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
 

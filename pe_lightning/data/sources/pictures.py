@@ -19,7 +19,7 @@ from PIL import Image, UnidentifiedImageError
 from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.data.sources.paths import SourceFile, format_of, reading
 from pe_lightning.errors import InputError, show_bytes
-from pe_lightning.runs import MOST_COMPRESSED
+from pe_lightning.hdf5 import MAX_COMPRESSION_RATIO
 
 __all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white", "to_unit"]
 
@@ -171,7 +171,7 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Pic
 def _check(file: SourceFile, height: int, width: int, pictures: int, max_pixels: int | None) -> None:
     check_area(file.given, height, width, max_pixels)
     stored = file.path.stat().st_size
-    if height * width > max(_MOST_CLAIMED, MOST_COMPRESSED * stored):
+    if height * width > max(_MOST_CLAIMED, MAX_COMPRESSION_RATIO * stored):
         raise InputError(f"{file.given!r} claims {height}x{width} pixels in {show_bytes(stored)}: it is empty, or damaged")
     if pictures > 1:
         raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one you mean as a file of its own")

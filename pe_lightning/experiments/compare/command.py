@@ -19,7 +19,7 @@ from typing import Any
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, show_metric
-from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, flatten, look_up, printable
+from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, look_up, printable
 from pe_lightning.experiments.compare.scores import (
     Row,
     ScoreTable,
@@ -30,7 +30,9 @@ from pe_lightning.experiments.compare.scores import (
     print_scores,
     why_several,
 )
-from pe_lightning.runs import slug, write_atomically
+from pe_lightning.files import write_atomically
+from pe_lightning.runs import slug
+from pe_lightning.settings import flatten
 
 __all__ = ["compare_runs"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 
 from pe_lightning.experiments.compare.reading import Run, mean
 from pe_lightning.experiments.compare.scores import ScoreTable
+from pe_lightning.files import figure_bytes
 
 __all__ = ["Curve", "plot", "read_curve"]
 
@@ -118,6 +118,4 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line], note: str) -> 
         # a dollar would begin a formula, and names that start with an underscore would be left out
         names = [f" {name[:80]}".replace("$", r"\$") for name in named]
         figure.legend(list(named.values()), names, loc="outside lower center", fontsize="small")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()
+    return figure_bytes(figure, dpi=120)

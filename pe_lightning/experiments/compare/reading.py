@@ -18,7 +18,7 @@ import yaml
 from pe_lightning import runs
 from pe_lightning.errors import show_metric
 
-__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "flatten", "look_up", "mean", "printable"]
+__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "look_up", "mean", "printable"]
 
 SCHEMA = 1
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
@@ -182,15 +182,6 @@ def mean(values: Iterable[float | None]) -> float:
 def printable(text: str | Path) -> str:
     """``text`` with a mark in place of every character that moves a cursor, breaks a line or is not UTF-8."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
-
-
-def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values; lists are values."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def look_up(tree: Any, key: str) -> Any:

@@ -17,7 +17,8 @@ from PIL import Image
 
 from pe_lightning.experiments.compare.reading import Run, printable
 from pe_lightning.experiments.compare.scores import ScoreTable
-from pe_lightning.runs import RECONSTRUCTIONS, check_contained, file_names, frames_of
+from pe_lightning.hdf5 import check_contained
+from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
 
 __all__ = ["Viewer", "collect"]
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from jsonargparse.typing import ClosedUnitInterval
 from rich.table import Table
 
-from pe_lightning import runs
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.definition import Definition, load, names
+from pe_lightning.files import write_atomically
 from pe_lightning.verbs import console
 
 __all__ = ["Reproduction", "reproduce", "reproduce_command"]
@@ -101,8 +101,8 @@ def reproduce(
         "signals_from": " ".join(paths) or "samples",
     }
     files = [folder / f"{definition.name}.csv", folder / f"{definition.name}.md"]
-    runs.write_atomically(files[0], as_csv(rows, common))
-    runs.write_atomically(files[1], markdown)
+    write_atomically(files[0], as_csv(rows, common))
+    write_atomically(files[1], markdown)
     files += draw(definition, [row for row in rows if "folder" in row], folder, " ".join(remarks[:2]))
     return Reproduction(rows, files, markdown, failed, interrupted)
 

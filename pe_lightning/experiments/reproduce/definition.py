@@ -35,7 +35,7 @@ from typing import Any
 import yaml
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.compare.reading import flatten
+from pe_lightning.settings import flatten
 from pe_lightning.verbs import is_option, long_form
 
 __all__ = ["Definition", "Entry", "load", "names"]

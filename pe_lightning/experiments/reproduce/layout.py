@@ -15,7 +15,6 @@ A definition lists its figures under ``layout``; each may name the ``blocks`` th
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.reproduce.definition import Definition
 from pe_lightning.experiments.reproduce.run import Row
+from pe_lightning.files import save_figure
 
 __all__ = ["KINDS", "check_layouts", "draw", "exploded", "interpolation_of", "over_seeds", "points_of"]
 
@@ -75,13 +75,7 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
         figure.suptitle(f"{definition.source}: {definition.title}", fontsize=10, wrap=True)
         figure.supxlabel(remark, fontsize=7, wrap=True)
         stem = folder / (definition.name if number == 1 else f"{definition.name}-{number}")
-        for form in ("png", "pdf"):
-            buffer = io.BytesIO()
-            # no date, so that the same results are the same file
-            metadata: dict[str, Any] = {"CreationDate": None} if form == "pdf" else {}
-            figure.savefig(buffer, format=form, dpi=110, metadata=metadata)
-            files.append(stem.with_name(f"{stem.name}.{form}"))
-            runs.write_atomically(files[-1], buffer.getvalue())
+        files += [save_figure(stem.with_name(f"{stem.name}.{form}"), figure) for form in ("png", "pdf")]
     return files
 
 

@@ -20,6 +20,7 @@ from pe_lightning.experiments.reproduce.definition import Definition, Entry
 from pe_lightning.experiments.sweep.cells import Cell, checked, reseeded
 from pe_lightning.experiments.sweep.fits import Fits
 from pe_lightning.experiments.sweep.record import Outcome, SweepProgress, SweepRecord
+from pe_lightning.files import write_atomically
 
 __all__ = ["Row", "run_definition"]
 
@@ -125,8 +126,8 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
     except Exception as error:  # the other cells are run all the same
         return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     folder.mkdir(parents=True, exist_ok=True)
-    runs.write_atomically(folder / runs.CONFIG, yaml.safe_dump(dict(tree)))
-    runs.write_atomically(folder / runs.METRICS, json.dumps(found, indent=2, allow_nan=False) + "\n")
+    write_atomically(folder / runs.CONFIG, yaml.safe_dump(dict(tree)))
+    write_atomically(folder / runs.METRICS, json.dumps(found, indent=2, allow_nan=False) + "\n")
     return Outcome(time.perf_counter() - began, found)
 
 

@@ -70,13 +70,13 @@ def suggest(
     from rich.console import Console
     from rich.status import Status
 
-    from pe_lightning import runs
     from pe_lightning.data.datamodule import SignalDataModule
     from pe_lightning.experiments.suggest.networks import NETWORKS, train_networks
     from pe_lightning.experiments.suggest.report import configuration, print_result
     from pe_lightning.experiments.suggest.search import encoder_candidates, search
     from pe_lightning.experiments.suggest.windows import all_signals, make_windows
     from pe_lightning.experiments.sweep.fits import Fits
+    from pe_lightning.files import write_atomically
 
     fits = Fits()
     tree = fits.resolve(arguments)
@@ -101,7 +101,7 @@ def suggest(
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
-    runs.write_atomically(out, configuration(result, data, tree, out))
+    write_atomically(out, configuration(result, data, tree, out))
     print(f"the best, ready to fit: pe-lightning fit --config {out}")
     return 0
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from pe_lightning import encoders, metrics
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import interpolate
-from pe_lightning.callbacks.recorder import DELAUNAY_LIMIT
+from pe_lightning.callbacks.interpolation import DELAUNAY_LIMIT
 from pe_lightning.data.dataset import to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process

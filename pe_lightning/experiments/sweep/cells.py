@@ -15,7 +15,7 @@ import yaml
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.compare.reading import flatten
+from pe_lightning.settings import flatten
 from pe_lightning.verbs import long_form
 
 __all__ = [

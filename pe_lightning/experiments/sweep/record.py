@@ -20,6 +20,7 @@ from pe_lightning import runs
 from pe_lightning.errors import InputError, show_metric
 from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.sweep.cells import Cell, differences
+from pe_lightning.files import write_atomically
 
 __all__ = ["RECORD", "Outcome", "Status", "SweepProgress", "SweepRecord", "read_config"]
 
@@ -133,7 +134,7 @@ class SweepRecord:
     def write(self) -> None:
         """Writes the record."""
         content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
-        runs.write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 class SweepProgress:

@@ -1,0 +1,63 @@
+"""Scores of a tested module, as the plain values of ``metrics.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from skimage.metrics import structural_similarity
+from torch import Tensor
+
+from pe_lightning.callbacks.descriptions import Describes, metric_of
+from pe_lightning.errors import InputError
+from pe_lightning.metrics import summary
+
+__all__ = ["score"]
+
+Array = npt.NDArray[np.float32]
+
+MIN_SSIM_SIDE = 7
+"""Side of scikit-image's default window; smaller pictures have no SSIM."""
+
+
+def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, Array] | None) -> dict[str, Any]:
+    """The scores of a tested module, per signal and on average, as plain values.
+
+    Args:
+        module: A module whose test has ended.
+        described: What :func:`describe` returned.
+        tested: Prediction and truth, ``(S, *grid, C)`` each; ``None`` if they are not in memory.
+
+    Raises:
+        InputError: If the module has no scores, or not one per signal.
+    """
+    metric, scores, signals = metric_of(module), getattr(module, "scores", {}), len(described["signals"])
+    shapes = {key: tuple(values.shape) for key, values in scores.items()}
+    if f"test/{metric}" not in shapes or set(shapes.values()) != {(signals,)}:
+        raise InputError(
+            f"{type(module).__name__}: a test must leave scores['test/{metric}'], and every score has the shape "
+            f"({signals},), as describe()['signals'] names {signals}; got {shapes}"
+        )
+    found: dict[str, Any] = {"schema": 1, "metric": metric}
+    for key, per_signal in scores.items():
+        nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
+        found |= summary(per_signal, key, nothing)
+    return found | summary(*_ssim(tested, signals)) if "grid" in described else found
+
+
+def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str, str]:
+    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
+    scores, why_not = torch.full((signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
+    if tested is None:
+        why_not = "SSIM needs the signals in memory"
+    elif tested[1].ndim != 4 or min(tested[1].shape[1:3]) < MIN_SSIM_SIDE:
+        why_not = f"SSIM is for pictures of at least {MIN_SSIM_SIDE} x {MIN_SSIM_SIDE} samples"
+    else:
+        for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
+            if np.isfinite(prediction).all():
+                clamped = np.clip(prediction, 0, 1)
+                scores[index] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))  # type: ignore[no-untyped-call]
+    return scores, "test/ssim", why_not

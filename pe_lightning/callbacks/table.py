@@ -1,0 +1,77 @@
+"""The table of scores that a run prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pe_lightning import runs
+from pe_lightning.callbacks.descriptions import encoder_names
+from pe_lightning.callbacks.interpolation import advice
+from pe_lightning.errors import show_metric
+from pe_lightning.metrics import metrics, unit_of
+
+__all__ = ["print_scores"]
+
+MAX_TABLE_ROWS = 24
+"""Of more signals than this the table has the mean only; metrics.json has them all."""
+
+
+def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
+    """Prints the scores per signal beside interpolation, seconds and where the files are.
+
+    Args:
+        report: The content of ``metrics.json``.
+        run_dir: The run directory.
+    """
+    console, metric = Console(), report["metric"]
+    test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
+    protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
+    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
+    shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
+    units = {key: "" if key == "test/ssim" else unit for key in shown}
+    per = " per signal" if "grid" in report else ""
+    table = Table(title=f"{report['model']}, {encoder_names(report)}, {report['num_params']:,} parameters{per}")
+    table.add_column("signal")
+    for key in units:
+        table.add_column(titles[key], justify="right")
+    if report["num_signals"] <= MAX_TABLE_ROWS:
+        for index, name in enumerate(report["signals"]):
+            table.add_row(name, *[_shown(report[f"{key}_per_signal"][index], of) for key, of in units.items()])
+    if report["num_signals"] > 1:
+        table.add_section()
+        table.add_row("mean ± std", *[_shown(report[key], of, report[f"{key}_std"]) for key, of in units.items()])
+    baselines = {name: row for name, row in report["baselines"].items() if row[test] is not None}
+    table.add_section()
+    for name, row in sorted(baselines.items(), key=lambda item: item[1][test]):
+        deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
+        table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
+    console.print(table)
+    for name, row in report["baselines"].items():
+        if name not in baselines:
+            console.print(f"{name} interpolation: {row[f'{test}_reason']}", highlight=False, markup=False)
+    for key in units:
+        if reason := report.get(f"{key}_reason"):
+            console.print(f"{key}: {reason}", highlight=False)
+    folder = Path(os.path.relpath(run_dir)) if run_dir.is_relative_to(Path.cwd()) else run_dir
+    if hint := advice(report, folder):
+        console.print(hint, style="yellow", highlight=False, soft_wrap=True)
+    if report["fit_seconds"] is not None:
+        solved = report.get("solve_seconds") is not None
+        parts = ["solved exactly"] * solved + [f"{report['steps']} steps"] * (report["steps"] > 0 or not solved)
+        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False)
+    # printed without wrapping, so that the path can be copied
+    if (run_dir / runs.RECONSTRUCTIONS).is_dir():
+        print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}")
+    print(f"metrics:         {folder / runs.METRICS}")
+
+
+def _shown(value: float | None, unit: str, deviation: float | None = None) -> str:
+    digits = 2 if unit else 4
+    numbers = [f"{number:.{digits}f}" for number in (value, deviation) if number is not None]
+    return f"{' ± '.join(numbers) or '-'} {unit if numbers else ''}".rstrip()
