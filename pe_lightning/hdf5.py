@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.errors import InputError
+from pe_lightning.limits import check_claim, check_memory
 
-__all__ = ["MAX_COMPRESSION_RATIO", "PatientFile", "check_contained"]
+__all__ = ["PatientFile", "check_dataset"]
 
-MAX_UNCHECKED_BYTES = 1 << 30
-"""Bytes that a dataset may have, however small its file is."""
-MAX_COMPRESSION_RATIO = 2000
-"""Largest ratio of the bytes of a dataset to those of its file; deflate reaches 1032."""
+_SHUFFLE, _FLETCHER32 = 2, 3  # HDF5's numbers of these filters
+_OPTIONAL = 1  # HDF5's flag of a filter that may be skipped where it fails
 
 
 class PatientFile(FileIO):
@@ -55,19 +55,54 @@ class PatientFile(FileIO):
         self.check()
 
 
-def check_contained(dataset: Any, path: Path, given: str) -> None:
-    """Refuses an HDF5 dataset of a file that is stored in other files, or claims far more than its file can hold.
+def check_dataset(dataset: Any, path: Path, given: str) -> None:
+    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks with skipped filters.
 
     Args:
-        dataset: Of h5py.
-        path: The file.
-        given: What messages call it.
+        dataset: An ``h5py.Dataset``.
+        path: The file it was opened from.
+        given: What messages call the file.
+
+    Raises:
+        InputError: If the dataset is external, virtual or linked from another file; if it claims more than the file can
+            hold; if one of its chunks does not fit in the free memory; if the index says of a chunk that a checksum, a
+            shuffle, or a compression that changed its size was skipped, which damage does and no writer.
     """
-    claimed, stored = dataset.size * dataset.dtype.itemsize, path.stat().st_size
+    label = f"{dataset.name!r} of {given!r}"
     if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
-        raise InputError(f"{dataset.name!r} of {given!r} is stored in other files, which are not read")
-    if claimed > max(MAX_UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * stored):
+        raise InputError(f"{label} is stored in other files, which are not read")
+    check_claim(label, dataset.shape, dataset.dtype.itemsize, path.stat().st_size)
+    if dataset.chunks is None:
+        return
+    check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")
+    if _damaged_chunks(dataset):
         raise InputError(
-            f"{dataset.name!r} of {given!r} claims shape {dataset.shape}, {show_bytes(claimed)}, in a file of "
-            f"{show_bytes(stored)}: it is empty, or damaged"
+            f"{label} has chunks whose filters were skipped: its index is damaged. Copy the file again, or save it again "
+            "from its source"
         )
+
+
+def _damaged_chunks(dataset: Any) -> int:
+    """Number of chunks with a filter mask that no writer leaves.
+
+    A writer skips an optional compression that does not make a chunk smaller (LZF does on noise): the chunk then has its
+    decoded size, plus the four bytes of a Fletcher checksum.
+    """
+    plist = dataset.id.get_create_plist()
+    filters = [plist.get_filter(number)[:2] for number in range(plist.get_nfilters())]
+    may_skip = sum(
+        1 << bit for bit, (code, flags) in enumerate(filters) if flags & _OPTIONAL and code not in (_SHUFFLE, _FLETCHER32)
+    )
+    checksum = 4 * any(code == _FLETCHER32 for code, _ in filters)
+    unfiltered, damaged = math.prod(dataset.chunks) * dataset.dtype.itemsize + checksum, 0
+
+    def check(chunk: Any) -> None:
+        nonlocal damaged
+        damaged += bool(chunk.filter_mask and (chunk.filter_mask & ~may_skip or chunk.size != unfiltered))
+
+    if filters and hasattr(dataset.id, "chunk_iter"):
+        dataset.id.chunk_iter(check)
+    elif filters:  # HDF5 before 1.12.3: each look-up searches the index
+        for number in range(dataset.id.get_num_chunks()):
+            check(dataset.id.get_chunk_info(number))
+    return damaged

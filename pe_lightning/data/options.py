@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import psutil
-
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources.checks import check_choice, check_count, is_count, is_list
 from pe_lightning.errors import InputError
+from pe_lightning.limits import free_memory
 
 __all__ = ["Batching", "Storage"]
 
@@ -97,5 +96,4 @@ class Storage:
         """Whether these signals are loaded into memory."""
         if isinstance(self.in_memory, bool):
             return self.in_memory
-        free: int = psutil.virtual_memory().available
-        return raw.nbytes <= MEMORY_SHARE * free
+        return raw.nbytes <= MEMORY_SHARE * free_memory()

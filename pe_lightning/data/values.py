@@ -13,6 +13,7 @@ from torch import Tensor
 from pe_lightning.blocks import Block, grid_blocks
 from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
 from pe_lightning.errors import InputError
+from pe_lightning.limits import check_memory
 
 __all__ = ["FileValues", "decoded_blocks", "file_blocks", "load", "unit_blocks"]
 
@@ -82,6 +83,8 @@ def load(raw: RawSignals) -> Tensor:
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
         return torch.from_numpy(opened)
+    remedy = "Set --data.in_memory false to read blocks, or make the signals smaller (resize, center_crop, frames, length)"
+    check_memory("the set of signals", raw.shape, np.dtype(np.float32).itemsize, remedy)
     values = np.empty(raw.shape, dtype=np.float32)
     rows, first = values.reshape(-1, *raw.shape[2:]), 0
     for block in unit_blocks(raw):

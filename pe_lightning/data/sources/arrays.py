@@ -16,7 +16,8 @@ from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.checks import in_common, join_scalings, number_range, one_length, value_scaling
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.hdf5 import check_contained
+from pe_lightning.hdf5 import check_dataset
+from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
 
@@ -63,6 +64,7 @@ class ArrayFile:
 
     def load(self) -> AnyArray:
         """The whole array, in its own axes."""
+        check_memory(self.label, self.shape, self.dtype.itemsize, "Save a part of it, or use a coarser one")
         with self.open() as array:
             return np.array(array, dtype=self.dtype)
 
@@ -208,21 +210,37 @@ def find_array(
         raise InputError(f"{file.given!r} holds one array without a name: leave key out (it is for .npz and HDF5 files)")
     with _opened(file, format) as container:
         name = "" if format == "npy" else _choose(file, key, container)
-        array = container[name] if name else container
+        if format == "npz":
+            shape, dtype, chunks = *_npz_header(container, name), None
+        else:
+            array = container[name] if name else container
+            shape, dtype, chunks = tuple(array.shape or ()), array.dtype, getattr(array, "chunks", None)
         if format == "hdf5":
-            check_contained(array, file.path, file.given)
-        dtype, chunks = array.dtype, getattr(array, "chunks", None)
+            check_dataset(array, file.path, file.given)
         if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
-            chunks = (*array.shape[:-1], 1)
+            chunks = (*shape[:-1], 1)
         # extended precision, which nothing here computes in, becomes float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-        found = ArrayFile(file, format, name, tuple(array.shape or ()), native, chunks)
+        found = ArrayFile(file, format, name, shape, native, chunks)
+        if format == "npz":  # an archive is decoded as a whole
+            check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
+            check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
     if dtype.kind not in "biuf":
         raise InputError(
             f"{found.label} holds {dtype} values; a signal holds booleans, integers or floating point (save complex numbers "
             "as two channels, and objects as plain arrays)"
         )
     return found if num_axes is None else _named(found, num_axes, channels)
+
+
+def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of an array of an ``.npz`` archive, without decoding its values."""
+    members = archive.zip.namelist()
+    with archive.zip.open(name if name in members else f"{name}.npy") as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    return shape, dtype
 
 
 def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:

@@ -25,6 +25,7 @@ from pe_lightning.data.sources.checks import check_area, in_common, value_scalin
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.data.sources.pictures import decode_image, header_of, over_white, to_unit
 from pe_lightning.errors import InputError
+from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["Clip", "check_frames", "frames_at_once", "read_frames", "read_nifti", "read_stack_arrays", "read_tiff"]
 
@@ -252,10 +253,13 @@ def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
     order = [axes.index(letter) for letter in "ZYXC" if letter in axes]
     depth, height, width, channels = ([shape[place] for place in order] + [1])[:4]
     check_area(file.given, height, width, max_pixels)
+    check_claim(repr(file.given), shape, dtype.itemsize, file.path.stat().st_size)
 
     def read(frames: range) -> Iterator[AnyArray]:
         with _opened(file) as tiff:
             series = tiff.series[0]
+            if not paged:
+                check_memory(repr(file.given), shape, dtype.itemsize, "Save it with one page per slice")
             whole = None if paged else series.asarray().reshape(shape).transpose(order)
             for part in _parts(frames, height * width * channels * dtype.itemsize):
                 pages = [series.pages[number].asarray() for number in part] if whole is None else whole[list(part)]
@@ -323,6 +327,9 @@ def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
             )
         check_area(file.given, shape[1], shape[0], max_pixels)
         scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
+        itemsize = 8 if scaled else image.get_data_dtype().itemsize  # nibabel scales in float64
+        check_claim(repr(file.given), shape, image.get_data_dtype().itemsize, file.path.stat().st_size)
+        check_memory(repr(file.given), shape, itemsize, "Save a part of the volume, or a coarser one")
         volume = np.asanyarray(image.dataobj).reshape(*trimmed[:3], -1).transpose(2, 1, 0, 3)
         return volume.astype(np.float32) if scaled else _native(volume)
 

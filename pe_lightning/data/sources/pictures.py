@@ -18,8 +18,8 @@ from PIL import Image, UnidentifiedImageError
 
 from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.data.sources.paths import SourceFile, format_of, reading
-from pe_lightning.errors import InputError, show_bytes
-from pe_lightning.hdf5 import MAX_COMPRESSION_RATIO
+from pe_lightning.errors import InputError
+from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white", "to_unit"]
 
@@ -27,7 +27,6 @@ FloatArray = NDArray[np.float32]
 Picture: TypeAlias = NDArray[Any]
 
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
-_MOST_CLAIMED = 1 << 24  # pixels that a file of any size may claim
 _PIXELS_AT_ONCE = 1 << 20
 _GREY = frozenset({"1", "F", "I", "L", "LA", "La"})
 # TIFF and EXIF tags
@@ -141,8 +140,9 @@ def _bits(image: Image.Image, path: Path) -> int:
 
 def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Picture:
     # a phone's JPEG may carry a depth or gain map as a second "frame" (MPO): the picture is the first
-    _check(file, image.height, image.width, 1 if image.format == "MPO" else getattr(image, "n_frames", 1), max_pixels)
     bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
+    shape, pictures = (image.height, image.width, len(image.getbands())), getattr(image, "n_frames", 1)
+    _check(file, shape, bits, 1 if image.format == "MPO" else pictures, max_pixels)
     if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
         return _decode_tiff(file, max_pixels)
     array: Picture
@@ -168,11 +168,11 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Pic
     return _upright(array, image.getexif().get(_ORIENTATION, 1))
 
 
-def _check(file: SourceFile, height: int, width: int, pictures: int, max_pixels: int | None) -> None:
-    check_area(file.given, height, width, max_pixels)
-    stored = file.path.stat().st_size
-    if height * width > max(_MOST_CLAIMED, MAX_COMPRESSION_RATIO * stored):
-        raise InputError(f"{file.given!r} claims {height}x{width} pixels in {show_bytes(stored)}: it is empty, or damaged")
+def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: int, max_pixels: int | None) -> None:
+    check_area(file.given, *shape[:2], max_pixels)
+    itemsize = -(-bits // 8)
+    check_claim(repr(file.given), shape, itemsize, file.path.stat().st_size)
+    check_memory(repr(file.given), shape, itemsize, "Save it smaller")
     if pictures > 1:
         raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one you mean as a file of its own")
 
@@ -203,7 +203,8 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
 
     with tifffile.TiffFile(file.path) as tiff:
         page = tiff.pages[0]
-        _check(file, page.imagelength, page.imagewidth, len(tiff.pages), max_pixels)
+        shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
+        _check(file, shape, page.bitspersample, len(tiff.pages), max_pixels)
         photometric, extra = int(page.photometric), [int(sample) for sample in page.extrasamples]
         colors = {_MIN_IS_WHITE: 1, 1: 1, _RGB: 3}.get(photometric)
         known = page.samplesperpixel - len(extra) == colors and extra in ([], [_PREMULTIPLIED], [_STRAIGHT])

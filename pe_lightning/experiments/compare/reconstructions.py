@@ -17,7 +17,7 @@ from PIL import Image
 
 from pe_lightning.experiments.compare.reading import Run, printable
 from pe_lightning.experiments.compare.scores import ScoreTable
-from pe_lightning.hdf5 import check_contained
+from pe_lightning.hdf5 import check_dataset
 from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
 
 __all__ = ["Viewer", "collect"]
@@ -90,7 +90,7 @@ class _Contents:
         try:
             with h5py.File(path) as file:
                 for name in [name for name in SHOWN if name in file]:
-                    check_contained(file[name], path, path.name)
+                    check_dataset(file[name], path, path.name)
                 tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
                 rate = file.attrs.get("rate")
                 return tile | {"rate": None if rate is None else float(rate)}

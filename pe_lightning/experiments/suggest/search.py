@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
+from pe_lightning.limits import free_memory
 from pe_lightning.modules import Adaptive
 from pe_lightning.modules.exact_fit import size_encoders, solve_data
 
@@ -103,7 +103,7 @@ class Candidate:
         info, counts = signals.info, [count or 0 for count in self.features(signals)]
         weights = info.num_signals * info.channels * math.prod(counts)
         dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
-        needed, free = 16 * weights + 24 * dense, MEMORY_SHARE * psutil.virtual_memory().available
+        needed, free = 16 * weights + 24 * dense, MEMORY_SHARE * free_memory()
         if needed > free:
             raise InputError(f"needs about {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are there for it")
 

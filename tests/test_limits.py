@@ -1,0 +1,103 @@
+"""Files whose headers claim too much are refused before they are decoded; damaged indices of HDF5 files are found."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from pe_lightning.data import VideoDataModule
+from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.sources.images import ImageSource
+from pe_lightning.data.sources.rows import RowSource
+from pe_lightning.data.sources.video import VideoSource
+from pe_lightning.errors import InputError
+from pe_lightning.hdf5 import check_dataset
+
+SIDE, SLICES = 256, 64  # 4 MiB as uint8
+BYTES = SLICES * SIDE**2
+
+
+def write(path: Path) -> Path:
+    """Zeros, which compress a thousand times."""
+    zeros = np.zeros((SLICES, SIDE, SIDE), np.uint8)
+    if path.suffix == ".npz":
+        np.savez_compressed(path, a=zeros)
+    elif path.suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("a", data=zeros, chunks=zeros.shape, compression="gzip")
+    elif path.suffix == ".png":
+        Image.fromarray(zeros.reshape(-1, SIDE)).save(path)
+    else:
+        nibabel = pytest.importorskip("nibabel")
+        nibabel.save(nibabel.Nifti1Image(zeros, np.eye(4)), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.h5", "a.nii.gz", "a.png"])
+def test_what_does_not_fit_in_the_free_memory_is_not_decoded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / name)
+    assert path.stat().st_size < BYTES / 50
+    source = (ImageSource if name == "a.png" else VideoSource)(str(path))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=BYTES - 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            InputError, match=r"4\.2 MB, to decode at once, and 4\.2 MB of memory are free. Nothing was decoded"
+        ):
+            list(source.read().blocks())
+        assert tracemalloc.get_traced_memory()[1] < BYTES / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_signals_that_do_not_fit_in_the_free_memory_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("a", data=np.arange(BYTES, dtype=np.uint8).reshape(SLICES, SIDE, SIDE), chunks=(1, SIDE, SIDE))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=3 * BYTES))
+    assert VideoDataModule(str(tmp_path / "a.h5"), batching=Batching("points")).streamed
+    with pytest.raises(InputError, match=r"the set of signals has .* Set --data\.in_memory false"):
+        _ = VideoDataModule(str(tmp_path / "a.h5"), storage=Storage(in_memory=True)).values
+
+
+def test_a_header_that_claims_more_than_its_file_can_hold(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    image = nibabel.Nifti1Image(np.zeros((4, 4, 4), np.uint8), np.eye(4))
+    header = bytearray(image.to_bytes())
+    header[42:48] = np.array([8000, 8000, 8000], "<i2").tobytes()  # dim
+    (tmp_path / "a.nii.gz").write_bytes(gzip.compress(bytes(header)))
+    with pytest.raises(InputError, match=r"8000x8000x8000, 512\.0 GB, in a file of .*: it is empty, or damaged"):
+        VideoSource(str(tmp_path / "a.nii.gz")).read()
+
+
+@pytest.mark.parametrize("skipped", ["deflate", "fletcher32", "shuffle"])
+def test_a_chunk_whose_filter_was_skipped_is_refused(skipped: str, tmp_path: Path) -> None:
+    """Before, the compressed bytes were taken for values."""
+    values = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        options = {"deflate": {"compression": "gzip"}, "fletcher32": {"fletcher32": True}, "shuffle": {"shuffle": True}}
+        dataset = file.create_dataset("a", data=values, chunks=(32, 64), **options[skipped])
+        stored = {"deflate": zlib.compress(values[:32].tobytes()), "fletcher32": bytes(4100), "shuffle": bytes(4096)}
+        dataset.id.write_direct_chunk((0, 0), stored[skipped], filter_mask=1)
+    with pytest.raises(InputError, match="has chunks whose filters were skipped: its index is damaged"):
+        RowSource(str(tmp_path / "a.h5")).read()
+
+
+def test_a_compression_that_does_not_shrink_noise_may_be_skipped(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        options = {"compression": "lzf", "shuffle": True, "fletcher32": True}
+        dataset = file.create_dataset("a", data=values, chunks=(32, 32), **options)
+        masks: list[int] = []
+        dataset.id.chunk_iter(lambda chunk: masks.append(chunk.filter_mask))
+        assert any(masks)
+        check_dataset(dataset, tmp_path / "a.h5", "a.h5")
