@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pe_lightning.data.sources.paths import format_of, kind_of
+from pe_lightning.data.sources.kinds import UnclearKind, kind_of
+from pe_lightning.data.sources.paths import ARRAYS, format_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.verbs import split
@@ -62,8 +63,8 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
 def _recipe_for(paths: Sequence[str], given: set[str], options: Sequence[str]) -> str:
     """For pictures the model that adapts to them, unless samples are scattered or another model or encoder is named."""
     try:
-        kind = kind_of(*paths)
-    except InputError as error:
+        kind = kind_of(*paths, key=_value_of("--data.key", options))
+    except UnclearKind as error:
         raise InputError(f"{error}; or say what they hold: --config image/{EXACT}, row/{EXACT} or volume/{EXACT}") from error
     files = [video_samples().get(path.removeprefix(SCHEME), Path(path)) for path in paths]
     scattered = "--data.sampling" in given and "grid" not in " ".join(options)
@@ -71,5 +72,12 @@ def _recipe_for(paths: Sequence[str], given: set[str], options: Sequence[str]) -
         return "image/inpaint"
     if kind == "images" and not any(option.startswith(("--encoder", "--model")) for option in given - {"--model.noise"}):
         return "image/adaptive"
-    volumes = all(format_of(file, by_content=False) in ("nifti", "tiff") for file in files)
+    volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
     return f"{ {'images': 'image', 'rows': 'row', 'video': 'volume' if volumes else 'video'}[kind] }/{EXACT}"
+
+
+def _value_of(name: str, options: Sequence[str]) -> str | None:
+    """The last value of an option, ``--name value`` or ``--name=value``."""
+    words = [word for option in options for word in option.split("=", 1)]
+    places = [place for place, word in enumerate(words[:-1]) if word == name]
+    return words[places[-1] + 1] if places else None

@@ -55,13 +55,28 @@ def test_the_recipe_is_that_of_the_kind_of_the_files(words, recipe):
     [
         ("", "pe-lightning fit my.jpg"),
         ("--data.paths my.jpg", "pe-lightning fit my.jpg"),
-        ("a.npy", "--config image/closed_form, row/closed_form or volume/closed_form"),
+        ("a.npy", "no such file or folder: 'a.npy'"),
+        ("a.xyz", "--config image/closed_form, row/closed_form or volume/closed_form"),
         ("a.png b.wav", r"images \('a.png'\) and rows \('b.wav'\)"),
     ],
 )
 def test_what_is_not_clear_is_refused_with_what_to_type(words, message):
     with pytest.raises(InputError, match=message):
         recipes.with_recipe(words.split())
+
+
+@pytest.mark.parametrize(
+    ("shape", "recipe"), [((9, 2), "row/closed_form"), ((9, 8, 3), "image/adaptive"), ((9, 8, 7), "volume/closed_form")]
+)
+def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, shape, recipe):
+    np.savez(tmp_path / "a.npz", values=np.zeros(shape), other=np.zeros(3))
+    for key in (["--data.key", "values"], ["--data.key=values"]):
+        assert recipes.with_recipe(["a.npz", *key])[0] == f"--config={recipe}"
+    with pytest.raises(InputError, match=r"choose one array by key\. It holds: values, other"):
+        recipes.with_recipe(["a.npz"])
+    np.save(tmp_path / "a.npy", np.zeros((16, 900)))
+    with pytest.raises(InputError, match="16 rows of 900 samples; or say what they hold: --config image/closed_form"):
+        recipes.with_recipe(["a.npy"])
 
 
 def test_a_recipe_by_name_is_its_file(tmp_path):

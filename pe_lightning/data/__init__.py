@@ -10,7 +10,13 @@
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.datamodules import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.data.datamodules import (
+    ImageDataModule,
+    RowDataModule,
+    TensorDataModule,
+    VideoDataModule,
+    make_datamodule,
+)
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import GridSampling, MaskSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.signals import RawSignals, Scaling
@@ -40,6 +46,7 @@ __all__ = [
     "TensorDataModule",
     "VideoDataModule",
     "grid_axes",
+    "make_datamodule",
     "point_coordinates",
     "samplings",
 ]

@@ -19,12 +19,15 @@ from pe_lightning.data.sources.arrays import Channels
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.checks import MAX_PIXELS
 from pe_lightning.data.sources.images import Alpha, Color, ImageSource
+from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
+from pe_lightning.data.sources.paths import Paths, as_list
 from pe_lightning.data.sources.rows import RowSource
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.data.sources.video import Preset, VideoSource
 from pe_lightning.data.splits import Protocol
+from pe_lightning.errors import InputError
 
-__all__ = ["ImageDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule"]
+__all__ = ["ImageDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule", "make_datamodule"]
 
 D = TypeVar("D", bound=type[SignalDataModule])
 
@@ -165,3 +168,35 @@ class TensorDataModule(SignalDataModule):
         storage: Storage = Storage(in_memory=True),
     ) -> None:
         super().__init__(TensorSource(values, names), sampling, protocol, batching, storage)
+
+
+MODULES_BY_KIND: dict[Kind, Callable[..., SignalDataModule]] = {
+    "images": ImageDataModule,
+    "rows": RowDataModule,
+    "video": VideoDataModule,
+}
+
+
+def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any], **arguments: Any) -> SignalDataModule:
+    """The DataModule that suits some signals.
+
+    Args:
+        signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.data.sources.kinds.kind_of` finds;
+            or an array, for :class:`TensorDataModule`.
+        **arguments: Arguments of that DataModule.
+
+    Raises:
+        InputError: If the kind is not clear.
+
+    Example:
+        >>> make_datamodule("samples://astronaut", center_crop=64).info.grid
+        (64, 64)
+    """
+    if isinstance(signals, (Tensor, np.ndarray)):
+        return TensorDataModule(signals, **arguments)
+    paths = as_list(signals)
+    try:
+        kind = kind_of(*paths, key=arguments.get("key"))
+    except UnclearKind as error:
+        raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
+    return MODULES_BY_KIND[kind](paths, **arguments)

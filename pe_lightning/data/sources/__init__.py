@@ -7,7 +7,7 @@ packages add theirs in the entry-point group ``pe_lightning.sources``.
 
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.images import ImageSource
-from pe_lightning.data.sources.paths import kind_of
+from pe_lightning.data.sources.kinds import kind_of
 from pe_lightning.data.sources.rows import RowSource
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.data.sources.video import VideoSource

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -82,7 +83,7 @@ class ImageSource(Source):
 
     def read(self) -> RawSignals:
         """Decodes the images, or opens the arrays: ``(S, H, W, C)``."""
-        files = self._files()
+        files = self._found
         if self._are_arrays:
             return read_arrays(files, 2, self.key, self.value_range)
         images = [read_picture(file, self.center_crop, self.resize, self.alpha == "keep", self.max_pixels) for file in files]
@@ -105,10 +106,11 @@ class ImageSource(Source):
 
     def files(self) -> list[Path]:
         """The image files, or the compressed arrays; arrays that are read in place are not decoded."""
-        files = self._files()
+        files = self._found
         return [] if self._are_arrays and in_place(files) else [file.path for file in files]
 
-    def _files(self) -> list[SourceFile]:
+    @cached_property
+    def _found(self) -> list[SourceFile]:
         return expand(self.paths, ARRAYS, "array") if self._are_arrays else expand(self.paths, PICTURES, "image")
 
 

@@ -11,7 +11,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
+from lightning.pytorch.utilities import rank_zero_info
+
+from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path
 from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = [
@@ -25,7 +27,8 @@ __all__ = [
     "expand",
     "format_of",
     "is_stack",
-    "kind_of",
+    "nothing_in",
+    "notice_skipped",
     "reading",
     "suffixes_of",
     "visible_files",
@@ -125,7 +128,8 @@ def expand(
 
     Args:
         paths: One or more files, folders (not recursive; hidden files are skipped) or ``samples://NAME``.
-        formats: What counts inside a folder, by the suffix. A file named outright is not judged by its suffix.
+        formats: What counts inside a folder, by the suffix; text tables only in a folder of nothing else that counts. Other
+            files in it are skipped with a notice. A file named outright is not judged by its suffix.
         what: What is looked for, for messages.
         samples: Which samples there are.
 
@@ -146,9 +150,13 @@ def expand(
                 raise InputError(f"{text!r} is empty")
             found.append(SourceFile(path, text))
         elif path.is_dir():
-            counted = [file for file in visible_files(path) if format_of(file, by_content=False) in formats]
+            inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
+            counted = [file for file, format in inside.items() if format in formats]
+            if others := [file for file in counted if inside[file] != "table"]:
+                counted = others  # text beside pictures, sound or arrays is a note, not a signal
             if not counted:
                 raise nothing_in(path, formats, what)
+            notice_skipped(path, [file for file in inside if file not in counted], what)
             found.extend(SourceFile(file, str(file)) for file in counted)
         elif os.path.lexists(path):
             raise InputError(f"{text!r} is neither a file nor a folder (a pipe, a device or a broken link)")
@@ -161,6 +169,13 @@ def visible_files(folder: Path) -> list[Path]:
     """The files of a folder that are not hidden, sorted; :class:`InputError` if it may not be listed."""
     with reading(str(folder)):
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+
+
+def notice_skipped(folder: Path, files: Sequence[Path], what: str) -> None:
+    """Says which files of a folder are not read, if there are any."""
+    if files:
+        names = ", ".join(file.name for file in files[:8]) + (", ..." if len(files) > 8 else "")
+        rank_zero_info(f"{len(files)} file(s) in the folder {str(folder)!r} are skipped, as they are no {what}: {names}")
 
 
 def nothing_in(folder: Path, formats: Collection[Format], what: str) -> InputError:
@@ -216,33 +231,3 @@ def is_stack(file: SourceFile) -> bool:
 
     with reading(file.given), tifffile.TiffFile(file.path) as tiff:
         return len(tiff.pages) > 1 or bool(tiff.series[0].size > tiff.pages[0].size)
-
-
-def kind_of(*paths: str) -> Literal["images", "rows", "video"]:
-    """The registered source that reads files, folders or samples, by what they are called; a folder by the files in it."""
-    kinds: dict[Literal["images", "rows", "video"], str] = {}
-    for path in paths:
-        if path.startswith(SCHEME):
-            kinds.setdefault("video" if path.removeprefix(SCHEME) in video_samples() else "images", path)
-            continue
-        given = Path(path).expanduser()
-        files = visible_files(given) if given.is_dir() else [given]
-        found = {kind for file in files if (kind := _kind_of_file(file))}
-        if not found:
-            raise InputError(
-                f"{path!r} is, or holds, no signals that are known by their names: "
-                f"{', '.join(suffixes_of(set(_SUFFIXES) - ARRAYS))} (an array can hold rows, images or volumes)"
-            )
-        kinds |= dict.fromkeys(found, path)
-    if len(kinds) > 1:
-        listed = " and ".join(f"{kind} ({path!r})" for kind, path in sorted(kinds.items()))
-        raise InputError(f"signals that are fitted together are of one kind, these are {listed}; give files of one kind")
-    return next(iter(kinds))
-
-
-def _kind_of_file(path: Path) -> Literal["images", "rows", "video"] | None:
-    """``None`` for arrays, which can hold anything, and for what is no signal."""
-    format = format_of(path, by_content=False)
-    if format in ("video", "nifti") or (format == "tiff" and path.is_file() and is_stack(SourceFile(path, str(path)))):
-        return "video"
-    return "images" if format in PICTURES else "rows" if format in ("sound", "table") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +121,7 @@ class RowSource(Source):
 
     def read(self) -> RawSignals:
         """Describes the signals, ``(S, N, C)``."""
-        files = self._files()
+        files = self._found
         kinds = {str(_KINDS.get(format_of(file.path))): file.given for file in reversed(files)}
         kind = next(iter(kinds))
         if len(kinds) > 1 or kind not in _ARGUMENTS:
@@ -144,10 +144,11 @@ class RowSource(Source):
 
     def files(self) -> list[Path]:
         """The files; none where arrays are read in place."""
-        files = self._files()
+        files = self._found
         return [] if in_place(files) else [file.path for file in files]
 
-    def _files(self) -> list[SourceFile]:
+    @cached_property
+    def _found(self) -> list[SourceFile]:
         return expand(self.paths, {*PICTURES, *ARRAYS, "sound", "table"}, "image, array, sound file or table")
 
     def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -19,9 +20,13 @@ from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["Column", "read_table", "read_tables"]
 
-_DELIMITERS = "\t;, "  # in this order, where several fit equally well: commas may be decimal
-_MOST_COLUMNS = 10_000
-_SAMPLE = 50  # lines that the delimiter is found from
+DELIMITERS = "\t;, "
+"""In order of preference where several fit equally well."""
+MAX_COLUMNS = 10_000
+"""Columns of a table of which all are taken."""
+SAMPLE_LINES = 50
+"""Lines that the delimiter is found from."""
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})  # no names of columns
 
 
@@ -69,17 +74,19 @@ def read_tables(
 def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> list[Column]:
     """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
 
-    The delimiter is a tab, a semicolon, a comma or spaces, whichever cuts the first lines most evenly. The first line is
-    a header if none of its cells is a number, or if one is not where the next line has a number. Lines that begin with
-    ``#`` are comments. The decimal mark is a point.
+    The delimiter is a tab, a semicolon, a comma or spaces: that which cuts the first lines most evenly, and of several the
+    one that leaves the largest share of numbers. The first line is a header if none of its cells is a number, or if one is
+    not where the next line has a number. Lines that begin with ``#`` are comments. The decimal mark is a point; a comma,
+    with a notice, if some cell has one and no cell a point.
 
     Raises:
         InputError: If the file is no text, a row has more or fewer cells than the first, there is no such column, or a cell
             is missing or not a finite number; the message has its line.
     """
     lines, rows = _rows(file)
-    if columns is None and len(rows[0]) > _MOST_COLUMNS:
-        raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {_MOST_COLUMNS}: choose some by select")
+    rows, mark = _with_decimal_points(file, rows)
+    if columns is None and len(rows[0]) > MAX_COLUMNS:
+        raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {MAX_COLUMNS}: choose some by select")
     names = [""] * len(rows[0])
     if header := _has_header(rows):
         names = [cell.strip() for cell in rows[0]]
@@ -88,7 +95,7 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
     if columns is None:
         chosen = [place for place, column in enumerate(cells) if any(np.isfinite(_number(cell)) for cell in column)]
         if not chosen:
-            raise InputError(f"{file.given!r} holds no column of numbers (decimals are written with a point, not a comma)")
+            raise InputError(f"{file.given!r} holds no column of numbers (the decimal mark is taken to be a {mark})")
         if left_out := [label for place, label in enumerate(labels) if place not in chosen]:
             rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
     else:
@@ -101,7 +108,7 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
         if len(bad := np.flatnonzero(~np.isfinite(values))):
             raise InputError(
                 f"{labels[place]}, line {lines[header + bad[0]]}: {cells[place][bad[0]]!r} is no finite number (the decimal "
-                "mark is a point); correct it, or leave it out"
+                f"mark is taken to be a {mark}); correct it, or leave it out"
             )
         alone = not header and len(chosen) == 1
         found.append(Column("" if alone else names[place] or str(place), labels[place], values))
@@ -119,8 +126,7 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
         if "\0" in text or not lines:
             raise ValueError("it holds zero bytes" if "\0" in text else "it holds no numbers")
         numbers, texts = zip(*lines, strict=True)
-        fits = {delimiter: _evenness(_split(texts[:_SAMPLE], delimiter)) for delimiter in _DELIMITERS}
-        delimiter = max(fits, key=fits.__getitem__)  # the first one of several
+        delimiter = max(DELIMITERS, key=lambda one: _fitness(_split(texts[:SAMPLE_LINES], one)))  # the first of several
         rows = _split(texts, delimiter)
     uneven = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
     if uneven is not None or len(rows) != len(lines):
@@ -138,9 +144,23 @@ def _split(lines: Iterable[str], delimiter: str) -> list[list[str]]:
     return list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True))
 
 
-def _evenness(rows: Sequence[Sequence[str]]) -> int:
-    """How many rows have one same number of cells, more than one."""
-    return max((times for cells, times in Counter(map(len, rows)).items() if cells > 1), default=0)
+def _fitness(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
+    """How many rows have one same number of cells, more than one; and the share of cells that are numbers."""
+    even = max((times for cells, times in Counter(map(len, rows)).items() if cells > 1), default=0)
+    cells = [cell for row in rows for cell in row]
+    numbers = sum(bool(np.isfinite(_number(cell)) or DECIMAL_COMMA.fullmatch(cell.strip())) for cell in cells)
+    return even, numbers / max(len(cells), 1)
+
+
+def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[list[str]], str]:
+    """The rows with a point as decimal mark, and the mark that they had."""
+    with_comma = any(DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
+    if not with_comma or any("." in cell and np.isfinite(_number(cell)) for row in rows for cell in row):
+        return rows, "point"
+    rank_zero_info(f"{file.given!r} is read with a comma as decimal mark")
+    return [
+        [cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell for cell in row] for row in rows
+    ], "comma"
 
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
 from pe_lightning.errors import InputError
 
 __all__ = ["TensorSource"]
@@ -23,22 +25,21 @@ class TensorSource(Source):
     """An array in memory as signals, with any number of axes.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels; or one picture, ``(H, W, 3)`` or
-            ``(H, W, 4)``. Floating point in [0, 1], which becomes float32; or uint8 or uint16, divided by 255 or 65535. It
-            is copied.
+        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels. Of fewer than 3 axes, or 3 of which
+            the last is 3 or 4 long, one signal: ``(N,)`` a row, ``(H, W)`` or ``(H, W, 3)`` a picture, as
+            :func:`~pe_lightning.data.sources.kinds.plausible_layouts` reads its shape, with a notice. Floating point in
+            [0, 1], which becomes float32; or uint8 or uint16, divided by 255 or 65535. It is copied.
         names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
             for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
 
     Raises:
-        InputError: If the array has another layout or dtype, values that are not finite or outside [0, 1], or the
-            names do not fit.
+        InputError: If the array has another or an ambiguous layout, another dtype, values that are not finite or outside
+            [0, 1], or the names do not fit.
     """
 
     def __init__(self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None) -> None:
-        self.values = _as_values(values)  # checked here, not when read: the mistake is in the line that calls us
         count = 0 if names is None or isinstance(names, str) else len(names)
-        if self.values.ndim == 3 and self.values.shape[-1] in (3, 4) and count != len(self.values):
-            self.values = self.values[None]
+        self.values = _as_values(values, count)  # checked here, not when read: the mistake is in the line that calls us
         dtype = str(values.dtype).removeprefix("torch.")
         self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
         self.names = _checked_names(names, len(self.values))
@@ -53,16 +54,12 @@ class TensorSource(Source):
         return {"paths": []}
 
 
-def _as_values(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
-    """A contiguous float32 copy on the CPU, checked."""
+def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
+    """A contiguous float32 copy on the CPU, ``(S, N_1, ..., N_D, C)``, checked."""
     if not isinstance(values, (Tensor, np.ndarray)):
         raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
-    shape, dtype = tuple(values.shape), str(values.dtype).removeprefix("torch.")
-    if len(shape) < 3 or 0 in shape or min(shape[1:-1]) < 2:
-        raise InputError(
-            f"values has shape {shape}, but its axes must be (signals, *samples per axis, channels), with at least 2 "
-            "samples on each; for one signal of one channel pass values[None, ..., None]"
-        )
+    values = values.reshape(_full_shape(tuple(values.shape), num_names))
+    dtype = str(values.dtype).removeprefix("torch.")
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
         # np.array copies, so that a read-only or foreign-endian array is welcome too
@@ -79,6 +76,34 @@ def _as_values(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
             found = f"{len(bad)} entries that are not finite, the first at {tuple(bad[0].tolist())}"
         raise InputError(f"values must lie in [0, 1], because PSNR takes 1 as the peak; it holds {found}; rescale it first")
     return tensor.to(torch.float32, copy=True).contiguous()
+
+
+def _full_shape(shape: tuple[int, ...], num_names: int) -> tuple[int, ...]:
+    """``(S, N_1, ..., N_D, C)``; says how a shape is read that has other likely readings."""
+    declared = len(shape) >= 3 and not (len(shape) == 3 and shape[-1] in (3, 4) and num_names != shape[0])
+    layouts = plausible_layouts(shape)
+    if declared and (0 in shape or min(shape[1:-1]) < 2):
+        raise InputError(
+            f"values has shape {shape}, but its axes must be (signals, *samples per axis, channels), with at least 2 "
+            "samples on each"
+        )
+    if declared:
+        read_as = f"{shape[0]} signal(s) of {'x'.join(map(str, shape[1:-1]))} samples with {shape[-1]} channel(s)"
+        alone = len(shape) == 3 and shape[0] > 1 and len(layouts) == 1 and layouts[0].kind != "rows"
+        if num_names == 0 and (alone or shape[-1] > MAX_CHANNELS):
+            missing = "values[None]" if shape[-1] <= MAX_CHANNELS else "values[None, ..., None]"
+            rank_zero_info(f"values of shape {shape} is read as {read_as}. Pass {missing} if it is one signal.")
+        return shape
+    if len(layouts) != 1:
+        raise InputError(
+            f"{describe_layouts('values', shape)}. Name its axes, (signals, *samples per axis, channels): for one signal of "
+            "one channel pass values[None, ..., None], for rows of one channel values[..., None]"
+        )
+    rank_zero_info(
+        f"values of shape {shape} is read as {layouts[0]}. Give it all axes, (signals, *samples per axis, channels), or a "
+        "name for each signal, for another reading."
+    )
+    return layouts[0].shape
 
 
 def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:

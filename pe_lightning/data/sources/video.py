@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -28,6 +28,7 @@ from pe_lightning.data.sources.paths import (
     format_of,
     is_stack,
     nothing_in,
+    notice_skipped,
     visible_files,
 )
 from pe_lightning.data.sources.samples import SCHEME
@@ -103,7 +104,7 @@ class VideoSource(Source):
 
     def read(self) -> RawSignals:
         """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
-        found = self._files()
+        found = self._found
         given = {"video" if kind == "frames" else kind: file.given for file, kind in reversed(found)}
         if len(given) > 1:
             raise InputError(f"files of several kinds cannot be fitted together ({given}); give one kind")
@@ -126,7 +127,7 @@ class VideoSource(Source):
 
     def files(self) -> list[Path]:
         """The files, those of frame folders included; none where arrays are read in place."""
-        found = self._files()
+        found = self._found
         if self._unedited and all(kind == "array" for _, kind in found) and in_place([file for file, _ in found]):
             return []
         inside = [visible_files(file.path) if kind == "frames" else [file.path] for file, kind in found]
@@ -136,7 +137,8 @@ class VideoSource(Source):
     def _unedited(self) -> bool:
         return (self.frames, self._crop, self.resize, self.preset, self.color) == (None, None, None, None, "auto")
 
-    def _files(self) -> list[tuple[SourceFile, Kind]]:
+    @cached_property
+    def _found(self) -> list[tuple[SourceFile, Kind]]:
         """What ``paths`` stands for, in the order given."""
         found: list[tuple[SourceFile, Kind]] = []
         for text in as_list(self.paths):
@@ -152,6 +154,8 @@ class VideoSource(Source):
                 volumes = pictures
             if not volumes and not pictures:
                 raise nothing_in(folder, _VOLUMES | PICTURES, "video, volume or frame")
+            counted = {file.path for file in volumes or pictures}
+            notice_skipped(folder, [file.path for file in inside if file.path not in counted], "video, volume or frame")
             found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
         return found
 

@@ -129,20 +129,21 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
     arguments = [f"{name}={value}" for name, value in values.items()]
     if not {"--data", "--config"} & {*values}:
-        arguments.insert(0, f"--data={_data_module(paths or _words(values['--data.paths']))}")
+        chosen = _data_module(paths or _words(values["--data.paths"]), values.get("--data.key"))
+        arguments.insert(0, f"--data={chosen}")
     if paths:
         arguments.append(f"--data.paths={json.dumps(list(paths))}")
     model = ["--model=ComplexLinear", "--model.encoder=gau"]
     return [*arguments, *model] if "--config" in values else [*model, *arguments]
 
 
-def _data_module(paths: Sequence[str]) -> str:
-    """The DataModule for files, samples or folders, by what they are called."""
-    from pe_lightning.data.sources import kind_of
+def _data_module(paths: Sequence[str], key: str | None) -> str:
+    """The DataModule for files, samples or folders."""
+    from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 
     try:
-        return DATA_MODULES[kind_of(*(path.strip("'\"") for path in paths))]
-    except InputError as error:
+        return DATA_MODULES[kind_of(*(path.strip("'\"") for path in paths), key=key)]
+    except UnclearKind as error:
         raise InputError(f"{error}; or say which with --data {', '.join(DATA_MODULES.values())}") from error
 
 

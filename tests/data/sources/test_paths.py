@@ -1,13 +1,12 @@
 """Files, folders and samples:// to files with formats and distinct names."""
 
+import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tifffile
 from source_checks import refused
 
-from pe_lightning.data.sources import kind_of, samples
+from pe_lightning.data.sources import samples
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, distinct_names, expand, format_of
 from pe_lightning.data.sources.samples import image_samples, sample_path, video_samples
 
@@ -18,8 +17,8 @@ def touch(*paths):
         path.write_bytes(b"x")
 
 
-def files(paths):
-    return [file.path.name for file in expand(paths, PICTURES, "image")]
+def files(paths, formats=PICTURES):
+    return [file.path.name for file in expand(paths, formats, "image")]
 
 
 def test_files_folders_samples_home_and_links(tmp_path, monkeypatch):
@@ -89,16 +88,13 @@ def test_the_content_decides_the_format_and_then_the_suffix(tmp_path):
     assert format_of(tmp_path / "a.txt", by_content=False) == "table"
 
 
-def test_kind_of(tmp_path):
-    touch(*(tmp_path / name for name in ("p/a.png", "p/readme.md", "r/a.csv", "m/a.png", "m/a.wav", "a.npy", "a.xyz")))
-    tifffile.imwrite(tmp_path / "one.tif", np.zeros((5, 6), np.uint8))
-    tifffile.imwrite(tmp_path / "stack.tif", np.zeros((7, 5, 6), np.uint8))
-    for path, kind in (
-        ("samples://coffee", "images"), ("samples://phantom3d", "video"), ("a.JPG", "images"), ("b.mp4", "video"),
-        ("c.wav", "rows"), ("c.nii.gz", "video"), (tmp_path / "p", "images"), (tmp_path / "r", "rows"),
-        (tmp_path / "one.tif", "images"), (tmp_path / "stack.tif", "video"),
-    ):  # fmt: skip
-        assert kind_of(str(path)) == kind, path
-    refused(lambda: kind_of(str(tmp_path / "m")), "images (", ") and rows (", "give files of one kind")
-    refused(lambda: kind_of("a.npy"), "an array can hold rows, images or volumes")
-    refused(lambda: kind_of("a.xyz"), "no signals that are known")
+def test_stray_files_in_a_folder_are_skipped_with_a_notice(tmp_path, caplog):
+    touch(tmp_path / "a.png", tmp_path / "notes.txt")
+    with caplog.at_level(logging.INFO):
+        assert files(tmp_path, PICTURES | {"table"}) == ["a.png"], "text counts only where nothing else is"
+        (tmp_path / "a.png").unlink()
+        assert files(tmp_path, PICTURES | {"table"}) == ["notes.txt"]
+    (notice,) = caplog.messages
+    assert "1 file(s)" in notice
+    assert "skipped" in notice
+    assert "notes.txt" in notice

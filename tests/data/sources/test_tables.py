@@ -42,10 +42,23 @@ def test_delimiters_ends_and_marks(tmp_path, delimiter, end, last, mark):
         ("2020-01-01 10:00,1\n2020-01-02 10:00,2\n", {"": [1, 2]}),
         ("a,,b\n1,2,3\n4,5,6\n", {"a": [1, 4], "1": [2, 5], "b": [3, 6]}),
         ("1,2,\n3,4,\n", {"0": [1, 3], "1": [2, 4]}),
+        ("t;x\n0;1,5\n1;-2,25e1\n", {"t": [0, 1], "x": [1.5, -22.5]}),
+        ("1,5;2,5\n2,5;3\n", {"0": [1.5, 2.5], "1": [2.5, 3]}),
+        ("1,5 2,5\n2,5 3,5\n", {"0": [1.5, 2.5], "1": [2.5, 3.5]}),
+        ("x\ty\n1,5\t2\n2\t3\n", {"x": [1.5, 2], "y": [2, 3]}),
+        ('"1,5","2,5"\n"2,5","3,5"\n', {"0": [1.5, 2.5], "1": [2.5, 3.5]}),
     ],
 )
 def test_headers_quotes_and_comments(tmp_path, text, expected):
     assert columns_of(write(tmp_path / "a.txt", text)) == expected
+
+
+def test_decimal_commas_are_said(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        columns_of(write(tmp_path / "a.csv", "1;2\n3;4\n"))
+        assert not caplog.messages
+        columns_of(write(tmp_path / "a.csv", "1,5;2\n3;4\n"))
+    assert ["a comma as decimal mark" in message for message in caplog.messages] == [True]
 
 
 def test_what_numpy_writes(tmp_path):
@@ -92,8 +105,9 @@ def test_a_given_range_and_a_length(tmp_path):
         ("1,2\n3,NaN\n", {}, ["column 1", "line 2: 'NaN'"]),
         ("a,b\n1,2\n3,x4\n", {}, ["line 3: 'x4' is no finite number"]),
         ("a,b\n1,2\n3,1_000\n", {}, ["'1_000' is no finite number"]),
-        ("a;b\n1;2,5\n2;3\n", {}, ["line 2: '2,5' is no finite number (the decimal mark is a point"]),
-        ("a;b\n1,5;2,5\n2,5;3,5\n", {}, ["no column of numbers (decimals are written with a point"]),
+        ("a;b\n1.5;2,5\n2;3\n", {}, ["line 2: '2,5' is no finite number (the decimal mark is taken to be a point"]),
+        ("a;b\n1.234,5;2,5\n2,5;3,5\n", {}, ["line 2: '1.234,5' is no finite number", "taken to be a comma"]),
+        ("a;b\nx;y\n", {}, ["no column of numbers"]),
         ("a,b\n", {"select": ["a"]}, ["must be distinct and hold numbers"]),
         ("", {}, ["is empty"]),
         ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),

@@ -1,5 +1,7 @@
 """Values in memory as signals."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -41,7 +43,8 @@ def test_it_is_copied():
     ("values", "parts"),
     [
         ([[0.5]], ["got list"]),
-        (np.zeros((4, 4)), ["at least 2 samples", "values[None, ..., None]"]),
+        (np.zeros((16, 900)), ["which may be one picture", "16 rows", "values[None, ..., None]", "values[..., None]"]),
+        (np.zeros(()), ["at least 2 samples"]),
         (np.zeros((1, 1, 1)), ["at least 2 samples"]),
         (np.zeros((1, 4, 1), int), ["dtype int64"]),
         (np.zeros((1, 4, 1), complex), ["dtype complex128"]),
@@ -60,10 +63,31 @@ def test_names(names):
     refused(lambda: TensorSource(values, names), "name")
 
 
-def test_three_axes_of_colours_are_one_picture():
-    picture = np.random.default_rng(0).random((6, 5, 3), np.float32)
-    raw = TensorSource(picture).read()
-    assert (raw.shape, raw.media, raw.names) == ((1, 6, 5, 3), "image", ("signal0",))
-    rows = TensorSource(picture, [f"row{number}" for number in range(6)]).read()
+@pytest.mark.parametrize(
+    ("shape", "full", "read_as"),
+    [
+        ((9,), (1, 9, 1), "one row of 9 samples"),
+        ((6, 5), (1, 6, 5, 1), "one picture of 6x5 samples"),
+        ((6, 5, 3), (1, 6, 5, 3), "one picture of 6x5 samples with 3 channels"),
+        ((6, 5, 1), (6, 5, 1), "6 signal(s) of 5 samples with 1 channel(s)"),
+        ((6, 5, 7), (6, 5, 7), "6 signal(s) of 5 samples with 7 channel(s)"),
+        ((2, 6, 5, 7), (2, 6, 5, 7), "2 signal(s) of 6x5 samples with 7 channel(s)"),
+        ((2, 9, 1), (2, 9, 1), ""),
+        ((4, 6, 5, 3), (4, 6, 5, 3), ""),
+    ],
+)
+def test_how_a_shape_is_read_is_said_where_it_is_not_certain(caplog, shape, full, read_as):
+    values = np.random.default_rng(0).random(shape, np.float32)
+    with caplog.at_level(logging.INFO):
+        raw = TensorSource(values).read()
+        assert raw.shape == full
+        assert raw.media == ("image" if len(full) == 4 and full[-1] <= 4 else "array")
+        np.testing.assert_array_equal(unit(raw), values.reshape(full))
+    assert [f"is read as {read_as}" in message for message in caplog.messages] == [True] * bool(read_as)
+
+
+def test_a_name_for_each_entry_makes_three_channels_rows(caplog):
+    with caplog.at_level(logging.INFO):
+        rows = TensorSource(np.zeros((6, 5, 3)), [f"row{number}" for number in range(6)]).read()
     assert rows.shape == (6, 5, 3)
-    assert TensorSource(picture[..., :2]).read().shape == (6, 5, 2), "two channels are no colours"
+    assert not caplog.messages
