@@ -44,7 +44,7 @@ NAMED: dict[str, Registry[Any]] = {"encoder": encoders.registry, "sampling": sam
 DEFAULTS = {"sampling": "grid"}
 """Those of them that have a default in the signatures. jsonargparse cannot change an argument of it, unless it is named."""
 
-WORDS = ("rope", "none")
+WORDS = ("rope", "rope_mixed", "none")
 """What attention tasks take in the place of an encoder."""
 
 AUTOMATIC = {"class_path": "gau", "init_args": {"sigma": "auto"}}

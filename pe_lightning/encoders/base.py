@@ -118,6 +118,8 @@ class Encoder(nn.Module, ABC):
     """Whether features are drawn at random, so that fewer of them are another draw."""
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
+    from_positions: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
+    """Rules of :attr:`from_samples` that differ where the coordinates are positions of tokens."""
     from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
     """Arguments whose default ``"auto"`` leaves them to the data, and their values for so many trained samples per unit
     length of each axis."""

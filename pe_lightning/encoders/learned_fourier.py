@@ -151,7 +151,7 @@ class LearnableFourier(Grouped):
     Args:
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length; larger is smoother. ``auto``:
-            three trained samples. (The paper has 1 for whole pictures of attention models, 100 for positions in pixels.)
+            three trained samples, or one position of the tokens of an attention model, as in the paper.
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
         mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
             features. Below a perceptron it gained 0.3 dB on a photograph, for more than twice the time.
@@ -170,6 +170,7 @@ class LearnableFourier(Grouped):
 
     formula = "|F|^(-1/2) cos, sin(w·x), w trained; with or without an MLP"
     from_samples: ClassVar = {"gamma": lambda samples: 3 / mean(samples)}
+    from_positions: ClassVar = {"gamma": lambda samples: 1 / mean(samples)}
 
     def __init__(
         self,

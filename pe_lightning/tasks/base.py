@@ -22,7 +22,7 @@ from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import plain_encoder, refuse_other_model, trainer_of
 from pe_lightning.tasks.data import TaskDataModule
-from pe_lightning.tasks.positions import Combine, PositionChoice, Positions
+from pe_lightning.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 
 __all__ = ["AttentionTask", "count_right"]
 
@@ -40,8 +40,8 @@ class AttentionTask(LightningModule, ABC):
     penalty: two processes take the steps of one, to rounding, where nothing is left out at random.
 
     Args:
-        encoder: The encoder of positions by name; or ``rope``, rotary positions on queries and keys; or ``none``.
-            Of ``num_features: auto`` the encoder gets ``width``.
+        encoder: The encoder of positions by name, where ``num_features: auto`` means ``width``; ``rope``, rotary positions
+            on queries and keys; ``rope_mixed``, the same with trained frequencies over all axes; or ``none``.
         combine: Whether features are added to the tokens, through a linear layer where their number is not ``width``; or
             set beside them (``concat``), with a linear layer after both.
         width: Features of a token.
@@ -74,7 +74,7 @@ class AttentionTask(LightningModule, ABC):
         super().__init__()
         self.monitor = f"val/{self.metric}"
         self.monitor_mode = "max" if metrics.metrics.get(self.metric).higher_is_better else "min"
-        choice: PositionChoice = encoder if encoder in ("rope", "none") else resolve(cast(EncoderLike, encoder))
+        choice: PositionChoice = encoder if encoder in WITHOUT_FEATURES else resolve(cast(EncoderLike, encoder))
         self._choice = (choice,)  # in a tuple, so that it is no submodule: the positions have a copy
         self.combine: Combine = combine
         self.width = check_count(self, "width", width)
@@ -125,8 +125,7 @@ class AttentionTask(LightningModule, ABC):
             raise InputError(f"{type(self).__name__} is for data of the task {self.task!r}, got {info['task']!r}")
         # initial weights come from the CPU's generator, so that a seed means the same model everywhere
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
-            head_width = self.width // self.heads
-            self.positions = Positions(self._choice[0], info["samples"], self.width, head_width, self.combine)
+            self.positions = Positions(self._choice[0], info["samples"], self.width, self.heads, self.depth, self.combine)
             self.make_layers(info)
         self.val_metric = metrics.create(self.metric, 1)
         self.test_metric = metrics.create(self.metric, len(info["subsets"]))

@@ -80,14 +80,17 @@ class PixelDataModule(TaskDataModule):
     """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
 
     Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and the last quarter is held out; textures are
-    in scikit-image, and the lowest quarter of each is held out. Validated is on a tenth of the other digits, and on the rows
+    in scikit-image, and the lowest quarter of each is held out. Validation uses a tenth of the other digits, and the rows
     of the textures above those held out.
+
+    Classification is tested on larger pictures too: digits at random places of an empty canvas of 12 x 12, and patches of
+    24 x 24. Positions are in units of the larger side, so that those of its last third never occur in training.
 
     Args:
         pictures: ``digits`` or ``textures``.
         goal: What is predicted: ``class`` of a picture, or each ``pixel`` from those before it, row by row.
         permuted: Whether pixels get each other's positions, by one fixed permutation of all pictures: a control, in which
-            positions still tell pixels apart, but nearby ones are no neighbours.
+            positions still tell pixels apart, but nearby ones are no neighbours. There are no larger pictures then.
         batch_size: Pictures in a training batch.
         seed: Of the digits for validation, and of the permutation.
     """
@@ -110,24 +113,51 @@ class PixelDataModule(TaskDataModule):
     def make_info(self) -> dict[str, Any]:
         """Sizes of the task."""
         side, levels, classes = (8, 17, 10) if self.pictures == "digits" else (16, 16, len(TEXTURES))
-        name = f"{self.pictures}{'-permuted' * self.permuted}"
-        return {"samples": [side] * 2, "levels": levels, "classes": classes, "goal": self.goal, "subsets": [name]}
+        subsets = [f"{self.pictures}{'-permuted' * self.permuted}"]
+        if self.has_large:
+            subsets.append(f"{self.pictures}-large")
+        side = large_side(side) if self.goal == "class" else side
+        return {"samples": [side] * 2, "levels": levels, "classes": classes, "goal": self.goal, "subsets": subsets}
+
+    @property
+    def has_large(self) -> bool:
+        """Whether larger pictures than those of training are tested."""
+        return self.goal == "class" and not self.permuted
 
     def make_examples(self) -> dict[str, Examples]:
         """All pictures, with the positions of their pixels."""
         generator = torch.Generator().manual_seed(self.seed)
         parts = digits(generator) if self.pictures == "digits" else textures()
         side = parts["train"]["pixels"].shape[-1]
-        grid = torch.cartesian_prod(torch.arange(side), torch.arange(side)) / side
-        if self.permuted:
-            grid = grid[torch.randperm(side**2, generator=generator)]
+        order = torch.randperm(side**2, generator=generator) if self.permuted else slice(None)
+        if self.has_large:
+            test = parts["test"] if self.pictures == "digits" else textures(large_side(side))["test"]
+            placed = at_random_places(test["pixels"], large_side(side), generator)
+            parts[self.info["subsets"][1]] = {**test, "pixels": placed}
         parts[self.info["subsets"][0]] = parts.pop("test")
         examples: dict[str, Examples] = {}
         for name, part in parts.items():
+            rows = torch.arange(part["pixels"].shape[-1])
+            grid = torch.cartesian_prod(rows, rows)[order] / self.info["samples"][0]
             pixels = part["pixels"].flatten(1)
             targets = part["classes"][:, None] if self.goal == "class" else pixels
             examples[name] = {"pixels": pixels, "targets": targets, "positions": grid.expand(len(pixels), -1, -1)}
         return examples
+
+
+def large_side(side: int) -> int:
+    """The side of the larger test pictures, for the side of those of training."""
+    return side * 3 // 2
+
+
+def at_random_places(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Puts pictures ``(M, h, h)`` on empty canvases ``(M, side, side)``, ``side >= h``, each at a random place."""
+    height = pixels.shape[-1]
+    canvas = pixels.new_zeros(len(pixels), side, side)
+    corners = torch.randint(side - height + 1, (len(pixels), 2), generator=generator)
+    for picture, (top, left), empty in zip(pixels, corners.tolist(), canvas, strict=True):
+        empty[top : top + height, left : left + height] = picture
+    return canvas
 
 
 def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> None:

@@ -1,9 +1,9 @@
-"""Positions of tokens: an encoder's features added to them or set beside them, rotary positions, or none."""
+"""Positions of tokens: features of an encoder added or concatenated to them, rotary positions, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -12,22 +12,26 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Simple
 from pe_lightning.encodings.base import EncoderList
 from pe_lightning.errors import InputError
-from pe_lightning.tasks.transformer import Rotary
+from pe_lightning.tasks.transformer import MixedRotary, Rotary
 
-__all__ = ["Combine", "PositionChoice", "Positions", "encoding_of"]
+__all__ = ["WITHOUT_FEATURES", "Combine", "PositionChoice", "Positions", "encoding_of"]
 
-PositionChoice: TypeAlias = Encoder | Literal["rope", "none"]
-"""An encoder; ``rope`` for rotary positions; ``none``. At run time names and descriptions of encoders are accepted too."""
+PositionChoice: TypeAlias = Encoder | Literal["rope", "rope_mixed", "none"]
+"""An encoder; ``rope`` or ``rope_mixed`` for rotary positions, axial or mixed; ``none``. At run time names and descriptions
+of encoders are accepted too."""
+WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
+"""The choices that add no features to the tokens."""
 Combine: TypeAlias = Literal["add", "concat"]
 CALIBRATION = 4096
-"""Positions, drawn at random, that the largest length of the features is taken from."""
+"""Number of random positions over which the length of the features is measured."""
+TABLE_ITERATIONS = 32
+"""Steps that bring the mean length of table entries to 1; the logarithm halves at least in each."""
 
 
 def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
     """The simple encoding of positions by an encoder, whose open arguments follow the positions.
 
     ``num_features: auto`` becomes ``width``, divided among the axes; what else is ``auto`` follows the number of positions.
-    Features without parameters are scaled to a length of at most one, that of the tokens that they are added to.
 
     Args:
         encoder: As it was configured.
@@ -42,27 +46,30 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
             f"{encoder.name}: {argument}: auto is chosen by exact fits of signals; leave it out, or give a number"
         )
     joint, mean = encoder.joint, sum(samples) / len(samples)
-    made = encoder.below_mlp(mean)
+    given = encoder.given()
+    changes = {key: rule(samples) for key, rule in encoder.from_positions.items() if given.get(key, "auto") == "auto"}
+    made = (encoder.copy(**changes) if changes else encoder).below_mlp(mean)
     made = made.for_samples(samples) if joint else made
     made = made.copy(num_features=width) if made.is_open else made
     encoding = Simple(made, len(samples))
     if not joint:  # the rule of a width follows the positions where they are fewer than the features
         encoding.encoders = EncoderList([each.sized(1 / mean, mean) for each in encoding.encoders])
-    if not any(True for _ in encoding.parameters()):
-        encoding.calibrate(torch.rand(CALIBRATION, len(samples), generator=torch.Generator().manual_seed(0)))
     return encoding
 
 
 class Positions(nn.Module):
     """Gives tokens their positions.
 
-    Features of another width than the tokens' pass a linear layer before they are added, as in the paper.
+    Features of another width than the tokens' pass a linear layer before they are added, as in the paper. What is added or
+    concatenated is multiplied by :attr:`scale`, so that its mean length is 1 before training, as that of the tokens, for
+    every encoder.
 
     Args:
-        choice: An encoder, ``rope`` or ``none``.
+        choice: An encoder, ``rope``, ``rope_mixed`` or ``none``.
         samples: Positions per unit length of each axis, ``D`` numbers.
         width: Features of a token.
-        head_width: Features of a head, for ``rope``.
+        heads: Number of heads, for rotary positions.
+        depth: Number of blocks of the Transformer, for ``rope_mixed``.
         combine: ``add``, or ``concat`` and a linear layer back to ``width``.
 
     Shape:
@@ -71,21 +78,56 @@ class Positions(nn.Module):
     Reference: Li et al., 2021, Eq. 9 and App. A.
     """
 
+    scale: Tensor
+    """Factor of the features, ``()``: measured once before training, and stored in checkpoints."""
+
     def __init__(
-        self, choice: PositionChoice, samples: Sequence[float], width: int, head_width: int, combine: Combine
+        self, choice: PositionChoice, samples: Sequence[float], width: int, heads: int, depth: int, combine: Combine
     ) -> None:
         super().__init__()
         if combine not in ("add", "concat"):
             raise InputError(f"combine must be add or concat, got {combine!r}")
         self.combine = combine
-        self.rotary = Rotary(head_width, samples) if choice == "rope" else None
+        self.rotary: Rotary | MixedRotary | None = None
+        if choice == "rope":
+            self.rotary = Rotary(width // heads, samples)
+        elif choice == "rope_mixed":
+            self.rotary = MixedRotary(depth, heads, width // heads, samples)
         self.encoding = encoding_of(choice, samples, width) if isinstance(choice, Encoder) else None
         features = 0 if self.encoding is None else self.encoding.num_features
         wide = width + features if combine == "concat" else features
         self.project = nn.Linear(wide, width) if features and wide != width else None
+        if self.project is not None and combine == "add":
+            nn.init.zeros_(self.project.bias)
+        self.register_buffer("scale", torch.ones(()))
+        self.register_load_state_dict_pre_hook(_add_missing_scale)  # type: ignore[no-untyped-call]
+        if self.encoding is not None:
+            self._set_length_to_one(self.encoding, len(samples))
+
+    @torch.no_grad()
+    def _set_length_to_one(self, encoding: Simple, num_axes: int) -> None:
+        """Sets :attr:`scale`, and the scale of tables, from the mean length at random positions."""
+        positions = torch.rand(CALIBRATION, num_axes, generator=torch.Generator().manual_seed(0))
+        training = encoding.training
+        encoding.eval()  # without dropout
+        if not all(encoder.normalizable for encoder in encoding.encoders):
+            # trained tables are scaled themselves: the optimiser's steps are relative to their entries, not to the scale.
+            # The features may be sums of products of entries, so the factor is found iteratively
+            for _ in range(TABLE_ITERATIONS):
+                length = self._features(encoding, positions).norm(dim=-1).mean()
+                for parameter in encoding.parameters():
+                    parameter.mul_(length**-0.5)
+        self.scale.copy_(1 / self._features(encoding, positions).norm(dim=-1).mean())
+        encoding.train(training)
+
+    def _features(self, encoding: Simple, positions: Tensor) -> Tensor:
+        """Returns what is added or concatenated, ``(*batch, features)``."""
+        features: Tensor = encoding(positions)
+        features = features * self.scale.to(features.dtype)
+        return features if self.combine == "concat" or self.project is None else self.project(features)
 
     def angles(self, positions: Tensor) -> Tensor | None:
-        """Rotary angles of positions; ``None`` without rotary positions."""
+        """Returns rotary angles ``(depth or 1, B, heads or 1, T, pairs)``; ``None`` without rotary positions."""
         return None if self.rotary is None else self.rotary(positions)
 
     def penalty(self) -> Tensor | float:
@@ -96,8 +138,13 @@ class Positions(nn.Module):
         """The tokens with their positions; without an encoder as they are."""
         if self.encoding is None:
             return tokens
-        features = self.encoding(positions)
-        if self.combine == "concat":
-            features = torch.cat([tokens, features.expand(*tokens.shape[:-1], -1)], -1)
-        projected: Tensor = features if self.project is None else self.project(features)
-        return tokens + projected if self.combine == "add" else projected
+        features = self._features(self.encoding, positions)
+        if self.project is None or self.combine == "add":
+            return tokens + features
+        joined: Tensor = self.project(torch.cat([tokens, features.expand(*tokens.shape[:-1], -1)], -1))
+        return joined
+
+
+def _add_missing_scale(module: nn.Module, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Takes 1 for the scale of checkpoints that have none."""
+    state_dict.setdefault(f"{prefix}scale", torch.ones(()))

@@ -11,10 +11,12 @@ from torch.nn import functional as F
 from pe_lightning.encoders.learned_fourier import decay
 from pe_lightning.errors import InputError
 
-__all__ = ["Attention", "Rotary", "Transformer", "rotate", "table"]
+__all__ = ["Attention", "MixedRotary", "Rotary", "Transformer", "rotate", "table"]
 
 ROTARY_BASE = 100.0
-"""Longest over shortest wavelength of rotary positions: 6 samples to 600, for axes of tens of positions."""
+"""Longest over shortest wavelength of axial rotary positions: 6 samples to 600, for axes of tens of positions."""
+MIXED_ROTARY_BASE = 10.0
+"""The same ratio at the start of mixed rotary positions, as in Heo et al."""
 
 
 class Rotary(nn.Module):
@@ -28,7 +30,7 @@ class Rotary(nn.Module):
         samples: Positions per unit length of each axis, ``D`` numbers.
 
     Shape:
-        ``(*batch, T, D)`` -> ``(*batch, T, head_width / 2)``.
+        ``(B, T, D)`` -> ``(1, B, 1, T, head_width / 2)``: the same for all blocks and heads.
 
     Raises:
         InputError: If a head has fewer than one pair per axis.
@@ -39,17 +41,56 @@ class Rotary(nn.Module):
 
     def __init__(self, head_width: int, samples: Sequence[float]) -> None:
         super().__init__()
-        pairs, axes = head_width // 2, len(samples)
-        if head_width % 2 or pairs < axes:
-            raise InputError(f"rope needs an even width / heads of at least {2 * axes} for {axes} axes, got {head_width}")
-        counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
-        blocks: Tensor = torch.block_diag(*(decay(n, ROTARY_BASE)[:, None] for n in counts))  # type: ignore[no-untyped-call]
         self.frequencies: Tensor
-        self.register_buffer("frequencies", (blocks * torch.tensor(list(samples))).float(), persistent=False)
+        self.register_buffer("frequencies", _axial_frequencies(head_width, samples, ROTARY_BASE), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """The angles in radians."""
-        return positions.to(self.frequencies.dtype) @ self.frequencies.T
+        """Returns the angles in radians."""
+        return (positions.to(self.frequencies.dtype) @ self.frequencies.T)[None, :, None]
+
+
+class MixedRotary(nn.Module):
+    """Angles of rotary positions in D dimensions, mixed: each pair has a trained frequency vector over all axes.
+
+    Every block and head has frequencies of its own. They start as the axial ones, turned by a random rotation per head.
+
+    Args:
+        depth: Number of blocks.
+        heads: Number of heads.
+        head_width: Features of a head.
+        samples: Positions per unit length of each axis, ``D`` numbers.
+
+    Shape:
+        ``(B, T, D)`` -> ``(depth, B, heads, T, head_width / 2)``.
+
+    Raises:
+        InputError: If a head has fewer than one pair per axis.
+
+    Reference: Heo et al., *Rotary Position Embedding for Vision Transformer*, ECCV 2024, Sec. 3.2 (RoPE-Mixed).
+    """
+
+    def __init__(self, depth: int, heads: int, head_width: int, samples: Sequence[float]) -> None:
+        super().__init__()
+        axial = _axial_frequencies(head_width, [1.0] * len(samples), MIXED_ROTARY_BASE)
+        rotations = torch.linalg.qr(torch.randn(depth, heads, len(samples), len(samples))).Q
+        self.samples: Tensor
+        self.register_buffer("samples", torch.tensor(list(samples)).float(), persistent=False)
+        self.frequencies = nn.Parameter(axial @ rotations)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Returns the angles in radians."""
+        places = positions.to(self.frequencies.dtype) * self.samples
+        return torch.einsum("btd,lhpd->lbhtp", places, self.frequencies)
+
+
+def _axial_frequencies(head_width: int, samples: Sequence[float], base: float) -> Tensor:
+    """Frequencies ``(head_width / 2, D)`` in radians per unit length, each pair turned by one axis."""
+    pairs, axes = head_width // 2, len(samples)
+    if head_width % 2 or pairs < axes:
+        raise InputError(f"rope needs an even width / heads of at least {2 * axes} for {axes} axes, got {head_width}")
+    counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
+    blocks: Tensor = torch.block_diag(*(decay(n, base)[:, None] for n in counts))  # type: ignore[no-untyped-call]
+    return (blocks * torch.tensor(list(samples))).float()
 
 
 def table(rows: int, width: int) -> nn.Embedding:
@@ -60,8 +101,8 @@ def table(rows: int, width: int) -> nn.Embedding:
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Turns the pairs ``(x_i, x_{i + h/2})`` of ``(B, heads, T, h)`` by the angles ``(B or 1, T, h/2)``."""
-    cos, sin = angles.cos().unsqueeze(-3), angles.sin().unsqueeze(-3)
+    """Turns the pairs ``(x_i, x_{i + h/2})`` of ``(B, heads, T, h)`` by the angles ``(B or 1, heads or 1, T, h/2)``."""
+    cos, sin = angles.cos(), angles.sin()
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
@@ -165,8 +206,16 @@ class Transformer(nn.Module):
         memory: Tensor | None = None,
         memory_angles: Tensor | None = None,
     ) -> Tensor:
-        """The tokens after all blocks; arguments as those of :class:`Attention`."""
-        for block in self.blocks:
-            x = block(x, angles, self.causal, memory, memory_angles)
+        """The tokens after all blocks.
+
+        Args:
+            x: Tokens ``(B, T, width)``.
+            angles: Rotary angles of each block, ``(depth or 1, B or 1, heads or 1, T, pairs)``; ``None``: no rotation.
+            memory: Tokens that are read, ``(B, M, width)``; ``None``: ``x``.
+            memory_angles: Rotary angles of the memory.
+        """
+        for index, block in enumerate(self.blocks):
+            own, of_memory = (None if each is None else each[index % len(each)] for each in (angles, memory_angles))
+            x = block(x, own, self.causal, memory, of_memory)
         found: Tensor = self.norm(x)
         return found

@@ -39,7 +39,19 @@ def test_a_permutation_moves_positions_and_nothing_else():
     assert set(map(tuple, plain["positions"][0].tolist())) == set(map(tuple, moved["positions"][0].tolist()))
     assert (moved["positions"] == moved["positions"][0]).all()
     data = PixelDataModule().examples
-    assert [len(data[name]["targets"]) for name in ("train", "val", "digits")] == [1213, 134, 450]
+    assert [len(data[name]["targets"]) for name in ("train", "val", "digits", "digits-large")] == [1213, 134, 450, 450]
+    assert data["train"]["positions"].max().item() == pytest.approx(7 / 12)
+
+
+def test_larger_pictures_are_the_test_digits_elsewhere():
+    data = PixelDataModule().examples
+    own, large = data["digits"], data["digits-large"]
+    assert large["pixels"].shape == (450, 144)
+    assert large["positions"].max().item() == pytest.approx(11 / 12)
+    torch.testing.assert_close(large["targets"], own["targets"])
+    torch.testing.assert_close(large["pixels"].sum(1), own["pixels"].sum(1))
+    canvas, digit = large["pixels"][7].reshape(12, 12), own["pixels"][7].reshape(8, 8)
+    assert any(torch.equal(part, digit) for rows in canvas.unfold(0, 8, 1).unfold(1, 8, 1) for part in rows)
 
 
 def test_without_positions_a_picture_is_a_bag_of_pixels():
@@ -62,7 +74,7 @@ def test_a_checkpoint_for_other_data_says_which_is_which():
     checkpoint = {"hyper_parameters": dict(saved.hparams)}
     saved.on_save_checkpoint(checkpoint)
     loading.build(other)
-    with pytest.raises(InputError, match=r"made for \{'subsets': \['digits'\]\}; the data has .*permuted"):
+    with pytest.raises(InputError, match=r"made for \{'subsets': \['digits', 'digits-large'\]\}; the data has .*permuted"):
         loading.on_load_checkpoint(checkpoint)
 
 

@@ -9,7 +9,7 @@ import torch
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.tasks.positions import Positions
-from pe_lightning.tasks.transformer import Attention, Rotary, Transformer
+from pe_lightning.tasks.transformer import Attention, MixedRotary, Rotary, Transformer
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -53,12 +53,34 @@ def test_rotary_positions_are_relative(axes):
         assert not torch.allclose(model(x, rotary(moved)), expected, atol=1e-3)
 
 
+def test_mixed_rotary_positions_are_relative_and_trained():
+    """Frequencies are vectors over both axes, of each block and head; they start as rotated axial ones."""
+    torch.manual_seed(0)
+    model, rotary = Transformer(16, 2, 2), MixedRotary(2, 2, 8, [32.0] * 2)
+    x, positions = drawn(1, 5, 16), torch.rand(1, 5, 2, generator=torch.Generator().manual_seed(0))
+    angles = rotary(positions)
+    assert angles.shape == (2, 1, 2, 5, 4)
+    by_hand = [
+        [(rotary.frequencies[block, head] @ (32 * place)).tolist() for place in positions[0]]
+        for block, head in ((0, 0), (1, 1))
+    ]
+    torch.testing.assert_close(torch.tensor(by_hand), torch.stack([angles[0, 0, 0], angles[1, 0, 1]]))
+    torch.testing.assert_close(model(x, rotary(positions + 0.25)), model(x, angles), atol=1e-4, rtol=0)
+    turned = positions.clone()
+    turned[:, 2, 0] += 0.25
+    assert not torch.allclose(model(x, rotary(turned)), model(x, angles), atol=1e-3)
+    lengths = rotary.frequencies.norm(dim=-1)
+    torch.testing.assert_close(lengths, torch.tensor([1, 10**-0.5] * 2).expand(2, 2, 4))
+    model(x, angles).square().sum().backward()
+    assert rotary.frequencies.grad.abs().min() > 0
+
+
 @pytest.mark.parametrize("name", encoders.names())
 @pytest.mark.parametrize("combine", ["add", "concat"])
 def test_any_registered_encoder_gives_positions(name, combine):
     """Whatever its own width: features are those of the encoder, and tokens at different places differ."""
     tokens, places = torch.zeros(2, 5, 32), torch.rand(2, 5, 2, generator=torch.Generator().manual_seed(0))
-    positions = Positions(encoders.create(name), [8.0, 8.0], 32, 8, combine)
+    positions = Positions(encoders.create(name), [8.0, 8.0], 32, 4, 2, combine)
     found = positions(tokens, places)
     assert found.shape == (2, 5, 32)
     assert found.isfinite().all()
@@ -66,26 +88,28 @@ def test_any_registered_encoder_gives_positions(name, combine):
     features = positions.encoding(places)
     if "num_features" in encoders.registry.parameters(type(encoders.create(name))):
         assert features.shape[-1] == 32
-    if combine == "add" and positions.project is None:
-        torch.testing.assert_close(found, features)
+    many = torch.rand(1, 3000, 2, generator=torch.Generator().manual_seed(1))
+    if combine == "add":
+        length = positions(torch.zeros(1, 3000, 32), many).norm(dim=-1).mean().item()
+        assert length == pytest.approx(1, abs=0.05), "what is added is as long as a token"
+        if positions.project is None:
+            torch.testing.assert_close(found, features * positions.scale)
     if trained := [parameter for parameter in positions.parameters() if parameter.requires_grad]:
         found.sum().backward()
         assert all(parameter.grad is not None for parameter in trained)
 
 
 def test_what_follows_the_number_of_positions():
-    """gamma is three positions, a Gaussian's width that of a position where there are more features than those."""
-    by_axes = {axes: Positions(encoders.create("lff"), [8.0] * axes, 64, 16, "add") for axes in (2, 4)}
-    assert [made.encoding.encoders[0].gamma for made in by_axes.values()] == [3 / 8, 3 / 8]
+    """gamma is one position, a Gaussian's width that of a position where there are more features than those."""
+    by_axes = {axes: Positions(encoders.create("lff"), [8.0] * axes, 64, 4, 2, "add") for axes in (2, 4)}
+    assert [made.encoding.encoders[0].gamma for made in by_axes.values()] == [1 / 8, 1 / 8]
     assert [made.encoding.encoders[0].num_axes for made in by_axes.values()] == [2, 4]
-    (gau, *_) = Positions(encoders.create("gau"), [8.0] * 2, 64, 16, "add").encoding.encoders
+    (gau, *_) = Positions(encoders.create("gau"), [8.0] * 2, 64, 4, 2, "add").encoding.encoders
     assert gau.num_features == 16
     assert gau.sigma == encoders.create("gau", num_features=8).sigma
-    rff = Positions(encoders.create("rff"), [38.0] * 2, 64, 16, "add")
+    rff = Positions(encoders.create("rff"), [38.0] * 2, 64, 4, 2, "add")
     assert rff.encoding.encoders[0].sigma == 2.0
-    places = torch.rand(9, 2)
-    torch.testing.assert_close(rff.encoding(places).norm(dim=-1), torch.ones(9), msg="of the length of a token")
     with pytest.raises(InputError, match="sigma: auto is chosen by exact fits"):
-        Positions(encoders.create("gau", sigma="auto"), [8.0], 64, 16, "add")
+        Positions(encoders.create("gau", sigma="auto"), [8.0], 64, 4, 2, "add")
     with pytest.raises(InputError, match="at least 8 for 4 axes, got 4"):
-        Positions("rope", [8.0] * 4, 16, 4, "add")
+        Positions("rope", [8.0] * 4, 16, 4, 2, "add")
