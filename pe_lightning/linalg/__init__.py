@@ -2,10 +2,12 @@
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
+from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, lifting
 from pe_lightning.linalg.local import Local
 from pe_lightning.linalg.operators import (
     Banded,
     Dense,
+    Identity,
     Operator,
     as_operator,
     contraction_order,
@@ -17,10 +19,14 @@ from pe_lightning.linalg.operators import (
 )
 
 __all__ = [
+    "LIFTINGS",
     "AxisFactor",
     "Banded",
     "Dense",
+    "Identity",
     "LeastSquares",
+    "Lifting",
+    "LiftingName",
     "Local",
     "Minimum",
     "Operator",
@@ -32,6 +38,7 @@ __all__ = [
     "factor_axis",
     "full_precision",
     "largest_eigenvalue",
+    "lifting",
     "mode_product",
     "mode_products",
     "rowwise_products",

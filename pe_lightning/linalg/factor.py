@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.linalg.operators import Banded, Dense, Operator, as_operator, full_precision
+from pe_lightning.linalg.operators import Banded, Dense, Identity, Operator, as_operator, full_precision
 
 __all__ = ["AxisFactor", "eigh", "factor_axis", "largest_eigenvalue"]
 
@@ -34,16 +34,21 @@ class AxisFactor:
 
     singular_values: Tensor
     """``s``, ``(r,)``, descending."""
-    right: Tensor
+    basis: Operator
     """``V``, ``(K, r)``."""
     mean_diagonal: float
     r"""Mean squared row norm: the mean of the diagonal of :math:`\Psi \Psi^T`, what a relative ridge is relative to."""
     shape: tuple[int, int]
     """``(N, K)``."""
     method: str
-    """``svd``, ``gesvd`` (LAPACK's second route), or ``gram`` (banded matrices of moderate condition)."""
+    """``svd``, ``gesvd`` (LAPACK's second route), ``gram`` (banded matrices of moderate condition), or ``identity``."""
     projector: Operator = field(repr=False)
     """What data are multiplied by: ``U``, ``(N, r)``, or the features themselves, ``(N, K)``, where they are banded."""
+
+    @property
+    def right(self) -> Tensor:
+        """``V`` as a tensor, ``(K, r)``."""
+        return self.basis.dense()
 
     @property
     def rotation(self) -> Tensor | None:
@@ -77,6 +82,9 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
         raise InputError(f"the features of an axis are floats of shape (N, K); got {matrix.shape}, {matrix.dtype}")
     matrix = matrix.to(torch.float64)
     rows, columns = matrix.shape
+    if isinstance(matrix, Identity) and rows == columns:
+        ones = torch.ones(rows, dtype=torch.float64, device=matrix.device)
+        return AxisFactor(ones, matrix, 1.0, matrix.shape, "identity", matrix)
     with full_precision(matrix.device):
         gram = matrix.gram() if isinstance(matrix, Banded) and rows >= columns else None
         squares = float(matrix.dense().square().sum() if gram is None else gram.trace())
@@ -89,12 +97,12 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
             eigenvalues, vectors = eigh(gram)
             if eigenvalues[0] * GRAM_CONDITION**2 >= eigenvalues[-1]:
                 s, right = eigenvalues.flip(0).sqrt(), vectors.flip(1)
-                return AxisFactor(s, right, squares / rows, matrix.shape, "gram", matrix)
+                return AxisFactor(s, Dense(right), squares / rows, matrix.shape, "gram", matrix)
         u, s, vh, method = _svd(matrix.dense())
         rank = int((s > max(matrix.shape) * torch.finfo(s.dtype).eps * s[0]).sum())
         # copies: views would keep the whole of U and V alive
         left = Dense(u[:, :rank].clone())
-        return AxisFactor(s[:rank].clone(), vh[:rank].T.clone(), squares / rows, matrix.shape, method, left)
+        return AxisFactor(s[:rank].clone(), Dense(vh[:rank].T.clone()), squares / rows, matrix.shape, method, left)
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, str]:

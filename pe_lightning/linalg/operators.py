@@ -86,6 +86,50 @@ class Dense(Operator):
         return Dense(self.values.to(dtype))
 
 
+class Identity(Operator):
+    """The rows of the identity matrix from ``start`` on, ``(N, K)``: weights that are the samples themselves.
+
+    Args:
+        shape: ``(N, K)``, with ``start + N <= K``.
+        dtype: Of the results.
+        device: Of the results.
+        start: The column of the one in the first row.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: torch.dtype, device: torch.device, start: int = 0) -> None:
+        self.shape, self.dtype, self.device, self.start = shape, dtype, device, start
+
+    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+        """A copy of the entries of the axis that have a row."""
+        _check(x, self, axis)
+        return x.narrow(axis, self.start, self.shape[0]).to(self.dtype, copy=True)
+
+    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+        """A copy, with zeros where there is no row."""
+        if self.shape[0] == self.shape[1]:
+            return x.to(self.dtype, copy=True)
+        axis %= x.ndim
+        out = x.new_zeros((*x.shape[:axis], self.shape[1], *x.shape[axis + 1 :]), dtype=self.dtype)
+        out.narrow(axis, self.start, self.shape[0]).copy_(x)
+        return out
+
+    def dense(self) -> Tensor:
+        """Ones beside zeros."""
+        return torch.eye(self.shape[1], dtype=self.dtype, device=self.device)[self.start : self.start + self.shape[0]]
+
+    def rows(self, start: int, stop: int) -> Identity:
+        """The same with fewer rows."""
+        return Identity((stop - start, self.shape[1]), self.dtype, self.device, self.start + start)
+
+    def to(self, dtype: torch.dtype) -> Identity:
+        """With results in another dtype."""
+        return Identity(self.shape, dtype, self.device, self.start)
+
+    def trimmed(self) -> tuple[int, Identity]:
+        """The square of the rows there are."""
+        return self.start, Identity((self.shape[0], self.shape[0]), self.dtype, self.device)
+
+
 class Band(NamedTuple):
     """The entries ``values`` of the rows and columns from ``row`` and ``column`` on; zero in the other columns."""
 
@@ -196,6 +240,20 @@ class Banded(Operator):
             matrix[band.rows, band.columns] = band.values
         return matrix
 
+    def is_identity(self) -> bool:
+        """Whether it is the identity matrix, to :data:`TOLERANCE`."""
+        if self.shape[0] != self.shape[1]:
+            return False
+        for band in self.bands:
+            wanted = torch.zeros_like(band.values)
+            inside = torch.arange(len(band.values), device=self.device) + (band.row - band.column)
+            if not bool(((inside >= 0) & (inside < band.values.shape[1])).all()):
+                return False
+            wanted.scatter_(1, inside[:, None], 1)
+            if not _near(band.values, wanted):
+                return False
+        return True
+
     def gram(self) -> Tensor:
         r""":math:`\Psi^T \Psi`, ``(K, K)``."""
         gram = self.bands[0].values.new_zeros(self.shape[1], self.shape[1])
@@ -231,12 +289,14 @@ def as_operator(matrix: Tensor | Operator) -> Operator:
 
 
 def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = True) -> Operator:
-    """The raw features ``(N, K)`` of one axis in float64, banded where that is the faster form.
+    """The raw features ``(N, K)`` of one axis in float64, banded where that is the faster form, or the identity.
+
+    Kernels that interpolate, such as ``tri`` and ``keys``, with shifts at the samples have the identity matrix.
 
     Args:
         encode: An encoder of one axis, ``(n,)`` -> ``(n, K)``.
         x: Coordinates, ``(N,)``.
-        compact: Whether to look for a banded matrix at all; the alternative is always dense.
+        compact: Whether to look for a banded or identity matrix at all; the alternative is always dense.
     """
     with torch.no_grad():
         x = x.to(torch.float64)
@@ -244,8 +304,16 @@ def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = T
         if compact and shape[1] >= MIN_FEATURES:
             banded = Banded.build(lambda i, j: encode(x[i:j]), shape, max_density=MAX_DENSITY)
             if banded is not None:
-                return banded
-        return Dense(encode(x))
+                return Identity(shape, x.dtype, x.device) if compact and banded.is_identity() else banded
+        dense = encode(x)
+        if compact and shape[0] == shape[1] and _near(dense, torch.eye(shape[0], dtype=x.dtype, device=x.device)):
+            return Identity(shape, x.dtype, x.device)
+        return Dense(dense)
+
+
+def _near(values: Tensor, wanted: Tensor) -> bool:
+    """Whether no entry differs by more than :data:`TOLERANCE`."""
+    return bool((values - wanted).abs().amax() <= TOLERANCE) if values.numel() else True
 
 
 def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:

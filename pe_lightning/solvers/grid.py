@@ -200,7 +200,7 @@ class GridSolver:
                 centered = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
                 residual += (centered - inside).clamp_min(0)
             ranks = tuple(factor.rank for factor in self.factors)
-            bases = [factor.right.to(self._dtype) for factor in self.factors]
+            bases = [factor.basis.to(self._dtype) for factor in self.factors]
             weight = mode_products(coefficients.reshape(*coefficients.shape[:2], *ranks), bases)
         effective = float((singular * response).sum())
         full = math.prod(min(factor.shape) for factor in self.factors)

@@ -16,9 +16,11 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
     Banded,
     Dense,
+    Identity,
     as_operator,
     contraction_order,
     encode_axis,
+    factor_axis,
     mode_product,
     mode_products,
     rowwise_products,
@@ -189,3 +191,22 @@ def test_of_equal_costs_the_last_axis_comes_first() -> None:
 def test_errors_name_the_shapes(call: Callable[[], Tensor], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("n", [31, FEATURES + 13])  # below and above the size from which features may be banded
+@pytest.mark.parametrize("name", ["tri", "keys"])
+def test_interpolating_kernels_at_the_samples_are_the_identity(name: str, n: int) -> None:
+    made = encode_axis(encoders.create(name, num_features=n), coordinates(n))
+    assert isinstance(made, Identity)
+    assert not isinstance(encode_axis(encoders.create(name, num_features=n), coordinates(n) + 0.1 / n), Identity)
+    part, x, y = made.rows(3, 20), random(2, n, 3), random(2, 17, 3)
+    torch.testing.assert_close(part.dense(), torch.eye(n, dtype=torch.float64)[3:20])
+    torch.testing.assert_close(part.mv(x, 1), mode_product(x, part.dense(), 1))
+    torch.testing.assert_close(part.rmv(y, 1), mode_product(y, part.dense().T, 1))
+    first, square = part.trimmed()
+    assert (first, square.shape) == (3, (17, 17))
+    assert square.mv(y, 1).data_ptr() != y.data_ptr()  # callers write into the result
+    assert part.to(torch.float32).mv(x, 1).dtype == torch.float32
+    factor = factor_axis(made)
+    assert factor.method == "identity"
+    torch.testing.assert_close(factor.left() * factor.singular_values @ factor.right.T, made.dense())

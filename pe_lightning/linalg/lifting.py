@@ -1,0 +1,223 @@
+r"""Multi-resolution transforms of one axis by lifting, of any length: linear, invertible, O(N).
+
+A transform :math:`T` takes the ``n`` numbers of an axis into a biorthogonal multi-resolution basis. Each level splits them
+into even and odd entries, predicts the odd ones from their even neighbours, updates the even ones from the odd ones, and
+goes on with the even ones until at most :data:`COARSEST` are left. The columns of :math:`T^{-1}` are the synthesis vectors.
+
+Reference: Sweldens, *The lifting scheme: A construction of second generation wavelets*, SIAM J. Math. Anal. 29, 1998. Cohen,
+Daubechies, Feauveau, *Biorthogonal bases of compactly supported wavelets*, Comm. Pure Appl. Math. 45, 1992, for the filters.
+Daubechies, Sweldens, *Factoring wavelet transforms into lifting steps*, J. Fourier Anal. Appl. 4, 1998, for the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["LIFTINGS", "Lifting", "LiftingName", "lifting"]
+
+COARSEST = 4
+"""Numbers of an axis that are not split further."""
+ROW = 64
+"""Contiguous numbers from which on a step along an axis before the last is fast without moving the axis."""
+
+REACH = 8
+"""More entries on each side of its own than a vector of one level differs from zero in: those of 9/7 reach 4."""
+
+LiftingName = Literal["9/7", "5/3", "haar"]
+
+
+@dataclass(frozen=True)
+class Lifting:
+    """A multi-resolution transform of one axis.
+
+    The transformed axis holds the coarsest numbers first, then the details of each level from the coarsest to the finest
+    (:meth:`levels`). Ends are mirrored about the first and the last entry.
+
+    Args:
+        name: Its name.
+        steps: Coefficients ``c`` of the steps ``entry += c * (left neighbour + right neighbour)``, on the odd and on the
+            even entries in turn. With ``paired``, ``entry += c * (other entry of the pair)``; the last of an odd number of
+            entries has none.
+        scale: What the even entries are multiplied by at the end of a level; the odd ones are divided by it.
+        paired: Whether steps stay within pairs of neighbours.
+    """
+
+    name: str
+    steps: tuple[float, ...]
+    scale: float
+    paired: bool = False
+
+    def forward(self, x: Tensor, axis: int = -1) -> Tensor:
+        """Multiplies :math:`T` into one axis: ``(..., n, ...)`` -> the same shape, dtype and device; differentiable."""
+        return self._along(x, axis, self._analyse)
+
+    def inverse(self, x: Tensor, axis: int = -1) -> Tensor:
+        r"""Multiplies :math:`T^{-1}` into one axis."""
+        return self._along(x, axis, self._synthesise)
+
+    def forward_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """:meth:`forward` along several axes: the Kronecker product of their transforms."""
+        for axis in axes:
+            x = self.forward(x, axis)
+        return x
+
+    def inverse_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """:meth:`inverse` along several axes."""
+        for axis in axes:
+            x = self.inverse(x, axis)
+        return x
+
+    @staticmethod
+    def sizes(n: int) -> list[int]:
+        """How many numbers are split at each level, descending."""
+        found = []
+        while n > COARSEST:
+            found.append(n)
+            n = (n + 1) // 2
+        return found
+
+    @classmethod
+    def levels(cls, n: int) -> list[slice]:
+        """The parts of a transformed axis: the coarsest numbers, then the details of each level, coarse to fine."""
+        sizes = cls.sizes(n)
+        ends = [(size + 1) // 2 for size in reversed(sizes)]
+        return [slice(a, b) for a, b in zip([0, *ends], [*ends, n], strict=True)]
+
+    def synthesis_norms(self, n: int, gram: scipy.sparse.spmatrix | None = None) -> Tensor:
+        r"""Norms of the synthesis vectors, the columns of :math:`\Psi T^{-1}`, ``(n,)`` float64, in O(n).
+
+        Args:
+            n: Length of the axis.
+            gram: :math:`\Psi^T \Psi`, ``(n, n)``, of the features that the axis has weights of; ``None`` for the identity.
+        """
+        return self._norms(n, gram, lambda size: self._level_matrix(size, analysis=False))
+
+    def analysis_norms(self, n: int) -> Tensor:
+        """Norms of the rows of :math:`T`, ``(n,)`` float64: what the standard deviation of white noise is multiplied by."""
+        return self._norms(n, None, lambda size: self._level_matrix(size, analysis=True).T.tocsr())
+
+    def _norms(
+        self, n: int, gram: scipy.sparse.spmatrix | None, matrix_of: Callable[[int], scipy.sparse.csr_matrix]
+    ) -> Tensor:
+        levels, squares = self.levels(n), np.empty(n)
+        known = scipy.sparse.identity(n, format="csr") if gram is None else scipy.sparse.csr_matrix(gram)
+        for size, details in zip(self.sizes(n), reversed(levels[1:]), strict=True):
+            matrix = matrix_of(size)
+            low, high = matrix[:, : details.start], matrix[:, details.start :]
+            squares[details] = np.asarray((known @ high).multiply(high).sum(0)).ravel()
+            known = low.T @ known @ low
+        squares[levels[0]] = known.diagonal()
+        return torch.from_numpy(np.sqrt(np.maximum(squares, 0)))
+
+    def _level_matrix(self, n: int, analysis: bool) -> scipy.sparse.csr_matrix:
+        """One level as a matrix ``(n, n)``; even entries come first in the rows of analysis and the columns of synthesis."""
+        columns = torch.zeros(1, n, 2 * REACH, dtype=torch.float64)
+        places = torch.arange(n)
+        columns[0, places, places % (2 * REACH)] = 1  # columns that share no row are transformed together
+        even, odd = self._split(columns) if analysis else (columns[:, 0::2], columns[:, 1::2])
+        values = _interleaved(even, odd)[0] if analysis else self._join(even, odd)[0]
+        near = places[:, None] + torch.arange(-REACH, REACH)  # the rows of each column
+        inside = (near >= 0) & (near < n)
+        rows, cols = near[inside], places[:, None].expand_as(near)[inside]
+        matrix = scipy.sparse.csr_matrix((values[rows, cols % (2 * REACH)].numpy(), (rows, cols)), shape=(n, n))
+        matrix.eliminate_zeros()
+        order = torch.cat([places[0::2], places[1::2]]).numpy()
+        return matrix[order] if analysis else matrix[:, order]
+
+    def _along(self, x: Tensor, axis: int, transform: Callable[[Tensor], Tensor]) -> Tensor:
+        axis %= x.ndim
+        n = x.shape[axis]
+        if n <= COARSEST or not x.numel():
+            return x.clone()
+        lead, trail = x.shape[:axis], x.shape[axis + 1 :]
+        if trail.numel() >= ROW:  # every step adds contiguous rows
+            return transform(x.reshape(lead.numel(), n, trail.numel())).reshape(x.shape)
+        moved = x.movedim(axis, 0)
+        return transform(moved.reshape(1, n, -1)).reshape(moved.shape).movedim(0, axis).contiguous()
+
+    def _analyse(self, x: Tensor) -> Tensor:
+        parts = []
+        for _ in self.sizes(x.shape[1]):
+            x, odd = self._split(x)
+            parts.append(odd)
+        return torch.cat([x, *reversed(parts)], 1)
+
+    def _synthesise(self, x: Tensor) -> Tensor:
+        first, *details = self.levels(x.shape[1])
+        known = x[:, first]
+        for part in details:
+            known = self._join(known, x[:, part])
+        return known
+
+    def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        even, odd = x[:, 0::2].clone(), x[:, 1::2].clone()
+        for number, c in enumerate(self.steps):
+            self._add(even, odd, c, number % 2 == 0)
+        return even.mul_(self.scale), odd.div_(self.scale)
+
+    def _join(self, even: Tensor, odd: Tensor) -> Tensor:
+        even, odd = even / self.scale, odd * self.scale
+        for number, c in reversed(list(enumerate(self.steps))):
+            self._add(even, odd, -c, number % 2 == 0)
+        return _interleaved(even, odd)
+
+    def _add(self, even: Tensor, odd: Tensor, c: float, to_odd: bool) -> None:
+        """Adds ``c`` times the sum of the two neighbours to the odd or the even entries, in place."""
+        count, last = odd.shape[1], even.shape[1] - 1
+        if self.paired:
+            target, source = (odd, even) if to_odd else (even, odd)
+            target[:, :count].add_(source[:, :count], alpha=c)
+        elif to_odd:
+            odd.add_(even[:, :count], alpha=c)
+            odd[:, :last].add_(even[:, 1:], alpha=c)
+            if count > last:  # an even number of entries: the last odd one has its left neighbour on both sides
+                odd[:, last:].add_(even[:, last:], alpha=c)
+        else:
+            even[:, :count].add_(odd, alpha=c)
+            even[:, 1:].add_(odd[:, :last], alpha=c)
+            even[:, :1].add_(odd[:, :1], alpha=c)
+            if last == count:  # an odd number of entries: so has the last even one
+                even[:, last:].add_(odd[:, last - 1 :], alpha=c)
+
+
+def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
+    x = even.new_empty(even.shape[0], even.shape[1] + odd.shape[1], even.shape[2])
+    x[:, 0::2] = even
+    x[:, 1::2] = odd
+    return x
+
+
+LIFTINGS = {
+    made.name: made
+    for made in (
+        Lifting(
+            "9/7",
+            (-1.586134342059924, -0.052980118572961, 0.882911075530934, 0.443506852043971),
+            1.149604398860241,
+        ),
+        Lifting("5/3", (-0.5, 0.25), 2**0.5),
+        Lifting("haar", (-1.0, 0.5), 2**0.5, paired=True),
+    )
+}
+"""The transforms by name."""
+
+
+def lifting(name: str) -> Lifting:
+    """The transform of a name.
+
+    Raises:
+        InputError: If there is none.
+    """
+    if name not in LIFTINGS:
+        names = list(get_args(LiftingName))
+        raise InputError(f"unknown transform {name!r}{did_you_mean(str(name), names) or ';'} there are: {', '.join(names)}")
+    return LIFTINGS[name]
