@@ -36,7 +36,7 @@ from pe_lightning.encodings import samples_per_unit
 from pe_lightning.encodings.complex import changed
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products, rowwise_products
-from pe_lightning.solvers import choice
+from pe_lightning.solvers import choice, held_out
 from pe_lightning.solvers.points import MaskedGrid, PointProblem, Samples, point_samples
 
 __all__ = ["HeldOut", "Learned", "learn_encoders"]
@@ -281,7 +281,7 @@ def learn_encoders(
     num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
     density = per_unit = [samples_per_unit(x) for x in axes or ()]
     if scattered:
-        density = choice.density_of(values, axes, mask, num_axes, False)
+        density = held_out.point_density(values, axes, mask, num_axes, False)
     spacing = [1 / n for n in per_unit or density]
     given = choice.axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
     found = copy.deepcopy(given)
@@ -298,7 +298,7 @@ def learn_encoders(
         if not scattered:
             where.update(axes=axes, mask=torch.ones(values.shape[1:-1], dtype=torch.bool))
         many = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
-        fraction = max(choice.FRACTION, choice.MIN_HELD / max(many, 1))
+        fraction = max(held_out.HELD_OUT_FRACTION, held_out.MIN_HELD_OUT_POINTS / max(many, 1))
         if fraction > MAX_FRACTION:
             raise InputError(
                 f"{many} training samples are too few to hold any out; set trainable: false, or warm_start: false"
@@ -324,19 +324,19 @@ def _thinned(
     values: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], center: bool
 ) -> HeldOut:
     """Every second sample of each axis of windows of a grid, predicted from the others."""
-    windows, coords = choice.grid_windows(values, axes)
+    windows, coords = held_out.grid_windows(values, axes)
     lengths = [len(x) for x in coords]
-    thinned = [n >= choice.MIN_SAMPLES for n in lengths]
+    thinned = [n >= held_out.MIN_AXIS_SAMPLES for n in lengths]
     if not any(thinned):
         raise InputError(
-            f"a grid of {lengths} training samples is too small to hold any out, of {choice.MIN_SAMPLES} along an axis at "
-            "least; set trainable: false, or warm_start: false"
+            f"a grid of {lengths} training samples is too small to hold any out: one axis needs at least "
+            f"{held_out.MIN_AXIS_SAMPLES}; set trainable: false, or warm_start: false"
         )
     strides = [2 if thin else 1 for thin in thinned]
     ratios = [stride * size / n for stride, size, n in zip(strides, sizes, lengths, strict=True)]
     near = [((x - x[0]) * (size / n) + x[0]) / r for x, size, n, r in zip(coords, sizes, lengths, ratios, strict=True)]
-    weight, known = choice.held_out(lengths, thinned, values.device)
-    samples = MaskedGrid(changed(encoders, choice.squeezed, ratios), [x.to(values.device) for x in near])
+    weight, known = held_out.subsampling_masks(lengths, thinned, values.device)
+    samples = MaskedGrid(changed(encoders, held_out.squeezed, ratios), [x.to(values.device) for x in near])
     flat = windows.flatten(0, 1).flatten(2).double()
     return HeldOut(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
 
@@ -347,13 +347,12 @@ def _scattered(
     """A share of the points, of windows of a large grid where features mean the same everywhere, predicted from the rest."""
     samples, points, _ = point_samples(values, encoders, **where, distributed=False)
     axes = where["axes"]
-    windows = None if axes is None or placed else choice.point_windows(values, axes, where["mask"], where["index"], False)
+    windows = None if axes is None or placed else held_out.point_windows(values, axes, where["mask"], where["index"], False)
     if windows is not None:
-        some, there, ratios = windows
-        near = [x / ratio for x, ratio in zip(there["axes"], ratios, strict=True)]
-        small = changed(encoders, choice.squeezed, ratios)
-        samples, points, _ = point_samples(some, small, **{**there, "axes": near}, distributed=False)
-    held = (choice.fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
+        near = [x / ratio for x, ratio in zip(windows.axes, windows.ratios, strict=True)]
+        small = changed(encoders, held_out.squeezed, windows.ratios)
+        samples, points, _ = point_samples(windows.values, small, **{**windows.location, "axes": near}, distributed=False)
+    held = (held_out.draw_fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
     trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)
     points = torch.where(trained[:, None], points, 0.0).double()
     return HeldOut(samples, points, trained & ~held, trained & held, center=center)

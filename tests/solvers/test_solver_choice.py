@@ -11,7 +11,8 @@ from pe_lightning import encoders
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
-from pe_lightning.solvers.choice import FACTORS, shrunk, tied, tunable
+from pe_lightning.solvers.choice import WIDTH_FACTORS, tied, tunable
+from pe_lightning.solvers.held_out import shrunk
 
 
 def coordinates(n):
@@ -74,7 +75,7 @@ def test_automatic_sigma_finds_its_way_back():
         default = getattr(encoders.create(name, num_features=64), argument)
         assert 0.49 < getattr(chosen.encoders[0], argument) / default < 2.01
         assert chosen.encoders[0] is chosen.encoders[1]
-        assert [factor for factor, _ in chosen.choice.factors] == sorted(FACTORS)
+        assert [factor for factor, _ in chosen.choice.factors] == sorted(WIDTH_FACTORS)
         assert chosen.choice.report()["value"] == [getattr(chosen.encoders[0], argument)] * 2
 
 
@@ -104,7 +105,7 @@ def test_large_grids_are_looked_at_through_windows(monkeypatch):
     whole = picture(160)
     encoder = [encoders.create("gau", num_features=160)] * 2
     exact = choose_grid(whole, [coordinates(160)] * 2, encoder)
-    monkeypatch.setattr("pe_lightning.solvers.choice.WINDOW", {2: 64})
+    monkeypatch.setattr("pe_lightning.solvers.held_out.GRID_WINDOW_SAMPLES", {2: 64})
     windowed = choose_grid(whole, [coordinates(160)] * 2, encoder)
     assert windowed.curve != exact.curve
     assert abs(math.log10(windowed.ridge / exact.ridge)) < 1
@@ -121,8 +122,8 @@ def test_refuses_what_cannot_be_chosen():
 
 
 def test_ties_have_a_least_and_a_largest_ridge():
-    assert tied([(1e-3, 10.0), (1e-2, 10.02), (1e-1, 10.03)]) == (1e-3, 1e-1)
-    assert tied([(1e-4, 9.95), (1e-2, 10.05), (1.0, 9.0)]) == pytest.approx((1e-3, 1e-2))
+    assert tied([(1e-3, 10.0), (1e-2, 10.02), (1e-1, 10.03)]) == {"least": 1e-3, "largest": 1e-1}
+    assert tied([(1e-4, 9.95), (1e-2, 10.05), (1.0, 9.0)]) == pytest.approx({"least": 1e-3, "largest": 1e-2})
 
 
 @pytest.mark.parametrize(

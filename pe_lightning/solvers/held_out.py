@@ -1,0 +1,228 @@
+"""Training samples that are held out to compare widths, ridges and encoders: which ones, and the features for the rest.
+
+On a grid every second sample of each axis is held out, and the features are made for the coarser grid (:func:`shrunk`), so
+that the held-out samples lie half a spacing from the others, as the samples that are predicted later. Of scattered points a
+tenth is held out. Of large grids only windows are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import Encoder
+from pe_lightning.encodings.complex import samples_per_unit
+
+__all__ = [
+    "HELD_OUT_FRACTION",
+    "MIN_AXIS_SAMPLES",
+    "MIN_HELD_OUT_POINTS",
+    "PointWindows",
+    "draw_fractions",
+    "grid_windows",
+    "keeps_its_arguments",
+    "point_density",
+    "point_windows",
+    "shrunk",
+    "squeezed",
+    "subsampling_masks",
+]
+
+MIN_AXIS_SAMPLES = 8
+"""Axes with fewer samples are not subsampled."""
+GRID_WINDOW_SAMPLES = {1: 1024, 2: 256, 3: 64}
+"""Samples per axis of a window of a grid, by number of axes."""
+POINT_WINDOW_SAMPLES = {1: 2048, 2: 128, 3: 32}
+"""Samples per axis of a window of a grid of scattered samples, by number of axes."""
+MIN_WINDOW_SAMPLES = 16
+"""Samples per axis of a window of more than three axes."""
+MAX_WINDOWS_PER_AXIS = {1: 32}
+"""Most windows per axis, by number of axes, else two. Parts of a sound differ more than parts of a picture."""
+MAX_GRID_SIGNALS = 16
+"""Most signals of a grid that are used, evenly spread."""
+MAX_POINT_SIGNALS = 4
+"""Most signals at scattered points that are used, evenly spread."""
+HELD_OUT_FRACTION = 0.1
+"""Share of scattered training points that is held out, drawn by their coordinates."""
+MIN_HELD_OUT_POINTS = 16
+"""Fewest held-out points of a signal."""
+
+
+# -- grids --------------------------------------------------------------------------------------------------------------
+
+
+def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Windows ``(W, S', C, n_1, ..., n_D)`` of signals on a grid, and the coordinates of one of them per axis."""
+    num_axes = len(axes)
+    side = GRID_WINDOW_SAMPLES.get(num_axes, MIN_WINDOW_SAMPLES)
+    some = values[:: -(-len(values) // MAX_GRID_SIGNALS) or 1]
+    parts, coords = [some.movedim(-1, 1)], []
+    for a, x in enumerate(axes):
+        width, starts = min(len(x), side), _window_starts(len(x), side, num_axes)
+        parts = [part.narrow(2 + a, start, width) for part in parts for start in starts]
+        coords.append(x[:side].to(torch.float64))
+    return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
+
+
+def _window_starts(n: int, side: int, num_axes: int) -> list[int]:
+    """First samples of the windows of an axis, evenly spread: at least two of a longer axis, which may then overlap."""
+    count = 1 if n <= side else min(MAX_WINDOWS_PER_AXIS.get(num_axes, 2), max(2, n // side))
+    return [(2 * turn + 1) * (n - min(n, side)) // (2 * count) for turn in range(count)]
+
+
+def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Held-out and fitted samples of a grid of which every second sample of some axes is fitted.
+
+    Args:
+        sizes: Samples per axis.
+        thinned: Whether every second sample of an axis is held out.
+        device: Of the result.
+
+    Returns:
+        Weights of the held-out samples, zero elsewhere, and ones at the fitted samples; both ``(N_1, ..., N_D)`` float64.
+    """
+    weights, known = [], []
+    for n, thin in zip(sizes, thinned, strict=True):
+        # samples beyond the last fitted one are a larger share of the coarse grid than of the original one
+        weights.append(torch.ones(n, device=device, dtype=torch.float64))
+        weights[-1][-1] = 0.5 if thin and n % 2 == 0 else 1.0
+        known.append((torch.arange(n, device=device) % (2 if thin else 1) == 0).double())
+    fitted = reduce(torch.kron, known)
+    return (reduce(torch.kron, weights) * (1 - fitted)).reshape(*sizes), fitted.reshape(*sizes)
+
+
+# -- scattered points ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PointWindows:
+    """Windows of a grid of scattered samples, each a signal of its own."""
+
+    values: Tensor
+    """``(W * S', n_1, ..., n_D, C)``."""
+    axes: list[Tensor]
+    """Coordinates of the windows, spread over the domain, ``(n_a,)`` per axis."""
+    mask: Tensor
+    """Trained samples, ``(W * S', n_1, ..., n_D)``."""
+    ratios: list[float]
+    """Samples of the grid over samples of the window, per axis."""
+
+    @property
+    def location(self) -> dict[str, Any]:
+        """The arguments of the solvers that say where the samples are."""
+        return {"coords": None, "axes": self.axes, "mask": self.mask, "index": None}
+
+
+def point_windows(
+    values: Tensor, axes: Sequence[Tensor], mask: Tensor | None, index: Tensor | None, distributed: bool
+) -> PointWindows | None:
+    """Windows of a large grid of scattered samples, without those that have hardly any sample.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``.
+        axes: Coordinates of the grid, ``(N_a,)`` per axis.
+        mask: Trained samples, ``(S or 1, N_1, ..., N_D)``.
+        index: Row-major positions of the samples, ``(P,)`` or ``(S or 1, P)``, where there is no mask.
+        distributed: Whether the processes hold different samples of the same signals.
+
+    Returns:
+        ``None`` if the grid is small, or no window has enough samples.
+    """
+    grid, side = [len(x) for x in axes], POINT_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
+    if max(grid) <= side:
+        return None
+    some = slice(0, None, -(-len(values) // MAX_POINT_SIGNALS))
+    if mask is None:
+        assert index is not None  # checked by point_samples
+        places = index.to(values.device).expand(len(values), -1)[some]
+        mask = torch.zeros(len(places), math.prod(grid), dtype=torch.bool, device=values.device).scatter_(1, places, True)
+        whole = values.new_zeros(*mask.shape, values.shape[-1])
+        whole.scatter_(1, places[..., None].expand(-1, -1, values.shape[-1]), values[some])
+        values = whole.reshape(len(whole), *grid, -1)
+    else:
+        mask = mask.to(values.device).expand(len(values), *grid)[some]
+        values = values[some]
+    parts = [(values, mask.reshape(-1, *grid))]
+    for a, n in enumerate(grid):
+        width, starts = min(n, side), _window_starts(n, side, len(grid))
+        parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
+    found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
+    counts = where.flatten(1).sum(1)
+    if distributed:
+        torch.distributed.all_reduce(counts)
+    enough = counts >= MIN_HELD_OUT_POINTS / HELD_OUT_FRACTION
+    if not enough.any():
+        return None
+    ratios = [n / min(n, side) for n in grid]
+    spread = [(x[:side] - x[0]) * ratio + x[0] for x, ratio in zip(axes, ratios, strict=True)]
+    return PointWindows(found[enough], spread, where[enough], ratios)
+
+
+def point_density(
+    values: Tensor, axes: Sequence[Tensor] | None, mask: Tensor | None, num_axes: int, distributed: bool
+) -> list[float]:
+    """Samples per unit length of each axis of a grid with as many samples as there are points, mean over signals."""
+    count = torch.tensor(float(values.shape[1]) if mask is None else mask.float().mean().item() * values[0, ..., 0].numel())
+    if distributed and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(count)
+    if axes is None:
+        return [max(float(count), 1.0) ** (1 / num_axes)] * num_axes
+    share = max(float(count), 1.0) / math.prod(len(x) for x in axes)
+    return [samples_per_unit(x) * share ** (1 / num_axes) for x in axes]
+
+
+def draw_fractions(coords: Sequence[Tensor]) -> Tensor:
+    """Pseudo-random numbers in [0, 1) from coordinates per axis, the same on every device and process."""
+    state = torch.ones_like(coords[0], dtype=torch.int64)
+    for x in coords:
+        # multiply and fold, as in splitmix64; products wrap around
+        state = (state ^ (x.double() * 2**40).long()) * -7046029254386353131
+        state = state ^ (state >> 32)
+        state = state * -4658895280553007687
+        state = state ^ (state >> 29)
+    return (state & 0xFFFFFFFF).double() / 2**32
+
+
+# -- features of a coarser grid -----------------------------------------------------------------------------------------
+
+
+def keeps_its_arguments(encoder: Encoder) -> bool:
+    """Whether the features of a coarser grid are those of closer coordinates, and not of other arguments.
+
+    True of encoders that declare neither width nor support, and of encoders with parameters.
+    """
+    return (encoder.width is None and encoder.support is None) or any(True for _ in encoder.parameters())
+
+
+def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
+    """The features for an axis with ``1 / ratio`` of the samples.
+
+    Features per sample, and widths in units of the sample spacing, are unchanged. For encoders of
+    :func:`keeps_its_arguments` the coordinates are divided by ``ratio`` instead, which changes the features per sample.
+    """
+    if keeps_its_arguments(encoder):
+        near = squeezed(encoder, ratio)
+        return lambda x: near(x / ratio)
+    width = encoder.width
+    arguments, changes = encoder.resolved(), dict[str, Any]()
+    if width is not None:
+        changes[width.argument] = width.scaled(arguments[width.argument], ratio)
+    if "num_features" in arguments:
+        changes["num_features"] = encoder.multiple * math.ceil(arguments["num_features"] / (encoder.multiple * ratio) - 1e-6)
+    if "spacing" in arguments:
+        changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
+    return encoder.copy(**changes)
+
+
+def squeezed(encoder: Encoder, ratio: float) -> Encoder:
+    """The encoder for coordinates up to ``1 / ratio``: of shifted features of one width only the first ones."""
+    if encoder.resolution is None or encoder.per_feature or ratio == 1:
+        return encoder
+    shifts = int(encoder.resolved().get("num_features", encoder.num_features))
+    return encoder.leading(math.ceil(shifts / ratio - 1e-6) + encoder.num_features - shifts)
