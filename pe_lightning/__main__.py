@@ -16,6 +16,7 @@ from pe_lightning.errors import InputError, did_you_mean, last_resort
 LONG_WORD = r"(\S{150})\S{150,}(\S{50})"
 
 FUNCTIONS = {
+    "list": "pe_lightning.commands.list_registered",
     "encoders": "pe_lightning.commands.list_encoders",
     "networks": "pe_lightning.commands.list_networks",
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
@@ -32,6 +33,7 @@ VERBS = {
     "validate": "score the held-out samples of a checkpoint",
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
+    "list": "list what can be named: encoders, models, samplings, recipes, ...",
     "encoders": "list the registered encoders",
     "networks": "list the models, and the activations of SimpleMLP",
     "suggest": "try all encoders on signals of your own and write the best as a configuration",

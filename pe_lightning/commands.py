@@ -1,23 +1,22 @@
-"""The verbs ``encoders``, ``networks`` and ``cache``."""
+"""The verbs ``list``, ``encoders``, ``networks`` and ``cache``."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
 
 from pe_lightning.cache_folder import CacheFolder, Entry
-from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.errors import InputError, did_you_mean, show_bytes
+from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.verbs import console
 
-if TYPE_CHECKING:
-    from pe_lightning.encoders.base import EncoderRegistry
-
-__all__ = ["cache", "list_encoders", "list_networks"]
+__all__ = ["cache", "list_encoders", "list_networks", "list_registered"]
 
 
 def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int:
@@ -42,14 +41,13 @@ def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int
     elif scores is not None:
         raise InputError("--scores is for the pages: give --pages DIR too")
     else:
-        _print(_encoder_table(registry))
-    broken = registry.broken()
-    for _, message in sorted(broken.items()):
-        print(message)
-    return 1 if broken else 0
+        return list_registered(["encoders"])
+    return 1 if registry.broken() else 0
 
 
-def _encoder_table(registry: EncoderRegistry) -> Table:
+def _encoder_table() -> Table:
+    from pe_lightning.encoders import registry
+
     table = Table(show_lines=True)
     table.add_column("name", style="bold", no_wrap=True)
     for title in ("feature", "arguments", "reference"):
@@ -64,26 +62,95 @@ def _encoder_table(registry: EncoderRegistry) -> Table:
     return table
 
 
-def list_networks() -> None:
-    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference."""
-    from pe_lightning.networks import ACTIVATIONS, ComplexNetwork  # imports torch, which --help does not need
+def list_networks() -> int:
+    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference.
+
+    Exit status: 0, or 1 if a plugin could not be imported.
+    """
+    return list_registered(["models", "activations"])
+
+
+def list_registered(kinds: list[str] | None = None, /) -> int:
+    """Lists what can be named in a command or configuration, including the classes of installed plugins.
+
+    Exit status: 0, or 1 if a plugin could not be imported.
+
+    Args:
+        kinds: encoders, models, activations, datamodules, sources, samplings, metrics, baselines, callbacks, recipes;
+            without any, the names of all.
+
+    Raises:
+        InputError: If a kind is unknown.
+    """
+    known = [*REGISTRIES, "recipes"]
+    for kind in kinds or ():
+        if kind not in known:
+            raise InputError(f"unknown list {kind!r}{did_you_mean(kind, known) or '.'} Lists: {', '.join(known)}")
+    broken: dict[str, str] = {}
+    overview = Table("list", "names", "entry-point group", show_lines=True)
+    for kind in kinds or known:
+        registry = None if kind == "recipes" else find_registry(kind)
+        names = _recipe_names() if registry is None else registry.names()
+        if not kinds:
+            overview.add_row(kind, ", ".join(names), "" if registry is None else registry.group)
+        else:
+            _print(TABLES[kind]() if kind in TABLES else _registry_table(kind))
+        broken |= {} if registry is None else registry.broken()
+    if not kinds:
+        _print(overview)
+    for _, message in sorted(broken.items()):
+        print(message)
+    return 1 if broken else 0
+
+
+def _recipe_names() -> list[str]:
+    from pe_lightning import recipes  # imports torch and Lightning, which other lists do not need
+
+    return recipes.names()
+
+
+def _recipe_table() -> Table:
+    from pe_lightning import recipes
+
+    table = Table("--config", "what it fits")
+    for name in recipes.names():
+        comment = Path(recipes.find(name)).read_text(encoding="utf-8").partition("\n")[0]
+        table.add_row(name, comment.removeprefix("#").strip())
+    return table
+
+
+def _activation_table() -> Table:
+    from pe_lightning.networks import activations
 
     table = Table(show_lines=True)
     table.add_column("--model", style="bold", no_wrap=True)
-    for title in ("formula", "options", "rate", "reference"):
+    for title in ("formula", "options", "learning rate", "reference"):
         table.add_column(title, overflow="fold")
-    for name, kind in ACTIVATIONS.items():
+    for name in activations:
+        kind = activations.get(name)
         options = [] if kind.default_omega is None else [f"omega={kind.default_omega:g}"]
         options += [] if kind.default_scale is None else [f"activation_scale={kind.default_scale:g} ({kind.scale_text})"]
-        table.add_row(
-            f"SimpleMLP --model.activation {name}", kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference
-        )
-    rows = ("ComplexLinear", "W (ψ(x) ⊗ ψ(y) ⊗ ...)", "depth, ridge", "1/L; with a head 0.1", reference_of(ComplexNetwork))
-    table.add_row(*rows)
-    table.add_row(
-        "Adaptive", "local exact fits, mixed by their errors", "angles, aspects", "not trained", "docs/adaptive.md"
-    )
-    _print(table)
+        title = f"SimpleMLP --model.activation {name}"
+        table.add_row(title, kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference)
+    return table
+
+
+def _registry_table(kind: str) -> Table:
+    """The classes of any registry: name, first line of the docstring, arguments, reference."""
+    registry = find_registry(kind)
+    table = Table(show_lines=True)
+    table.add_column(registry.kind, style="bold", no_wrap=True)
+    for title in ("description", "arguments", "reference"):
+        table.add_column(title, overflow="fold")
+    for name in registry:
+        cls = registry.get(name)
+        text = re.sub(r"(?::\w+:)?`+~?([^`]*)`+", r"\1", (inspect.getdoc(cls) or "").partition("\n")[0])
+        table.add_row(name, text, "\n".join(registry.parameters(cls)), reference_of(cls))
+    return table
+
+
+TABLES = {"encoders": _encoder_table, "activations": _activation_table, "recipes": _recipe_table}
+"""Lists with columns of their own."""
 
 
 def reference_of(cls: type) -> str:

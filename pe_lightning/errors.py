@@ -18,11 +18,9 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "show_metric", "subclasses"]
+__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "show_metric"]
 
 LIST_OPTIONS = "--help lists the options"
-CALLBACKS = ("PeakMemory", "Snapshots", "StableRank", "TimeToPSNR")
-"""Our callbacks for ``--trainer.callbacks+``; the others are always there."""
 
 
 class InputError(ValueError):
@@ -59,11 +57,6 @@ def show_bytes(size: int) -> str:
         return f"{size} B"
     unit = min(int(math.log10(size)) // 3, 4)
     return f"{size / 1000**unit:.1f} {('kB', 'MB', 'GB', 'TB')[unit - 1]}"
-
-
-def subclasses(base: type[Any]) -> list[type[Any]]:
-    """All subclasses of a class that have been imported."""
-    return [found for cls in base.__subclasses__() for found in (cls, *subclasses(cls))]
 
 
 def root_message(error: BaseException) -> str:
@@ -156,11 +149,6 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
     if missing := re.search(r"the following arguments are required: ([\w., -]+)", message):
         names = re.sub(r"\w+\.", "", missing[1])
         return f"{owner[-1].rpartition('.')[2]} needs {names}" if owner else f"missing: {names}; {LIST_OPTIONS}"
-    if callback := re.search(r"trainer\.callbacks.*Expected a dot import path string: (\w+)", message, re.DOTALL):
-        from lightning.pytorch import Callback
-
-        near = did_you_mean(callback[1], [cls.__name__ for cls in subclasses(Callback)]) or "."
-        return f"unknown callback {callback[1]!r}{near} Ours: {', '.join(CALLBACKS)}"
     if word := re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown:
         kind = "option" if word[1].startswith("-") or word is unknown else "argument"
         # an option of another verb is not what was meant

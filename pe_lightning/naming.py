@@ -23,13 +23,16 @@ from typing import Any
 
 import jsonargparse
 import yaml
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import callbacks as lightning_callbacks
 
 from pe_lightning import encoders, recipes
+from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources
-from pe_lightning.errors import InputError, did_you_mean, subclasses
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.modules.registry import models
 from pe_lightning.registry import Registry
 from pe_lightning.verbs import is_option, long_form
 
@@ -64,8 +67,8 @@ SHORT_FORMS = {
 }
 """Of the options of ``data``; a DataModule that has an argument of the short name itself gets it as it is."""
 
-CLASSES: dict[str, type] = {"model": LightningModule, "data": LightningDataModule}
-"""Options that name a class, and its base."""
+CLASSES: dict[str, Registry[Any]] = {"model": models, "data": datamodules}
+"""Options that name a class, and the registry of their names."""
 
 MOST_VALUES, MOST_LEVELS = 100_000, 100
 """Of a configuration, repeated values included."""
@@ -113,7 +116,7 @@ def expand(value: Any, key: str, before: Any = None) -> Any:
     }
     if KEPT in parameters and _arguments(before).get(KEPT) == "auto":  # not every class takes it
         defaults[KEPT] = parameters[KEPT].default
-    return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": {**defaults, **given}}
+    return {"class_path": _path_of(cls), "init_args": {**defaults, **given}}
 
 
 def _arguments(value: Any) -> dict[str, Any]:
@@ -138,6 +141,10 @@ def expand_tree(tree: Any) -> Any:
     found = _expand_names(tree)
     if isinstance(found, dict):
         classes = {option: _find_class(option, found.get(option)) for option in CLASSES}
+        for option in CLASSES.keys() & found.keys():
+            found[option] = _with_class_path(found[option], classes[option])
+        if isinstance(trainer := found.get("trainer"), dict) and "callbacks" in trainer:
+            trainer["callbacks"] = _expand_callbacks(trainer["callbacks"])
         data = found.get("data")
         arguments = data.get("init_args", data) if isinstance(data, dict) else {}
         for word in [word for word in arguments if _is_short(word, classes["data"])]:
@@ -173,6 +180,9 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
             data = _find_class("data", part) or data
             named |= {key for key in NAMED if (part.get("init_args") or part).get(key) is not None}
             encoder = expand((_section(tree, "model").get("init_args") or {}).get("encoder"), "encoder") or encoder
+        elif equals and re.fullmatch(r"--trainer\.callbacks\+?", option):
+            found = _expand_callbacks(_read(text))
+            word = f"{option}={found if isinstance(found, str) else json.dumps(found)}"
         elif not equals or head not in CLASSES:
             pass
         elif path in ([], ["class_path"]):
@@ -181,6 +191,8 @@ def expand_arguments(arguments: Sequence[str]) -> list[str]:
             data = cls if head == "data" else data
             if isinstance(tree, dict):  # the class with its arguments
                 word = f"{option}={json.dumps(expand_tree({head: tree})[head])}"
+            elif cls is not None:
+                word = f"{option}={_path_of(cls)}"
         elif path[-1] in NAMED:
             named.add(path[-1])
             found = expand(_read(text), path[-1], AUTOMATIC if automatic else encoder)
@@ -210,32 +222,57 @@ def _join_values(arguments: Sequence[str]) -> list[str]:
     rest = list(arguments)
     while rest:
         word = long_form(rest.pop(0))
-        if rest and not is_option(rest[0]) and re.fullmatch(r"-c|--(config|model|data)(\.[\w.]+)?\+?", word):
+        named = re.fullmatch(r"-c|--(config|model|data|trainer\.callbacks)(\.[\w.]+)?\+?", word)
+        if rest and named and not is_option(rest[0]):
             word = f"{word}={rest.pop(0)}"
         words.append(word)
     return words
 
 
 def _find_class(option: str, value: Any) -> type[Any] | None:
-    """The class that ``model`` or ``data`` names; ``None`` if the value names none, or is one for the parser to refuse.
+    """The class that ``model`` or ``data`` names; ``None`` if it names none, or the parser is to refuse it.
 
     Raises:
-        InputError: If it is a word that is no class.
+        InputError: If the name is not registered.
     """
     name = value.get("class_path") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
         return None
-    if "." in name:
-        try:
-            found = pydoc.locate(name)
-        except pydoc.ErrorDuringImport:
-            return None
-        return found if isinstance(found, type) else None
-    classes = {cls.__name__: cls for cls in subclasses(CLASSES[option]) if not inspect.isabstract(cls)}
-    if name not in classes:
-        known = [name for name, cls in classes.items() if not cls.__module__.startswith("lightning.")]
-        raise InputError(f"unknown {option} {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
-    return classes[name]
+    if "." not in name:
+        return CLASSES[option].get(name)
+    try:
+        found = pydoc.locate(name)
+    except pydoc.ErrorDuringImport:
+        return None
+    return found if isinstance(found, type) else None
+
+
+def _with_class_path(value: Any, cls: type[Any] | None) -> Any:
+    """``value`` with the import path of the class in the place of its registered name."""
+    if cls is None:
+        return value
+    return _path_of(cls) if isinstance(value, str) else {**value, "class_path": _path_of(cls)}
+
+
+def _path_of(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _expand_callbacks(value: Any) -> Any:
+    """Import paths in the place of the registered names of callbacks; Lightning's own are left to the parser.
+
+    Raises:
+        InputError: If a name is neither registered nor a callback of Lightning.
+    """
+    if isinstance(value, list):
+        return [_expand_callbacks(entry) for entry in value]
+    name = value.get("class_path") if isinstance(value, Mapping) else value
+    if not isinstance(name, str) or "." in name or name in lightning_callbacks.__all__:
+        return value
+    if name not in callbacks:
+        near = did_you_mean(name, [*lightning_callbacks.__all__, *callbacks]) or "."
+        raise InputError(f"unknown callback {name!r}{near} Registered: {', '.join(callbacks)}, and Lightning's")
+    return _with_class_path(value, callbacks.get(name))
 
 
 def _is_short(word: str, data: type[Any] | None) -> bool:

@@ -15,6 +15,7 @@ from pe_lightning import encoders, modules, networks
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.files import save_figure, write_atomically
+from pe_lightning.modules.registry import models
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,9 +55,11 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         cls = encoders.registry.get(name)
         parts = [*_features(name, folder / "encoders"), *_scores(name, measured)]
         pages[folder / f"encoders/{name}.md"] = _page(f"`{name}`: {cls.__name__}", cls, parts)
-    for network in (modules.SimpleMLP, modules.ComplexLinear, modules.Adaptive):
-        pages[folder / f"networks/{network.__name__}.md"] = _page(f"`{network.__name__}`", network)
-    for name, activation in networks.ACTIVATIONS.items():
+    for name in models:
+        if issubclass(models.get(name), modules.CoordinateModule):
+            pages[folder / f"networks/{name}.md"] = _page(f"`{name}`", models.get(name))
+    for name in networks.activations:
+        activation = networks.activations.get(name)
         parts = _options(name, activation, folder / "networks")
         pages[folder / f"networks/{name}.md"] = _page(f"`{name}`: an activation of SimpleMLP", activation, parts)
     for path, text in pages.items():

@@ -1,8 +1,12 @@
-"""Names for classes: a typed registry that other packages can add to.
+"""Typed registries of classes by name, which other packages can extend.
 
-A class joins a registry by decorator, ``@encoders.register("gau")``, or from another package by an entry point in the
-registry's group. Entry points are imported when a name is first looked up, so that importing this package stays cheap
-and a broken plugin stops only those who ask for it.
+A class is registered by the decorator ``@encoders.register("gau")``, or from another package by an entry point in the
+registry's group. Entry points are imported when a name is first looked up: importing this package stays cheap, and a plugin
+that cannot be imported affects only those who ask for it.
+
+>>> from pe_lightning.registry import find_registry
+>>> "gau" in find_registry("encoders")
+True
 """
 
 from __future__ import annotations
@@ -10,30 +14,45 @@ from __future__ import annotations
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["PluginWarning", "Registry"]
+__all__ = ["REGISTRIES", "PluginWarning", "Registry", "find_registry"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
+REGISTRIES = {
+    "encoders": "pe_lightning.encoders.base.registry",
+    "models": "pe_lightning.modules.registry.models",
+    "activations": "pe_lightning.networks.activations.activations",
+    "datamodules": "pe_lightning.data.registry.datamodules",
+    "sources": "pe_lightning.data.sources.base.sources",
+    "samplings": "pe_lightning.data.sampling.samplings",
+    "metrics": "pe_lightning.metrics.metrics",
+    "baselines": "pe_lightning.baselines.baselines",
+    "callbacks": "pe_lightning.callbacks.registry.callbacks",
+}
+"""Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
+
 
 class PluginWarning(UserWarning):
-    """A plugin could not be imported; the message names it, its distribution and the original error."""
+    """A plugin could not be imported. The message names the plugin, its distribution and the original error."""
 
 
 class Registry(Generic[T]):
     """Maps names to subclasses of one base class.
 
     Args:
-        kind: What is registered, in the singular, for messages: ``"encoder"``.
-        base: Every registered class is a subclass of it.
-        group: Entry-point group through which other packages register classes. ``None``: closed.
+        kind: Singular noun for error messages, such as ``"encoder"``.
+        base: Base class of every registered class.
+        group: Entry-point group through which other packages register classes; ``None`` disables entry points.
+        modules: Modules of this package that register classes, imported before the first look-up. Needed only for classes
+            that importing the registry itself does not define.
 
     Example:
         >>> shapes: Registry[object] = Registry("shape", object)
@@ -43,20 +62,21 @@ class Registry(Generic[T]):
         ['round']
     """
 
-    def __init__(self, kind: str, base: type[T], group: str | None = None) -> None:
+    def __init__(self, kind: str, base: type[T], group: str | None = None, modules: Sequence[str] = ()) -> None:
         self.kind = kind
         self.base = base
         self.group = group
+        self.modules = tuple(modules)
         self._classes: dict[str, type[T]] = {}
         self._broken: dict[str, str] = {}
-        self._plugins_loaded = group is None
+        self._plugins_loaded = False
 
     def register(self, name: str) -> Callable[[C], C]:
         """Class decorator that registers the class under ``name``.
 
         Raises:
-            InputError: If the name is taken by another class, is not a plain word, or the class has the wrong base or
-                abstract methods.
+            InputError: If another class has the name, the name is not an identifier, the class is not a subclass of
+                :attr:`base`, or it has abstract methods.
         """
 
         def decorate(cls: C) -> C:
@@ -83,24 +103,27 @@ class Registry(Generic[T]):
         return cls
 
     def load_plugins(self) -> None:
-        """Imports the entry points of the group, once.
+        """Imports :attr:`modules` and the entry points of the group, once.
 
         Raises:
-            InputError: If a plugin claims a name that is taken, or registers a class of the wrong base.
+            InputError: If a plugin registers a name of another class, or a class that is not a subclass of :attr:`base`.
 
         Warns:
-            PluginWarning: If a plugin cannot be imported. Asking for it by name is then an error.
+            PluginWarning: If a plugin cannot be imported. Looking up its name is then an error.
         """
-        if self._plugins_loaded or self.group is None:
+        if self._plugins_loaded:
             return
-        self._plugins_loaded = True  # before the imports: a plugin may itself ask for names
+        self._plugins_loaded = True  # set before the imports, since a plugin may look up names itself
         try:
-            for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
-                self._load_plugin(point)
+            for module in self.modules:
+                importlib.import_module(module)
+            if self.group is not None:
+                for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
+                    self._load_plugin(point)
         except BaseException:
             self._plugins_loaded = False  # the next call raises the same error
             raise
-        for message in self._broken.values():  # after the loop: a warning may be an error, others must be loaded still
+        for message in self._broken.values():  # after the loop: with -W error a warning would stop the other plugins
             warnings.warn(message, PluginWarning, stacklevel=2)
 
     def _load_plugin(self, point: EntryPoint) -> None:
@@ -113,19 +136,19 @@ class Registry(Generic[T]):
                 raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}")
         except InputError as error:
             raise InputError(f"{error} (entry point {point.name!r} of the distribution {distribution})") from error
-        except Exception as error:  # whatever a plugin raises on import must not stop those who do not use it
+        except Exception as error:  # importing a plugin can raise anything, and must not affect those who do not use it
             self._broken[point.name] = (
                 f"the {self.kind} plugin {point.name!r} of the distribution {distribution} failed to "
                 f"import {point.value!r}: {type(error).__name__}: {error}"
             )
 
     def names(self) -> list[str]:
-        """The registered names, sorted, plugins included."""
+        """All registered names, sorted, including those of plugins."""
         self.load_plugins()
         return sorted(self._classes)
 
     def broken(self) -> dict[str, str]:
-        """Plugins that failed to import: name -> what went wrong."""
+        """Plugins that could not be imported: name -> error message."""
         self.load_plugins()
         return dict(self._broken)
 
@@ -136,15 +159,15 @@ class Registry(Generic[T]):
         return name in self.names()
 
     def name_of(self, cls: type) -> str:
-        """The name of a registered class, or its full path if it has none."""
+        """The registered name of a class, or its import path if it is not registered."""
         self.load_plugins()
         return next((name for name, known in self._classes.items() if known is cls), _path(cls))
 
     def get(self, name: str) -> type[T]:
-        """The class called ``name``: a registered name, a registered class's own name, or a full class path.
+        """The class for a registered name, the ``__name__`` of a registered class, or an import path.
 
         Raises:
-            InputError: If there is none; the message holds the nearest names and all of them.
+            InputError: If there is no such class; the message suggests similar names and lists the registered ones.
         """
         known = self.names()
         if name in self._classes:
@@ -154,7 +177,7 @@ class Registry(Generic[T]):
         by_class_name = {cls.__name__: cls for cls in self._classes.values()}
         if name in by_class_name:
             return by_class_name[name]
-        # of words that differ in case only the last is offered: the name to type, not the class's
+        # names after class names: of words that differ only in case, did_you_mean suggests the last
         reason = did_you_mean(str(name), [*by_class_name, *known]) or "."
         module, _, attribute = str(name).rpartition(".")
         if module:
@@ -165,11 +188,10 @@ class Registry(Generic[T]):
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
-        """An instance of the class called ``name``.
+        """Creates an instance of the class called ``name``.
 
         Raises:
-            InputError: If the name or an argument is unknown, an argument without default is missing, or the class
-                refuses a value.
+            InputError: If the name or an argument is unknown, a required argument is missing, or the class rejects a value.
         """
         cls = self.get(name)
         kwargs = self.arguments(cls, kwargs)
@@ -180,12 +202,12 @@ class Registry(Generic[T]):
         return cls(**kwargs)
 
     def resolve(self, given: T | str | Mapping[str, Any]) -> T:
-        """The instance that a name or a description stands for; an instance is returned as it is.
+        """Creates an instance from a name or a mapping; returns an instance unchanged.
 
         Accepts ``"grid"``, ``{"name": "grid", "stride": 2}`` and ``{"class_path": ..., "init_args": {...}}``.
 
         Raises:
-            InputError: If it is none of these, or what :meth:`create` raises.
+            InputError: If ``given`` is none of these, and as :meth:`create`.
         """
         if isinstance(given, self.base):
             return given
@@ -203,14 +225,14 @@ class Registry(Generic[T]):
         return self.create(name, **arguments)
 
     def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of the constructor of ``cls`` that ``given`` stands for.
+        """``given`` as a dictionary, after checking its keys against the constructor of ``cls``.
 
         Raises:
-            InputError: If ``cls`` does not take an argument of that name.
+            InputError: If the constructor has no argument of that name.
         """
         allowed = self.parameters(cls)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values()):
-            return dict(given)  # a plugin's **kwargs: only the class itself can tell
+            return dict(given)  # **kwargs: only the class itself can check the names
         for key in given:
             if key not in allowed:
                 takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
@@ -223,9 +245,16 @@ class Registry(Generic[T]):
         """The constructor's parameters, in order."""
         if cls.__init__ is object.__init__:
             return {}
-        # of __init__, not of the class: where a base defines __new__(*args, **kwargs), that one can be found first
+        # signature(cls) could return the signature of a base's __new__(*args, **kwargs)
         return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
 
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def find_registry(name: str) -> Registry[Any]:
+    """The registry of that name in :data:`REGISTRIES`, imported on demand."""
+    module, _, attribute = REGISTRIES[name].rpartition(".")
+    registry: Registry[Any] = getattr(importlib.import_module(module), attribute)
+    return registry

@@ -50,7 +50,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigma", "-0.5"], ["sigma", "positive", "-0.5"]),
         (["--model.encoder.sigma", "wide"], ["model.encoder.sigma", "float", "wide"]),
         (["--model.encoder", "[gau, gau, gau]"], ["3 encoders", "2 axes"]),
-        (["--model.activation", "rleu"], ["model.activation", "'relu'", "rleu"]),
+        (["--model.activation", "rleu"], ["unknown activation 'rleu'", "'relu'"]),
         (["--data.sampling.stride", "512"], ["stride", "512"]),
         (["--data.batch", "pionts"], ["expected one of 'full', 'points', 'blocks'", "got pionts"]),
         (["--trainer.precision", "bf16-true"], ["'bf16-mixed'", "round the coordinates"]),

@@ -7,14 +7,15 @@ import pytest
 
 from pe_lightning import __version__, encoders
 from pe_lightning.__main__ import VERBS, main
-from pe_lightning.networks import ACTIVATIONS
+from pe_lightning.networks import activations
+from pe_lightning.registry import REGISTRIES, find_registry
 
 
 @pytest.mark.parametrize(
     ("commands", "heavy"),
     [
-        (["--help", "--version", "encoders --help", "cache --help", "cache list", "compare --help"], "torch"),
-        (["encoders", "networks"], "lightning"),
+        (["--help", "--version", "list --help", "encoders --help", "cache --help", "cache list", "compare --help"], "torch"),
+        (["encoders", "list activations"], "lightning"),
     ],
     ids=["torch", "lightning"],
 )
@@ -50,10 +51,25 @@ def test_encoders_lists_all_of_them_with_their_arguments(capsys):
     assert "Eq. 54" in shown
 
 
+def test_list_shows_every_registry_and_the_recipes(capsys):
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out.split()
+    for kind in REGISTRIES:
+        assert {kind, f"pe_lightning.{kind}"} <= set(shown)
+        assert all({name, f"{name},"} & set(shown) for name in find_registry(kind))
+    assert "image/closed_form," in shown
+    assert main(["list", "samplings", "recipes"]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("Every stride-th sample", "offset", "image/wire", "complex Gabor wavelets"))
+    assert main(["list", "sampling"]) == 2
+    assert "unknown list 'sampling'; did you mean 'samplings'?" in capsys.readouterr().err
+
+
 def test_networks_lists_models_and_activations(capsys):
     assert main(["networks"]) == 0
     shown = capsys.readouterr().out
-    for name, kind in ACTIVATIONS.items():
+    for name in activations:
+        kind = activations.get(name)
         assert f"SimpleMLP --model.activation {name}" in shown
         assert kind.formula in shown
     assert all(

@@ -1,4 +1,4 @@
-"""A third-party encoder and a third-party source, installed for real, are found by name."""
+"""Third-party classes of every registry, installed for real, are found by name."""
 
 import json
 import os
@@ -38,8 +38,9 @@ def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
     (found,) = tmp_path.glob("runs/astronaut-ComplexLinear-chirp/1/metrics.json")
     assert json.loads(found.read_text())["encoder"] == {"name": "chirp", "num_features": 256}
     checkpoint = found.parent / "checkpoints/last.ckpt"
-    done = run(environment, tmp_path, "encoders")
-    assert (done.returncode, "chirp" in done.stdout) == (0, True)
+    done = run(environment, tmp_path, "list")
+    names = ["chirp", "chirp_mlp", "sinc", "balls", "ball", "checkerboard", "dice", "average", "step_counter"]
+    assert (done.returncode, [name for name in names if not {name, f"{name},"} & set(done.stdout.split())]) == (0, [])
     done = run(environment, tmp_path, "predict", "--ckpt_path", str(checkpoint), "--output_shape", "8", "8")
     assert done.returncode == 0, done.stderr
     assert (found.parent / "predict/8x8/astronaut.png").is_file()
@@ -52,14 +53,25 @@ def test_a_misspelt_argument_of_it(environment, tmp_path):
     assert "did you mean 'num_features'" in done.stderr
 
 
-def test_its_source_is_fitted_and_scored_by_its_metric(environment, tmp_path):
-    model = ["--model", "ComplexLinear", "--model.encoder", "{name: chirp, num_features: 8}"]
-    data = ["--data", "SignalDataModule", "--data.source", "ball", "--data.source.size", "8"]
-    quick = ["--trainer.max_steps", "20", "--wandb.enabled", "false"]
+def test_a_fit_of_its_classes_alone(environment, tmp_path):
+    (tmp_path / "data.yaml").write_text("data: {class_path: balls, init_args: {size: 8}}\n")
+    model = ["--model", "chirp_mlp", "--model.encoder", "{name: chirp, num_features: 12}", "--model.activation", "sinc"]
+    data = ["--config", "data.yaml", "--data.sampling", "checkerboard", "--data.sampling.odd", "true"]
+    quick = ["--trainer.max_steps", "20", "--trainer.callbacks+", "step_counter", "--wandb.enabled", "false"]
     done = run(environment, tmp_path, "fit", *model, *data, *quick)
     assert done.returncode == 0, done.stderr
-    (found,) = tmp_path.glob("runs/ball-ComplexLinear-chirp/1/metrics.json")
+    (found,) = tmp_path.glob("runs/ball-*-chirp/1/metrics.json")
     report = json.loads(found.read_text())
-    assert (report["metric"], report["signals"], report["grid"]) == ("iou", ["ball"], [8, 8, 8])
-    assert 0 < report["test/iou"] <= 1
+    assert (report["metric"], report["signals"], report["grid"]) == ("dice", ["ball"], [8, 8, 8])
+    assert (report["sampling"], report["counted_steps"]) == ({"name": "checkerboard", "odd": True}, 20)
+    assert 0 <= report["test/dice"] <= 1
     assert not any("psnr" in key for key in report)
+
+
+def test_its_source_by_name(environment, tmp_path):
+    model = ["--model", "ComplexLinear", "--model.encoder", "{name: chirp, num_features: 8}"]
+    data = ["--data", "SignalDataModule", "--data.source", "ball", "--data.source.size", "8"]
+    done = run(environment, tmp_path, "fit", *model, *data, "--trainer.max_steps", "2", "--wandb.enabled", "false")
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("runs/ball-ComplexLinear-chirp/1/metrics.json")
+    assert json.loads(found.read_text())["sampling"]["name"] == "grid"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pe_lightning.errors import InputError
-from pe_lightning.registry import PluginWarning, Registry
+from pe_lightning.registry import REGISTRIES, PluginWarning, Registry, find_registry
 
 GROUP = "tests.shapes"
 Install = Callable[[str, str, str], None]
@@ -220,3 +222,37 @@ def test_a_plugin_that_breaks_the_rules_is_an_error_each_time(
     for _ in range(2):
         with pytest.raises(InputError, match=rf"(?s){reason}.*distribution pe_bad 1\.5"):
             shapes.names()
+
+
+# -- the promise of docs/architecture.md ------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_registry_is_listed_and_has_the_entry_point_group_of_its_name() -> None:
+    """A registry made anywhere in the package is one that ``pe-lightning list`` shows and that plugins can extend."""
+    made = set()
+    for path in (ROOT / "pe_lightning").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Call):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if getattr(node.value.func, "id", "").endswith("Registry"):
+                made.add(f"{module}.{ast.unparse(target)}")
+    assert made == set(REGISTRIES.values())
+    for name in REGISTRIES:
+        assert find_registry(name).group == f"pe_lightning.{name}"
+        assert find_registry(name).names()
+
+
+def test_the_documented_groups_are_the_registries() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    (sentence,) = re.findall(r"Everything that a user can name.*?\n\n", text, re.DOTALL)
+    assert set(re.findall(r"`pe_lightning\.(\w+)`", sentence)) == set(REGISTRIES)
+
+
+def test_the_example_plugin_extends_every_registry() -> None:
+    """``tests/test_plugin.py`` installs it and uses each of its classes by name."""
+    text = (ROOT / "tests/plugin_project/pyproject.toml").read_text()
+    assert set(re.findall(r'entry-points."pe_lightning\.(\w+)"', text)) == set(REGISTRIES)

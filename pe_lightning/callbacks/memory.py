@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pe_lightning.callbacks.base import log_values
+from pe_lightning.callbacks.registry import callbacks
 
 __all__ = ["PeakMemory", "peak_resident_bytes"]
 
@@ -30,6 +31,7 @@ def peak_resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
+@callbacks.register("PeakMemory")
 class PeakMemory(Callback):
     """Logs and reports the most memory that any process of a fit has used.
 

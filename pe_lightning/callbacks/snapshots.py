@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
+from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
@@ -26,6 +27,7 @@ LARGEST_SIDE = 2048
 Array = npt.NDArray[np.float32]
 
 
+@callbacks.register("Snapshots")
 class Snapshots(PeriodicCallback):
     """Writes reconstructions every few steps to ``snapshots/<signal>/<step>.png`` in the run directory, and to W&B.
 

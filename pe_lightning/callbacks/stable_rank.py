@@ -12,6 +12,7 @@ from pe_lightning.analysis.checkpoints import encoding_rank, layer_ranks
 from pe_lightning.analysis.ranks import sample_coordinates
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
+from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_curves
@@ -20,6 +21,7 @@ from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
 __all__ = ["StableRank"]
 
 
+@callbacks.register("StableRank")
 class StableRank(PeriodicCallback):
     r"""Follows the stable rank :math:`\|A\|_F^2 / \|A\|_2^2` of every hidden layer's activations and of the features.
 

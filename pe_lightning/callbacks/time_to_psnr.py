@@ -12,12 +12,14 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from pe_lightning.callbacks.base import TimedCallback, check_steps, log_values, require_coordinates
+from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
 
 __all__ = ["TimeToPSNR"]
 
 
+@callbacks.register("TimeToPSNR")
 class TimeToPSNR(TimedCallback):
     """Seconds of training, and optimiser steps, until the PSNR first reaches each of several thresholds.
 

@@ -23,6 +23,7 @@ from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.output import OutputGrid
+from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import Sampling, samplings
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import GridSplit, Protocol, Split, check_protocol
@@ -33,6 +34,7 @@ from pe_lightning.errors import InputError
 __all__ = ["SignalDataModule"]
 
 
+@datamodules.register("SignalDataModule")
 class SignalDataModule(LightningDataModule):
     """A set of signals of one shape, fitted together. Nothing is read before it is asked for.
 

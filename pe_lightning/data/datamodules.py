@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.sources.arrays import Channels
 from pe_lightning.data.sources.base import Source
@@ -45,6 +46,7 @@ def _with_arguments_of(source: type[Source]) -> Callable[[D], D]:
     return complete
 
 
+@datamodules.register("ImageDataModule")
 @_with_arguments_of(ImageSource)
 class ImageDataModule(SignalDataModule):
     """Images as signals of two axes: any number of files, 8- or 16-bit, fitted together.
@@ -74,6 +76,7 @@ class ImageDataModule(SignalDataModule):
         super().__init__(source, sampling, protocol, batching, storage)
 
 
+@datamodules.register("RowDataModule")
 @_with_arguments_of(RowSource)
 class RowDataModule(SignalDataModule):
     """Signals of one axis, fitted together: rows and columns of images, arrays, columns of tables, sound.
@@ -114,6 +117,7 @@ class RowDataModule(SignalDataModule):
         super().__init__(source, sampling, protocol, batching, storage)
 
 
+@datamodules.register("VideoDataModule")
 @_with_arguments_of(VideoSource)
 class VideoDataModule(SignalDataModule):
     """Videos ``(T, H, W, C)`` and volumes ``(Z, Y, X, C)`` as signals of three axes, fitted together.
@@ -147,6 +151,7 @@ class VideoDataModule(SignalDataModule):
         super().__init__(source, sampling, protocol, batching, storage)
 
 
+@datamodules.register("TensorDataModule")
 @_with_arguments_of(TensorSource)
 class TensorDataModule(SignalDataModule):
     """Arrays already in memory as signals, with any number of axes.

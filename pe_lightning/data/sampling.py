@@ -59,7 +59,7 @@ class Sampling(ABC):
         return hash(repr(self))
 
 
-samplings: Registry[Sampling] = Registry("sampling", Sampling)  # type: ignore[type-abstract]
+samplings: Registry[Sampling] = Registry("sampling", Sampling, "pe_lightning.samplings")  # type: ignore[type-abstract]
 
 
 @samplings.register("grid")

@@ -16,6 +16,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, plain_encoder, trainer_of
+from pe_lightning.modules.registry import models
 from pe_lightning.networks.adaptive import AdaptiveNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
@@ -23,6 +24,7 @@ from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 __all__ = ["Adaptive"]
 
 
+@models.register("Adaptive")
 class Adaptive(CoordinateModule):
     r"""Exact local fits by a bank of rotated and stretched encoders, mixed where each predicts well; nothing is trained.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -21,14 +21,13 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision, largest_eigenvalue
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data
-from pe_lightning.networks import ComplexNetwork, PlainName, check_activation
+from pe_lightning.modules.registry import models
+from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.solvers import Choice, Solution
 
 __all__ = ["ComplexLinear"]
 
-PASSING = ("relu", "gelu", "silu")
-"""Activations through which :meth:`ComplexNetwork.start_from` hands a solution on unchanged."""
 ENCODER_LR = 0.01
 """Of the default optimiser, for an encoder's parameters: their logarithms, mostly."""
 HIDDEN_LIMIT = 1 << 24
@@ -37,6 +36,7 @@ WINDOW = 64
 """About how many features are computed per sample of a long axis."""
 
 
+@models.register("ComplexLinear")
 class ComplexLinear(CoordinateModule):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
@@ -82,7 +82,7 @@ class ComplexLinear(CoordinateModule):
         encoder: EncoderChoice,
         depth: int = 0,
         width: int = 256,
-        activation: PlainName = "relu",
+        activation: str = "relu",
         normalize: bool = True,
         center: bool = True,
         warm_start: bool = False,
@@ -100,14 +100,12 @@ class ComplexLinear(CoordinateModule):
             raise InputError(
                 f"ridge must be 'auto' or a number >= 0, got {ridge!r}; 1e-3 is moderate, 0 plain least squares"
             )
-        if warm_start and depth and activation not in PASSING:
-            raise InputError(
-                f"warm_start with a head needs an activation that can hand a number on: {', '.join(PASSING)}; got "
-                f"{activation!r}"
-            )
+        if not find_activation(activation, plain=True).carries_identity and warm_start and depth:
+            allowed = ", ".join(name for name in activations if activations.get(name).carries_identity)
+            raise InputError(f"warm_start with a head needs one of the activations {allowed}; got {activation!r}")
         self.depth = depth
         self.width = width
-        self.activation = check_activation(activation, get_args(PlainName))
+        self.activation = activation
         self.normalize = normalize
         self.center = center
         self.warm_start = warm_start

@@ -21,8 +21,9 @@ from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import samples_of
-from pe_lightning.networks import ACTIVATIONS, ActivationName, SimpleNetwork, check_activation
-from pe_lightning.networks.activations import check_options, largest_omega
+from pe_lightning.modules.registry import models
+from pe_lightning.networks import SimpleNetwork, find_activation
+from pe_lightning.networks.activations import check_options
 from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 
 __all__ = ["SimpleMLP"]
@@ -31,6 +32,7 @@ CACHE_LIMIT = 1 << 30
 """Bytes of training features that are remembered between steps; more are computed anew each step."""
 
 
+@models.register("SimpleMLP")
 class SimpleMLP(CoordinateModule):
     r"""Concatenated features and an MLP per signal: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
@@ -73,7 +75,7 @@ class SimpleMLP(CoordinateModule):
         encoder: EncoderChoice,
         depth: int = 4,
         width: int = 256,
-        activation: ActivationName = "relu",
+        activation: str = "relu",
         omega: float | Literal["auto"] | None = None,
         activation_scale: float | None = None,
         sigmoid: bool = False,
@@ -86,7 +88,7 @@ class SimpleMLP(CoordinateModule):
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
-        kind = ACTIVATIONS[check_activation(activation)]
+        kind = find_activation(activation)
         adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler)
         if depth < 0 or width < 1 or points_per_chunk < 1:
@@ -172,7 +174,7 @@ class SimpleMLP(CoordinateModule):
         candidates = ladder(samples)
         if self.omega == "auto":
             check_options(self.activation, candidates[0], self.activation_scale)  # the least of them may be too large
-            most = largest_omega(self.activation, self.activation_scale)
+            most = find_activation(self.activation).largest_omega(self.activation_scale)
             candidates = [omega for omega in candidates if omega <= most]
         chosen, tried = choose_by_spectrum(candidates, make, batch.values, batch.axes)
         parameter, values = "omega", [value for value, _ in tried]

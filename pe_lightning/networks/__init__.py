@@ -4,7 +4,7 @@ A network has a :class:`~torch.nn.Module` signature that a reader of any SIREN f
 :class:`Stack` holds one per signal and evaluates all of them by :mod:`torch.func`.
 """
 
-from pe_lightning.networks.activations import ACTIVATIONS, Activation, ActivationName, PlainName, check_activation
+from pe_lightning.networks.activations import Activation, activations, find_activation
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.derivatives import Network, gradient, laplacian
 from pe_lightning.networks.mlp import MLP
@@ -12,16 +12,14 @@ from pe_lightning.networks.simple import SimpleNetwork
 from pe_lightning.networks.stack import Stack
 
 __all__ = [
-    "ACTIVATIONS",
     "MLP",
     "Activation",
-    "ActivationName",
     "ComplexNetwork",
     "Network",
-    "PlainName",
     "SimpleNetwork",
     "Stack",
-    "check_activation",
+    "activations",
+    "find_activation",
     "gradient",
     "laplacian",
 ]

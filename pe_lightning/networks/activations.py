@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,22 +15,10 @@ from torch.nn import functional as F
 
 from pe_lightning.encoders.base import exact_dtype
 from pe_lightning.encoders.shifted import exponential
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
 
-__all__ = [
-    "ACTIVATIONS",
-    "Activation",
-    "ActivationName",
-    "PlainName",
-    "check_activation",
-    "check_options",
-    "exact_slopes",
-    "largest_omega",
-]
-
-PlainName = Literal["relu", "gelu", "silu", "tanh"]
-"""Activations without options, of layers that start as :class:`torch.nn.Linear` does."""
-ActivationName = Literal["relu", "gelu", "silu", "tanh", "sine", "gabor", "finer", "gauss", "staf"]
+__all__ = ["Activation", "activations", "check_options", "exact_slopes", "find_activation"]
 
 
 class Activation(nn.Module, ABC):
@@ -56,6 +44,8 @@ class Activation(nn.Module, ABC):
     default_scale: ClassVar[float | None] = None
     scale_text: ClassVar[str] = ""
     """What the scale is in the formula, in words."""
+    carries_identity: ClassVar[bool] = False
+    """Whether f(z) - f(-z) = z, so that a pair of units can pass a value on unchanged."""
     omega: Tensor
     scale: Tensor
 
@@ -67,10 +57,15 @@ class Activation(nn.Module, ABC):
             if default is not None:
                 self.register_buffer(name, torch.tensor(float(default if given is None else given)))
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it has no options; the others change much where their input changes little."""
-        return self.default_omega is None and self.default_scale is None
+    @classmethod
+    def has_options(cls) -> bool:
+        """Whether the activation has an ``omega`` or a ``scale``."""
+        return cls.default_omega is not None or cls.default_scale is not None
+
+    @classmethod
+    def largest_omega(cls, scale: float | None) -> float:
+        """The largest ``omega`` at which values do not overflow, for a ``scale``; infinite if there is no limit."""
+        return math.inf
 
     def size(self, width: int) -> int:
         """How many features a layer of ``width`` units passes on."""
@@ -89,10 +84,15 @@ class Activation(nn.Module, ABC):
         """The formula."""
 
 
+activations: Registry[Activation] = Registry("activation", Activation, "pe_lightning.activations")  # type: ignore[type-abstract]
+
+
+@activations.register("relu")
 class ReLU(Activation):
     """The papers' activation."""
 
     formula = "max(z, 0)"
+    carries_identity = True
     reference = "Zheng et al., Trading Positional Complexity vs. Deepness in Coordinate Networks, ECCV 2022"
     weight_decay = 1e-8
 
@@ -101,10 +101,12 @@ class ReLU(Activation):
         return F.relu(z)
 
 
+@activations.register("gelu")
 class GELU(Activation):
     """ReLU with a smooth corner."""
 
     formula = "z Φ(z)"
+    carries_identity = True
     reference = "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016"
     weight_decay = 1e-8
 
@@ -113,10 +115,12 @@ class GELU(Activation):
         return F.gelu(z)
 
 
+@activations.register("silu")
 class SiLU(Activation):
     """ReLU with a smooth corner."""
 
     formula = "z / (1 + exp(-z))"
+    carries_identity = True
     reference = "Elfwing et al., Sigmoid-Weighted Linear Units, Neural Networks 107, 2018"
     weight_decay = 1e-8
 
@@ -125,6 +129,7 @@ class SiLU(Activation):
         return F.silu(z)
 
 
+@activations.register("tanh")
 class Tanh(Activation):
     """Smooth and bounded."""
 
@@ -136,6 +141,7 @@ class Tanh(Activation):
         return torch.tanh(z)
 
 
+@activations.register("sine")
 class Sine(Activation):
     r"""SIREN: :math:`\sin(\omega z)`, :math:`z` of one distribution in all layers, however many there are.
 
@@ -164,6 +170,7 @@ class Sine(Activation):
         return torch.sin(self.omega * z)
 
 
+@activations.register("finer")
 class Finer(Sine):
     r"""FINER: :math:`\sin(\omega (|z| + 1) z)`, whose frequency rises with the distance of ``z`` from zero.
 
@@ -189,6 +196,7 @@ class Finer(Sine):
         return torch.sin(self.omega * factor * z)
 
 
+@activations.register("gauss")
 class Gauss(Activation):
     r"""A Gaussian: :math:`\exp(-(s z)^2)`."""
 
@@ -203,6 +211,7 @@ class Gauss(Activation):
         return exponential(z.to(exact_dtype(z)).square(), -self.scale.square())
 
 
+@activations.register("staf")
 class Staf(Sine):
     r"""STAF: :math:`\sum_j b_j \sin(w_j z + \phi_j)`, five terms, all trained, the same for the units of a layer.
 
@@ -263,6 +272,7 @@ class ComplexLayer(nn.Module):
         return F.linear(x, rows, self.bias.flatten())
 
 
+@activations.register("gabor")
 class Gabor(Activation):
     r"""WIRE: :math:`\exp(i \omega z - |s z|^2)`, with complex weights and the real part of the last layer.
 
@@ -274,6 +284,11 @@ class Gabor(Activation):
     default_omega = 20.0
     default_scale = 10.0
     scale_text = "s"
+
+    @classmethod
+    def largest_omega(cls, scale: float | None) -> float:
+        """Proportional to ``scale``."""
+        return MOST_GABOR * (scale or cls.default_scale or 1.0)
 
     def size(self, width: int) -> int:
         """Real and imaginary parts."""
@@ -317,50 +332,43 @@ def exact_slopes() -> Iterator[None]:
         _EXACT.reset(before)
 
 
-ACTIVATIONS: dict[str, type[Activation]] = {
-    "relu": ReLU,
-    "gelu": GELU,
-    "silu": SiLU,
-    "tanh": Tanh,
-    "sine": Sine,
-    "gabor": Gabor,
-    "finer": Finer,
-    "gauss": Gauss,
-    "staf": Staf,
-}
-assert tuple(ACTIVATIONS) == get_args(ActivationName)
+def find_activation(name: str, plain: bool = False) -> type[Activation]:
+    """The activation of that name.
 
+    Args:
+        name: A registered name, or the import path of a subclass of :class:`Activation`.
+        plain: Whether an activation with options is refused.
 
-def check_activation(name: str, allowed: Sequence[str] = tuple(ACTIVATIONS)) -> str:
-    """``name`` if it is one of the activations ``allowed``, else an :class:`InputError`."""
-    if name in ACTIVATIONS and name not in allowed:
-        raise InputError(f"activation {name!r} is one of SimpleMLP; allowed here: {', '.join(allowed)}")
-    if name not in ACTIVATIONS:
-        raise InputError(f"unknown activation {name!r}{did_you_mean(name, allowed) or '.'} Allowed: {', '.join(allowed)}")
-    return name
+    Raises:
+        InputError: If there is no such activation, or it has options and ``plain`` is set.
+    """
+    kind = activations.get(name)
+    if plain and kind.has_options():
+        allowed = [other for other in activations if not activations.get(other).has_options()]
+        raise InputError(f"activation {name!r} is for SimpleMLP only; allowed here: {', '.join(allowed)}")
+    return kind
 
 
 def check_options(name: str, omega: float | str | None, scale: float | None) -> None:
-    """An :class:`InputError` if an option is not a positive number, or the activation has none of that name."""
-    kind = ACTIVATIONS[name]
+    """Checks the options of an activation.
+
+    Raises:
+        InputError: If an option is not a positive number, the activation has no such option, or its values overflow.
+    """
+    kind = find_activation(name)
     given = (("omega", omega, "default_omega"), ("activation_scale", scale, "default_scale"))
     for option, value, default in given:
         if value is None or (option == "omega" and value == "auto" and kind.default_omega is not None):
             continue
         if getattr(kind, default) is None:
-            having = ", ".join(other for other, one in ACTIVATIONS.items() if getattr(one, default) is not None)
+            having = ", ".join(other for other in activations if getattr(activations.get(other), default) is not None)
             raise InputError(f"activation {name!r} has no {option}, got {value!r}; leave it out. These have: {having}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
             auto = " or 'auto'" if option == "omega" else ""
             raise InputError(f"{option} must be a positive number{auto}, such as {getattr(kind, default):g}; got {value!r}")
     frequency = kind.default_omega if omega is None else omega
-    if isinstance(frequency, (int, float)) and frequency > largest_omega(name, scale):
+    if isinstance(frequency, (int, float)) and frequency > (largest := kind.largest_omega(scale)):
         raise InputError(
-            f"{name} overflows where omega is more than {MOST_GABOR} times activation_scale; got omega={frequency:g}, "
-            f"activation_scale={scale or kind.default_scale or 1.0:g}"
+            f"{name} overflows where omega is above {largest:g}, for activation_scale={scale or kind.default_scale:g}; got "
+            f"omega={frequency:g}"
         )
-
-
-def largest_omega(name: str, scale: float | None) -> float:
-    """The largest frequency at which the activation's values do not overflow."""
-    return MOST_GABOR * (scale or ACTIVATIONS[name].default_scale or 1.0) if name == "gabor" else math.inf

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex
 from pe_lightning.linalg import Operator
-from pe_lightning.networks.activations import ACTIVATIONS, PlainName, check_activation
+from pe_lightning.networks.activations import find_activation
 from pe_lightning.networks.derivatives import Network
 from pe_lightning.networks.mlp import MLP
 
@@ -50,7 +49,7 @@ class ComplexNetwork(Network):
     def __init__(self, encoding: Complex, channels: int, depth: int = 0, width: int = 256, activation: str = "relu") -> None:
         super().__init__()
         self.encoding = encoding
-        self.activation = ACTIVATIONS[check_activation(activation, get_args(PlainName))]()
+        self.activation = find_activation(activation, plain=True)()
         weight = torch.zeros(width if depth else channels, *encoding.num_features)
         self.head: MLP | None = None
         if depth:

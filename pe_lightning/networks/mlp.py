@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.networks.activations import ACTIVATIONS, check_activation
+from pe_lightning.networks.activations import find_activation
 
 __all__ = ["MLP"]
 
@@ -40,7 +40,8 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.sigmoid = sigmoid
-        kind = ACTIVATIONS[check_activation(activation)]
+        kind = find_activation(activation)
+        self.has_options = kind.has_options()
         made = [kind(omega, scale, first=place == 0) for place in range(depth)]
         inputs = [num_inputs, *[one.size(width) for one in made]]
         layers = [one.layer(size, width) for one, size in zip(made, inputs, strict=False)]
@@ -52,7 +53,7 @@ class MLP(nn.Module):
         """The activations of every hidden layer, each ``(*batch, width)``."""
         found, x = [], features
         for layer, activation in zip(self.layers, self.activations, strict=False):
-            precise = activation.first and not activation.is_plain
+            precise = activation.first and self.has_options
             # half precision would round coordinates to 8 bits, and omega multiply what is lost
             with torch.autocast(x.device.type, enabled=torch.is_autocast_enabled(x.device.type) and not precise):
                 x = activation(layer(x))

@@ -10,8 +10,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pe_lightning.data.registry import datamodules
 from pe_lightning.encoders.base import check_count
 from pe_lightning.metrics import SignalMetric
+from pe_lightning.modules.registry import models
 from pe_lightning.tasks.base import AttentionTask
 from pe_lightning.tasks.data import Examples, TaskDataModule
 from pe_lightning.tasks.transformer import Transformer
@@ -29,6 +31,7 @@ NO_OBJECT, BOX, OVERLAP = 0.2, 5.0, 2.0
 """Weights in the loss of queries without a shape, of the distance of boxes, and of their generalised overlap."""
 
 
+@datamodules.register("ShapesDataModule")
 class ShapesDataModule(TaskDataModule):
     """Up to three squares, discs and triangles on a noisy canvas of 48 x 48 pixels; the test has 72 x 72 too.
 
@@ -151,6 +154,7 @@ def match(logits: Tensor, boxes: Tensor, targets: Tensor, true_boxes: Tensor) ->
     return found[:, 0], found[:, 1], found[:, 2]
 
 
+@models.register("Detection")
 class Detection(AttentionTask):
     """Kinds and boxes of shapes: convolutions make tokens, a Transformer reads them, and queries ask it for a shape each.
 

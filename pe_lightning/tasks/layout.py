@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pe_lightning.data.registry import datamodules
 from pe_lightning.encoders.base import check_count
 from pe_lightning.metrics import SignalMetric
+from pe_lightning.modules.registry import models
 from pe_lightning.tasks.base import AttentionTask, count_right
 from pe_lightning.tasks.data import Examples, TaskDataModule
 from pe_lightning.tasks.transformer import Transformer, table
@@ -60,6 +62,7 @@ def subset_of(boxes: Tensor) -> Tensor:
     return torch.where(outside, 2, new.long())
 
 
+@datamodules.register("LayoutDataModule")
 class LayoutDataModule(TaskDataModule):
     """Scenes of 8 boxes with names, and a relation; the target of a box is the name of the only box so related to it.
 
@@ -112,6 +115,7 @@ def _scenes(generator: torch.Generator, kind: int, count: int) -> Examples:
     return {key: torch.cat([part[key] for part in made])[:count] for key in made[0]}
 
 
+@models.register("LayoutRelations")
 class LayoutRelations(AttentionTask):
     """Names the box that is in a relation to each box of a scene; chance is 1/7.
 

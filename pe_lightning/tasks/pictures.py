@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pe_lightning.callbacks import RunRecorder
+from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.encoders.base import check_choice
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import write_png
 from pe_lightning.metrics import SignalMetric
+from pe_lightning.modules.registry import models
 from pe_lightning.tasks.base import AttentionTask, count_right
 from pe_lightning.tasks.data import Examples, TaskDataModule
 from pe_lightning.tasks.transformer import Transformer, table
@@ -76,6 +78,7 @@ def textures(side: int = 16, levels: int = 16, step: int = 8) -> dict[str, dict[
     }
 
 
+@datamodules.register("PixelDataModule")
 class PixelDataModule(TaskDataModule):
     """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
 
@@ -165,6 +168,7 @@ def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> No
         raise InputError(f"{type(module).__name__} needs a PixelDataModule with goal: {goal}, got {info['goal']}")
 
 
+@models.register("PixelClassification")
 class PixelClassification(AttentionTask):
     """A vision Transformer whose tokens are single pixels: the class of a picture from the mean of its tokens.
 
@@ -200,6 +204,7 @@ class PixelClassification(AttentionTask):
         count_right(metric, self(batch), batch["targets"], mask)
 
 
+@models.register("PixelGeneration")
 class PixelGeneration(AttentionTask):
     """Pixels one after the other: the probability of each level from the pixels before it and the position of this one.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from pe_lightning.data import TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP
-from pe_lightning.networks import ACTIVATIONS
+from pe_lightning.networks import activations
 from pe_lightning.networks.spectrum import distance, spectra
 
 SMALL: dict[str, Any] = {"encoder": "identity", "depth": 2, "width": 12}
@@ -177,9 +177,9 @@ def test_derivatives_of_every_module(kind: str) -> None:
 
 
 def test_every_activation_is_covered() -> None:
-    plain = {name for name, kind in ACTIVATIONS.items() if kind.default_omega is None and kind.default_scale is None}
-    assert RATES.keys() == ACTIVATIONS.keys() - plain | {"relu"}
-    assert {ACTIVATIONS[name].rate for name in plain} == {5e-3}
+    plain = {name for name in activations if not activations.get(name).has_options()}
+    assert RATES.keys() == set(activations) - plain | {"relu"}
+    assert {activations.get(name).rate for name in plain} == {5e-3}
 
 
 def test_the_omega_of_gabor_is_one_that_may_be_given(make_trainer: MakeTrainer) -> None:

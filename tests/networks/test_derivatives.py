@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.networks import ACTIVATIONS, ComplexNetwork, Network, SimpleNetwork, Stack, gradient
+from pe_lightning.networks import ComplexNetwork, Network, SimpleNetwork, Stack, activations, gradient
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 ENCODERS: list[Any] = [
@@ -23,7 +23,7 @@ ENCODERS: list[Any] = [
     {"name": "planes", "rank": 3, "cells": 6, "plane_cells": 4},
 ]
 NETWORKS: dict[str, Callable[[], Network]] = {
-    **{name: lambda name=name: SimpleNetwork(Simple("identity", 2), 3, 2, 12, name) for name in ACTIVATIONS},
+    **{name: lambda name=name: SimpleNetwork(Simple("identity", 2), 3, 2, 12, name) for name in activations},
     **{f"tanh of {e['name']}": lambda e=e: SimpleNetwork(Simple(e, 2, "auto"), 3, 1, 8, "tanh") for e in ENCODERS},
     "relu of gau": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, 2, 12, sigmoid=True),
     "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),

@@ -1,12 +1,18 @@
-"""An encoder and a source for pe_lightning: after ``pip install pe-chirp``, ``chirp`` and ``ball`` work everywhere."""
+"""One class for each registry of pe_lightning: after ``pip install pe-chirp`` their names work in every command."""
 
 import math
 
 import torch
+from lightning.pytorch import Callback
 
+from pe_lightning.baselines import Interpolation
+from pe_lightning.data import PointSplit, Sampling, SignalDataModule
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources import Source
 from pe_lightning.encoders import Encoder
+from pe_lightning.metrics import SignalMetric
+from pe_lightning.modules import SimpleMLP
+from pe_lightning.networks import Activation
 
 
 class Chirp(Encoder):
@@ -27,15 +33,44 @@ class Chirp(Encoder):
         return torch.cos(math.pi * rates * x[..., None] ** 2)
 
 
+class ChirpMLP(SimpleMLP):
+    """A perceptron of its own name."""
+
+
+class Sinc(Activation):
+    """A sine that decays."""
+
+    formula = "sin(π z) / (π z)"
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """The formula."""
+        return torch.sinc(z)
+
+
+class Dice(SignalMetric):
+    """Twice the intersection of the values above 0.5, over the sum of both sizes."""
+
+    sums = ("both", "sizes")
+
+    def terms(self, prediction: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Values above 0.5 in both, and in each."""
+        inside = prediction > 0.5
+        return inside & (target > 0.5), inside.float() + (target > 0.5).float()
+
+    def compute(self) -> torch.Tensor:
+        """One value per signal."""
+        return torch.where(self.count > 0, 2 * self.both / self.sizes.clamp_min(1), torch.nan)
+
+
 class Ball(Source):
-    """Occupancy of a ball: 1 inside and 0 outside, scored by the intersection over union.
+    """Occupancy of a ball: 1 inside and 0 outside, scored by the Dice coefficient.
 
     Args:
         size: Samples per axis.
         radius: Of the ball, in units of the [0, 1] domain.
     """
 
-    metric = "iou"
+    metric = "dice"
 
     def __init__(self, size: int = 16, radius: float = 0.3) -> None:
         self.size = size
@@ -47,3 +82,54 @@ class Ball(Source):
         distance = torch.linalg.vector_norm(torch.stack(torch.meshgrid(axis, axis, axis, indexing="ij")), dim=0)
         inside = (distance < self.radius).float().numpy()[None, ..., None]
         return RawSignals.in_memory(inside, ["ball"], Scaling("uint8", (0.0,), (1.0,)))
+
+
+class BallDataModule(SignalDataModule):
+    """A ball.
+
+    Args:
+        size: Samples per axis.
+        sampling: Which samples are trained on.
+    """
+
+    def __init__(self, size: int = 16, sampling: Sampling | str = "checkerboard") -> None:
+        super().__init__(Ball(size), sampling)
+
+
+class Checkerboard(Sampling):
+    """Samples whose indices add up to an even number.
+
+    Args:
+        odd: Whether the sum is odd instead.
+    """
+
+    def __init__(self, odd: bool = False) -> None:
+        self.odd = odd
+
+    def split(self, grid: tuple[int, ...], num_signals: int) -> PointSplit:
+        """The same samples for all signals."""
+        total = sum(torch.meshgrid(*(torch.arange(n) for n in grid), indexing="ij"))
+        return PointSplit(tuple(grid), (total % 2 == self.odd).flatten().nonzero().T)
+
+
+class Average(Interpolation):
+    """The mean of the training samples, everywhere."""
+
+    def from_points(self, values: torch.Tensor, coords: torch.Tensor, axes: list[torch.Tensor]) -> torch.Tensor:
+        """``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``."""
+        shape = (len(values), *[1] * len(axes), values.shape[-1])
+        return values.mean(1).reshape(shape).expand(len(values), *map(len, axes), values.shape[-1])
+
+
+class StepCounter(Callback):
+    """Reports the number of training steps in ``metrics.json``."""
+
+    steps = 0
+
+    def on_train_batch_end(self, *_: object) -> None:
+        """Counts."""
+        self.steps += 1
+
+    def report(self) -> dict[str, int]:
+        """Entries of ``metrics.json``."""
+        return {"counted_steps": self.steps}
