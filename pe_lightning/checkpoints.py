@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 from pe_lightning import __version__, runs
 from pe_lightning.errors import InputError
 from pe_lightning.files import write_atomically
+from pe_lightning.resumption import swa_ends_with
 
 __all__ = [
     "LAST",
@@ -67,21 +68,46 @@ class CheckpointFiles(TorchCheckpointIO):
 class BestAndLast(ModelCheckpoint):
     """Writes ``last.ckpt`` after every epoch, whether the score improved or not, and ``best.ckpt`` where it did.
 
-    Epochs are closed when it writes, so that resuming starts a new one.
+    A fit that ends within an epoch leaves the state after its last step, before the validation that ends it: resumed, the
+    fit continues as one that was never stopped.
 
     Args:
         monitor: The logged value; ``None``: the latest is the best.
         mode: Whether ``max`` or ``min`` of it is best.
+
+    Attributes:
+        last_is_complete: Whether ``last.ckpt`` has the state to resume from, and is not to be overwritten.
     """
 
     def __init__(self, monitor: str | None, mode: str) -> None:
         super().__init__(
             filename="best", monitor=monitor, mode=mode, enable_version_counter=False, save_on_train_epoch_end=True
         )
+        self.last_is_complete = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts a fit."""
+        super().on_train_start(trainer, pl_module)
+        self.last_is_complete = False
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Writes ``last.ckpt`` after the last step of a fit that ends within an epoch."""
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        ends = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
+        if ends and not trainer.is_last_batch and not swa_ends_with(trainer, trainer.current_epoch):
+            self._write_last(trainer)
+            self.last_is_complete = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes both; ``last.ckpt`` second, as it holds the best score."""
-        super().on_train_epoch_end(trainer, pl_module)
+        """Writes both, ``best.ckpt`` once there was a validation; ``last.ckpt`` second, as it holds the best score."""
+        if self.monitor is None or self.monitor in trainer.callback_metrics:
+            super().on_train_epoch_end(trainer, pl_module)
+        if not self.last_is_complete:
+            self._write_last(trainer)
+
+    def _write_last(self, trainer: Trainer) -> None:
         if not getattr(trainer, "fast_dev_run", False):
             trainer.save_checkpoint(Path(str(self.dirpath)) / LAST, weights_only=False)
 

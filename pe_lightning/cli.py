@@ -31,6 +31,7 @@ from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
+from pe_lightning.resumption import Resumption
 
 __all__ = ["CoordinateCLI", "prepare", "run"]
 
@@ -59,8 +60,6 @@ NOT_FOR_USERS = [
     r"Be aware that when using `ckpt_path`, callbacks used to create",
     # a resumed fit keeps its directory
     r"Checkpoint directory .* exists and is not empty",
-    # resuming replays the end of the last epoch, whose validation is not repeated
-    r"`ModelCheckpoint\(monitor='val/\w+'\)` could not find the monitored",
 ]
 """Warnings that no user of this command can act on."""
 
@@ -214,6 +213,8 @@ class CoordinateCLI(LightningCLI):
         self.save_config_kwargs = {"recorder": recorder}
         self.stop = GracefulStop()
         callbacks: list[Any] = [recorder, self.stop]
+        if not any(isinstance(callback, Resumption) for callback in self.model.configure_callbacks()):
+            callbacks.append(Resumption())  # a module of the user's own
         if trainer.enable_progress_bar is not False:
             callbacks.append(PSNRProgressBar())
         self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))

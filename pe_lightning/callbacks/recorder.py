@@ -155,7 +155,9 @@ class RunRecorder(TimedCallback):
         super().on_fit_end(trainer, pl_module)
         if self.run_dir is None:
             return
-        if trainer.checkpoint_callbacks:  # which have none of a fit of no steps, and none after the last whole epoch
+        # callbacks write none for a fit of no steps; of a fit that ended within an epoch the state to resume from is there
+        callbacks = trainer.checkpoint_callbacks
+        if callbacks and not any(getattr(callback, "last_is_complete", False) for callback in callbacks):
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
         self._log_description(trainer, pl_module)
 

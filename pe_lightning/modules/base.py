@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_info
@@ -30,6 +30,7 @@ from pe_lightning.errors import InputError, show_metric
 from pe_lightning.linalg import full_precision
 from pe_lightning.metrics import psnr
 from pe_lightning.networks import Stack
+from pe_lightning.resumption import Resumption
 
 __all__ = ["CoordinateModule", "EncoderChoice", "plain_encoder", "refuse_other_model", "trainer_of"]
 
@@ -390,6 +391,10 @@ class CoordinateModule(LightningModule, ABC):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
+    def configure_callbacks(self) -> list[Callback]:
+        """What makes a resumed fit equal the uninterrupted one."""
+        return [Resumption()]
+
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser over all parameters, those of encoders as a group of their own if they have their own rate.
 
@@ -433,6 +438,14 @@ class CoordinateModule(LightningModule, ABC):
         every = self.trainer.check_val_every_n_epoch or 1
         plateau = {"scheduler": scheduler, "monitor": monitor, "interval": "epoch", "frequency": every}
         return {"optimizer": optimizer, "lr_scheduler": plateau}  # type: ignore[return-value]
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Steps a scheduler; ``ReduceLROnPlateau`` is stepped by :meth:`on_validation_epoch_end` instead.
+
+        Lightning steps it after the checkpoint of the epoch is written, and not in the first epoch of a resumed fit.
+        """
+        if not isinstance(scheduler, ReduceLROnPlateau):
+            super().lr_scheduler_step(scheduler, metric)
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         """What ``optimizer: null`` stands for: the papers' Adam."""
@@ -549,6 +562,19 @@ class CoordinateModule(LightningModule, ABC):
         self.test_metric.reset()
         if not score.isnan():
             self._log_step({self.monitor: score.float()})
+            self._step_plateau(score.float())
+
+    def _step_plateau(self, score: Tensor) -> None:
+        """Steps ``ReduceLROnPlateau`` by the value that it monitors; not in the validation of a fit stopped in an epoch."""
+        trainer = self.trainer
+        if not self.is_fitted or trainer.sanity_checking or (trainer.should_stop and not trainer.is_last_batch):
+            return
+        for config in trainer.lr_scheduler_configs:
+            if isinstance(config.scheduler, ReduceLROnPlateau):
+                value = score if config.monitor == self.monitor else trainer.callback_metrics.get(str(config.monitor))
+                if value is None:
+                    raise InputError(f"ReduceLROnPlateau: nothing is logged as {config.monitor}; there is {self.monitor}")
+                config.scheduler.step(value)
 
     def _log_step(self, values: dict[str, Tensor]) -> None:
         """Logs values that are the same in every process, in a fit at the optimiser step.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, cast
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
@@ -21,6 +21,7 @@ from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import plain_encoder, refuse_other_model, trainer_of
+from pe_lightning.resumption import Resumption
 from pe_lightning.tasks.data import TaskDataModule
 from pe_lightning.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 
@@ -177,6 +178,10 @@ class AttentionTask(LightningModule, ABC):
             self._refuse_other(checkpoint[INFO_KEY], self.info)
 
     # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def configure_callbacks(self) -> list[Callback]:
+        """What makes a resumed fit equal the uninterrupted one."""
+        return [Resumption()]
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW, with a warm-up and a half cosine."""

@@ -1,0 +1,154 @@
+"""Resuming a fit from a checkpoint so that it equals the uninterrupted fit bit for bit.
+
+Lightning saves neither the logged metrics, which callbacks monitor, nor resumes at the start of an epoch: where
+``max_steps`` is set, it repeats the end of the epoch in which the checkpoint was written, without its validation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging, WeightAveraging
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
+from lightning.pytorch.utilities import rank_zero_info
+
+from pe_lightning.errors import InputError
+
+__all__ = ["Resumption", "swa_ends_with"]
+
+METRICS_KEY = "pe_lightning/logged_metrics"
+"""Where a checkpoint holds the metrics that were logged last."""
+AVERAGED_KEY = "pe_lightning/weights_are_averages"
+"""Whether a checkpoint was written after a callback had replaced the weights by their averages."""
+
+
+def swa_ends_with(trainer: Trainer, epoch: int) -> bool:
+    """Whether stochastic weight averaging replaces the weights by their averages if training ends in this epoch."""
+    averaging = any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
+    return averaging and trainer.max_epochs in (-1, epoch + 1)
+
+
+class Resumption(Callback):
+    """Restores what Lightning does not, and refuses fits that cannot be resumed or monitored.
+
+    Every module of this package adds it to its Trainer.
+    """
+
+    def __init__(self) -> None:
+        self._checkpoint: dict[str, Any] = {}
+        self._averaged = False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuses weight averaging of a module without parameters, which would average nothing."""
+        averaging = any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
+        if stage == "fit" and averaging and not any(True for _ in pl_module.parameters()):
+            raise InputError(
+                f"StochasticWeightAveraging copies the model before it is built: call {type(pl_module).__name__}.build_from("
+                "data) before Trainer.fit"
+            )
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Adds the logged metrics, and whether the weights are averages."""
+        checkpoint[METRICS_KEY] = {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()}
+        checkpoint[AVERAGED_KEY] = self._averaged
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Keeps the parts of the checkpoint that are restored when training starts."""
+        self._averaged = checkpoint.get(AVERAGED_KEY, False)
+        self._checkpoint = {
+            "metrics": checkpoint.get(METRICS_KEY, {}),
+            "callbacks": checkpoint.get("callbacks", {}),
+            "rates": [[group["lr"] for group in state["param_groups"]] for state in checkpoint.get("optimizer_states", [])],
+        }
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Trains no further where ``EarlyStopping`` has ended the fit."""
+        for callback in _callbacks(trainer):
+            if isinstance(callback, EarlyStopping) and callback.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
+                trainer.should_stop = True
+                rank_zero_info(
+                    f"EarlyStopping has ended this fit: {callback.stopping_reason_message} To train further, leave it out."
+                )
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restores the metrics, starts a new epoch after a finished one, and restores weight averaging.
+
+        Raises:
+            InputError: If the weights are averages, or ``EarlyStopping`` would monitor a value before it is logged.
+        """
+        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in self._metrics.items()})
+        _check_early_stopping(trainer)
+        if not trainer.fit_loop.is_resuming:
+            return
+        if self._averaged:
+            raise InputError(
+                "the checkpoint holds the average of the weights of a fit that has ended, and cannot be trained further; "
+                "name an earlier checkpoint, or fit again"
+            )
+        _start_next_epoch(trainer)
+        self._restore_averaging(trainer, pl_module)
+        self._checkpoint = {}
+
+    @property
+    def _metrics(self) -> dict[str, Any]:
+        return dict(self._checkpoint.get("metrics", {}))
+
+    def _restore_averaging(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the schedule of stochastic weight averaging, which resets the learning rates, and restores the rates."""
+        for callback in _callbacks(trainer):
+            state = self._checkpoint.get("callbacks", {}).get(callback.state_key, {})
+            if isinstance(callback, StochasticWeightAveraging) and state.get("scheduler_state") is not None:
+                callback.on_train_epoch_start(trainer, pl_module)
+                for optimizer, rates in zip(trainer.optimizers, self._checkpoint["rates"], strict=True):
+                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                        group["lr"] = rate
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Notes whether callbacks have replaced the weights by averages."""
+        moving = any(isinstance(callback, WeightAveraging) for callback in _callbacks(trainer))
+        self._averaged = moving or swa_ends_with(trainer, trainer.current_epoch - 1)
+
+
+def _callbacks(trainer: Trainer) -> list[Callback]:
+    found: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return found
+
+
+def _start_next_epoch(trainer: Trainer) -> None:
+    """Closes an epoch whose batches and end have been run before the checkpoint was written."""
+    loop = trainer.fit_loop
+    epoch: Any = loop.epoch_progress.current
+    if not loop.restarting or not trainer.is_last_batch or epoch.processed < epoch.ready:
+        return
+    if epoch.completed < epoch.processed:
+        loop.epoch_progress.increment_completed()
+    loop.reset_restart_stage()
+    loop.epoch_loop.restarting = False
+    loop.epoch_loop.reset_restart_stage()
+
+
+def _check_early_stopping(trainer: Trainer) -> None:
+    """Refuses a fit that ends, or checks ``EarlyStopping``, before the monitored value is logged for the first time."""
+    interval, every = trainer.val_check_batch, trainer.check_val_every_n_epoch
+    batches, accumulated = trainer.num_training_batches, trainer.accumulate_grad_batches
+    per_epoch = -(-batches // accumulated)
+    if interval is None:  # validation by time
+        return
+    validation = interval // accumulated if every is None else (every - 1) * per_epoch + -(-interval // accumulated)
+    log_every = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    end = trainer.estimated_stepping_batches
+    for callback in _callbacks(trainer):
+        if not isinstance(callback, EarlyStopping) or not callback.strict or callback.monitor in trainer.callback_metrics:
+            continue
+        name = callback.monitor
+        if name.startswith("val/") and end < validation:
+            raise InputError(
+                f"EarlyStopping monitors {name}, but the fit ends after {end} steps and the first validation is after "
+                f"{validation}: raise trainer.max_steps, or lower data.steps_per_epoch or trainer.check_val_every_n_epoch"
+            )
+        if name.startswith("train/") and (log_every == 0 or log_every > min(per_epoch, validation, end)):
+            raise InputError(
+                f"EarlyStopping monitors {name} from step {min(per_epoch, validation, end)} on, but it is logged every "
+                f"{log_every} steps: lower trainer.log_every_n_steps"
+            )
