@@ -31,8 +31,8 @@ from pe_lightning.hdf5 import PatientFile
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
-FORMAT = 3
-"""Raised by whatever changes the meaning of an entry; those of another format are not found."""
+FORMAT = 4
+"""Increment when the meaning of an entry changes; those of another format are not found."""
 PATIENCE = 5.0
 """Seconds after which a notice says that another process is waited for."""
 CHUNK_BYTES = 1 << 20

@@ -19,7 +19,8 @@ from pe_lightning.data.sampling import Sampling
 from pe_lightning.data.sources.arrays import Channels
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.checks import MAX_PIXELS
-from pe_lightning.data.sources.images import Alpha, Color, ImageSource
+from pe_lightning.data.sources.clips import Color
+from pe_lightning.data.sources.images import Alpha, ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
 from pe_lightning.data.sources.paths import Paths, as_list
 from pe_lightning.data.sources.rows import RowSource

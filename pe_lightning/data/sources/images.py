@@ -1,14 +1,13 @@
-"""Photographs, drawings and scans as 2-D signals."""
+"""Photographs, drawings, scans and arrays as signals of two axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
@@ -23,17 +22,17 @@ from pe_lightning.data.sources.checks import (
     in_common,
     number_range,
     resized,
+    value_scaling,
 )
-from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, distinct_names, expand, format_of
-from pe_lightning.data.sources.pictures import FloatArray, decode_image, header_of, over_white, to_unit
+from pe_lightning.data.sources.clips import Clip, Color, alike, as_signals
+from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, expand, format_of
+from pe_lightning.data.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers
+from pe_lightning.data.sources.stacks import read_stack_arrays
 from pe_lightning.errors import InputError
 
-__all__ = ["Alpha", "Color", "ImageSource", "read_picture", "same_channels"]
+__all__ = ["Alpha", "ImageSource", "read_picture"]
 
-Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Alpha: TypeAlias = Literal["composite", "keep"]
-
-_LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow and JPEG
 
 
 @sources.register("images")
@@ -45,14 +44,14 @@ class ImageSource(Source):
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
         center_crop: ``n`` or ``[height, width]`` of the central part to take.
         resize: ``[height, width]`` to resample to, after the crop; or ``n`` for the shorter side, the aspect ratio kept.
-            Cubic, smoothed first where it shrinks, clipped to the range of the image, each channel for itself.
+            Bicubic, anti-aliased, in the dtype of the source.
         color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
-            one, the luma 0.299 R + 0.587 G + 0.114 B.
-        alpha: ``"composite"``: transparent images are laid over white. ``"keep"``: if any image has transparency, every
+            one, the luma 0.299 R + 0.587 G + 0.114 B, in the dtype of the source.
+        alpha: ``"composite"``: transparent image files are laid over white. ``"keep"``: if any file has transparency, every
             image gets an opacity channel, the last one.
         max_pixels: Refuse a file whose header claims more, before it is decoded; ``None`` for no limit.
         key: Of array files: the dataset of an ``.h5`` or the array of an ``.npz``, where there are several.
-        value_range: Of array files: ``[low, high]`` that become 0 and 1.
+        value_range: Of arrays and floating-point image files: ``[low, high]`` that become 0 and 1.
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a path is missing or not a readable image, or the
@@ -70,44 +69,47 @@ class ImageSource(Source):
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
-        crop, size = as_size("center_crop", self.center_crop), as_size("resize", self.resize)
+        self._crop = as_size("center_crop", self.center_crop)
+        as_size("resize", self.resize)
         check_choice("color", self.color, Color)
         check_choice("alpha", self.alpha, Alpha)
         check_count("max_pixels", self.max_pixels, 1)
-        limits = number_range("value_range", self.value_range)
+        self._limits = number_range("value_range", self.value_range)
         self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in self.paths)
-        if self._are_arrays and (crop or size):
-            raise InputError("center_crop and resize are for image files; crop the array itself")
-        if not self._are_arrays and (self.key is not None or limits):
-            raise InputError("key and value_range are for array files (.npy, .npz, .h5); leave them out for images")
+        if not self._are_arrays and self.key is not None:
+            raise InputError("key is for array files (.npz, .h5); leave it out for images")
 
     def read(self) -> RawSignals:
-        """Decodes the images, or opens the arrays: ``(S, H, W, C)``."""
+        """Decodes the images, or describes the arrays: ``(S, H, W, C)``."""
         files = self._found
-        if self._are_arrays:
+        if self._are_arrays and self._unedited:
             return read_arrays(files, 2, self.key, self.value_range)
-        images = [read_picture(file, self.center_crop, self.resize, self.alpha == "keep", self.max_pixels) for file in files]
-        common = [min(image.shape[axis] for image in images) for axis in (0, 1)]
-        in_common(
+        clips: list[Clip] = []
+        for file in files:
+            if self._are_arrays:
+                arrays = read_stack_arrays(file, self.key, self._limits, num_axes=2)
+                clips += [edited(clip, self._crop, self.resize) for clip in arrays]
+            else:
+                clips.append(
+                    read_picture(file, self._crop, self.resize, self.alpha == "keep", self.max_pixels, self._limits)
+                )
+        common = [min(clip.size[axis] for clip in clips) for axis in (0, 1)]
+        size = in_common(
             "sizes (height x width)",
-            [(file.given, image.shape[:2]) for file, image in zip(files, images, strict=True)],
+            [(clip.file.given, clip.size) for clip in clips],
             f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]",
         )
-        dtypes = {header_of(file).dtype for file in files}
-        dtype = next(name for name in ("float32", "uint16", "uint8") if name in dtypes)  # so that no range is cut
-        images = same_channels(images, self.color)
-        dtype = dtype if images[0].dtype.kind == "f" else images[0].dtype.name
-        return RawSignals.in_memory(
-            images[0][None] if len(images) == 1 else np.stack(images),
-            distinct_names([(file, file.stem) for file in files]),
-            Scaling(dtype) if dtype == "float32" else Scaling.of_integers(dtype),
-            "image",
-        )
+        return as_signals(alike(clips, self.color), size, notify=self._limits is None)
 
     def files(self) -> list[Path]:
-        """The image files, or the compressed arrays; arrays that are read in place are not decoded."""
-        files = self._found
-        return [] if self._are_arrays and in_place(files) else [file.path for file in files]
+        """The files that are decoded; arrays that are read in place are not."""
+        if self._are_arrays and self._unedited and in_place(self._found):
+            return []
+        return [file.path for file in self._found]
+
+    @property
+    def _unedited(self) -> bool:
+        return (self._crop, self.resize, self.color) == (None, None, "auto")
 
     @cached_property
     def _found(self) -> list[SourceFile]:
@@ -115,55 +117,54 @@ class ImageSource(Source):
 
 
 def read_picture(
-    file: SourceFile, center_crop: Size | None, resize: Size | None, keep_alpha: bool, max_pixels: int | None
-) -> AnyArray:
-    """One picture, cropped and resized, ``(H, W, C)``; integers as in :func:`decode_image` where nothing is computed."""
-    image = decode_image(file, max_pixels)
-    if not keep_alpha and image.shape[-1] in (2, 4):
-        if not (to_unit(image[..., -1]) == 1).all():
+    file: SourceFile,
+    crop: tuple[int, int] | None,
+    resize: Size | None,
+    keep_alpha: bool,
+    max_pixels: int | None,
+    limits: tuple[float, float] | None = None,
+) -> Clip:
+    """One picture as a clip of one frame in memory, cropped and then resized."""
+    image, range_dtype = decode_image(file, max_pixels), header_of(file).dtype
+    opacity = image.shape[-1] in (2, 4)
+    scaling, stored = Scaling(range_dtype), image.dtype.name
+    if range_dtype != "float32":
+        scaling = Scaling.of_integers(range_dtype)
+        if limits is not None:
+            raise range_of_integers(file)
+    else:
+        scaling = value_scaling(repr(file.given), image.dtype, lambda: iter([image]), limits)
+        if opacity and scaling != Scaling(range_dtype):
+            raise InputError(
+                f"{file.given!r} is transparent and holds floating-point values outside [0, 1]; save it without opacity"
+            )
+    if opacity and not keep_alpha:
+        if not (image[..., -1] == full_value(image.dtype)).all():
             rank_zero_info(
                 f"{file.given!r} is transparent: it is laid over white. For its opacity as a channel set alpha: keep."
             )
-        image = over_white(image)
-    crop = as_size("center_crop", center_crop)
-    if crop is not None:
-        height, width = image.shape[:2]
-        if crop[0] > height or crop[1] > width:
-            raise InputError(
-                f"center_crop {crop[0]}x{crop[1]} is larger than {file.given!r}, which is {height}x{width} (height x width)"
-            )
-        top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
-        image = image[top : top + crop[0], left : left + crop[1]].copy()  # so that the whole image is freed
-    size = image.shape[:2] if resize is None else resized(resize, image.shape[:2])
-    if image.shape[:2] == size:
-        return image
-    from skimage import transform  # late: it brings in SciPy, which takes longer than reading an image
-
-    image = to_unit(image)
-    resample: Any = transform.resize  # scikit-image is not typed
-    options = {"order": 3, "mode": "reflect", "anti_aliasing": True, "clip": True, "preserve_range": True}
-    # one channel at a time: the same result three times as fast, because nothing is interpolated between channels
-    channels = [resample(image[..., channel], size, **options) for channel in range(image.shape[-1])]
-    resampled: FloatArray = np.stack(channels, axis=-1).astype(np.float32)
-    return resampled
+        image, opacity = over_white(image), False
+    height, width, channels = image.shape
+    clip = Clip(
+        file=file,
+        frames=range(1),
+        size=(height, width),
+        channels=channels,
+        stored=stored,
+        scaling=scaling,
+        media="image",
+        read=partial(_one_frame, image),
+        unit=image.dtype.kind == "f" and (range_dtype != "float32" or scaling == Scaling(range_dtype)),
+        opacity=opacity,
+    )
+    return edited(clip, crop, resize).decoded()
 
 
-def same_channels(images: Sequence[AnyArray], color: Color) -> list[AnyArray]:
-    """Images in the same channels and one dtype: grey or RGB, and an opacity channel if one of them has it."""
-    any_alpha = any(image.shape[-1] in (2, 4) for image in images)
-    to_rgb = color == "rgb" or (color == "auto" and any(image.shape[-1] in (3, 4) for image in images))
-    to_grey = not to_rgb and any(image.shape[-1] in (3, 4) for image in images)
-    if any_alpha or to_grey or len({image.dtype for image in images}) > 1:
-        images = [to_unit(image) for image in images]
-    result = []
-    for image in images:
-        values, opacity = (image[..., :-1], image[..., -1:]) if image.shape[-1] in (2, 4) else (image, None)
-        if to_rgb and values.shape[-1] == 1:
-            values = np.repeat(values, 3, axis=-1)
-        elif not to_rgb and values.shape[-1] == 3:
-            values = np.minimum(values @ _LUMA, 1)[..., None]
-        if any_alpha:
-            opaque = np.ones((*values.shape[:2], 1), dtype=np.float32)
-            values = np.concatenate([values, opaque if opacity is None else opacity], axis=-1)
-        result.append(values)
-    return result
+def edited(clip: Clip, crop: tuple[int, int] | None, resize: Size | None) -> Clip:
+    """The central part of a picture, resampled."""
+    clip = clip if crop is None else clip.cropped((None, *crop))
+    return clip if resize is None else clip.resized(resized(resize, clip.size))
+
+
+def _one_frame(image: AnyArray, frames: range) -> Iterator[AnyArray]:
+    yield image[None]

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.data.sources.paths import SourceFile, format_of, reading
 from pe_lightning.errors import InputError
 from pe_lightning.limits import check_claim, check_memory
 
-__all__ = ["FloatArray", "Header", "decode_image", "header_of", "over_white", "to_unit"]
+__all__ = ["FloatArray", "Header", "decode_image", "full_value", "header_of", "over_white", "range_of_integers", "to_unit"]
 
 FloatArray = NDArray[np.float32]
 Picture: TypeAlias = NDArray[Any]
@@ -53,19 +53,18 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Pictu
     """Reads one image.
 
     Palettes, CMYK and other colour spaces become RGB; the EXIF orientation is applied; transparency is a last channel.
-    Floating-point files must already lie in [0, 1].
 
     Args:
         file: The file; its content decides the format, not its suffix.
         max_pixels: Refuse a file whose header claims more, before any pixel is decoded; ``None`` for no limit.
 
     Returns:
-        ``(H, W, C)``: C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha. uint8 or uint16 where their whole range is
-        the file's, else float32 in [0, 1] (see :func:`to_unit`).
+        ``(H, W, C)``: C = 1 grey, 2 grey and opacity, 3 RGB, 4 RGB and opacity. uint8 or uint16 where their whole range is
+        the file's, else float32: in [0, 1] where the file holds integers, as it is where it holds floating point.
 
     Raises:
-        InputError: If the file is not an image, is damaged, holds several pictures or too many pixels, or has values
-            that cannot be placed in [0, 1].
+        InputError: If the file is not an image, is damaged, holds several pictures or too many pixels, or has integers of
+            unknown range.
     """
     with reading(file.given):
         try:
@@ -102,17 +101,30 @@ def header_of(file: SourceFile) -> Header:
 
 def to_unit(image: Picture) -> FloatArray:
     """Integers divided by the largest number of their dtype; floating point as it is."""
-    return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(np.iinfo(image.dtype).max)
+    return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(full_value(image.dtype))
+
+
+def full_value(dtype: np.dtype[Any] | str) -> int:
+    """The number of a dtype that stands for 1: the largest integer, or 1.0."""
+    return int(np.iinfo(dtype).max) if np.dtype(dtype).kind in "iu" else 1
 
 
 def over_white(image: Picture) -> Picture:
-    """An image with its transparent pixels laid over white, without its opacity channel."""
+    """A picture laid over white by its opacity channel, without it; in the same dtype, integers rounded."""
     if image.shape[-1] not in (2, 4):
         return image
     values, opacity = np.split(to_unit(image), [-1], axis=-1)
     # in this form an opaque pixel has the same value to the last bit
     laid: FloatArray = np.minimum(values * opacity + (1 - opacity), 1)
-    return laid
+    return laid if image.dtype.kind == "f" else np.rint(laid * np.float32(full_value(image.dtype))).astype(image.dtype)
+
+
+def range_of_integers(file: SourceFile) -> InputError:
+    """The error about a ``value_range`` of pictures that have a range already."""
+    return InputError(
+        f"value_range is not for images of integers such as {file.given!r}, which have the range of their format; leave it "
+        "out"
+    )
 
 
 @contextmanager
@@ -151,11 +163,11 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Pic
     elif grey:
         raw = np.asarray(image)[..., None]  # grey of 9 to 16 bits, or floating point, which Pillow reads exactly
         # a TIFF of 9 to 15 bits is stored unscaled; every other format fills 16 bits
-        array = _check_float(file, raw) if image.mode == "F" else _whole_range(raw, bits)
+        array = raw.astype(np.float32) if image.mode == "F" else _whole_range(raw, bits)
         if "transparency" in image.info:  # only PNG has it: this grey level, as a 16-bit number, is transparent
-            array = np.concatenate([to_unit(array), (raw != image.info["transparency"]).astype(np.float32)], axis=-1)
+            array = _with_opacity(array, raw != image.info["transparency"])
         if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _MIN_IS_WHITE:
-            array = 1 - to_unit(array)
+            array = full_value(array.dtype) - array
     else:
         mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
         mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
@@ -194,8 +206,12 @@ def _decode_png16(path: Path) -> Picture:
             place.reshape(-1)[:] = row
     if "transparent" not in info:
         return raw
-    opaque = (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True)
-    return np.concatenate([to_unit(raw), opaque.astype(np.float32)], axis=-1)
+    return _with_opacity(raw, (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True))
+
+
+def _with_opacity(array: Picture, opaque: NDArray[np.bool_]) -> Picture:
+    """With a last channel that is full where ``opaque``, ``(H, W, 1)``, and 0 elsewhere."""
+    return np.concatenate([array, opaque.astype(array.dtype) * array.dtype.type(full_value(array.dtype))], axis=-1)
 
 
 def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
@@ -216,7 +232,7 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
         raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(_ORIENTATION, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
     if raw.dtype.kind == "f":
-        array: Picture = _check_float(file, raw)
+        array: Picture = raw.astype(np.float32)
     elif raw.dtype in (np.uint8, np.uint16):
         array = _whole_range(raw, max(bits, 8))
     else:
@@ -225,8 +241,8 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
             "[0, 1]"
         )
     if photometric == _MIN_IS_WHITE:
-        array = to_unit(array)
-        array[..., 0] = 1 - array[..., 0]
+        array = array.copy()
+        array[..., 0] = full_value(array.dtype) - array[..., 0]
     if extra == [_PREMULTIPLIED]:
         array = to_unit(array)
         alpha = array[..., -1:]
@@ -234,22 +250,13 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
     return _upright(array, turn)
 
 
-def _check_float(file: SourceFile, raw: NDArray[Any]) -> FloatArray:
-    low, high = float(raw.min()), float(raw.max())
-    if not (low >= 0 and high <= 1):  # not-a-number is neither
-        raise InputError(
-            f"{file.given!r} holds floating-point values from {low:g} to {high:g}; they must be finite and lie in [0, 1], "
-            "because PSNR takes 1 as the peak. Rescale them, or save integers of 8 or 16 bits"
-        )
-    return raw.astype(np.float32)
-
-
 def _upright(array: Picture, orientation: object) -> Picture:
-    """Turns rows and columns as the EXIF orientation (1 to 8) says; anything else means upright."""
-    if orientation in (5, 6, 7, 8):
-        array = array.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
-        array = array[::-1]
-    if orientation in (2, 3, 6, 7):
-        array = array[:, ::-1]
-    return np.ascontiguousarray(array)
+    """Turned as the EXIF orientation says, by Pillow, which does it for one channel of any dtype."""
+    if orientation not in range(2, 9):
+        return np.ascontiguousarray(array)
+    turned = []
+    for channel in np.moveaxis(array, -1, 0):
+        image = Image.fromarray(np.ascontiguousarray(channel))
+        image.getexif()[_ORIENTATION] = orientation
+        turned.append(np.asarray(ImageOps.exif_transpose(image)))
+    return np.stack(turned, axis=-1)

@@ -16,7 +16,8 @@ from pe_lightning.data.sources import checks
 from pe_lightning.data.sources.arrays import Channels, in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.checks import MAX_PIXELS, Size
-from pe_lightning.data.sources.images import Color, read_picture, same_channels
+from pe_lightning.data.sources.clips import Color, alike
+from pe_lightning.data.sources.images import read_picture
 from pe_lightning.data.sources.paths import (
     ARRAYS,
     PICTURES,
@@ -44,7 +45,7 @@ _KINDS: dict[Format | None, str] = {
     "table": "tables",
 }
 _ARGUMENTS = {
-    "images": (*_LINES, "seed", "center_crop", "resize", "color", "max_pixels"),
+    "images": (*_LINES, "seed", "center_crop", "resize", "color", "max_pixels", "value_range"),
     "arrays": ("key", "value_range", "channels"),
     "sound files": ("seconds",),
     "tables": ("select", "value_range"),
@@ -74,7 +75,7 @@ class RowSource(Source):
         key: Arrays: which one of an ``.npz`` or HDF5 file; not needed where there is only one.
         channels: Arrays: what the last axis of an array of 2 axes is, ``auto``, ``last`` or ``none``
             (:func:`pe_lightning.data.sources.arrays.read_arrays`).
-        value_range: Arrays and tables: ``[low, high]``, the numbers that become 0 and 1.
+        value_range: Arrays, tables and floating-point images: ``[low, high]``, the numbers that become 0 and 1.
         seconds: Sound: ``[start, stop]`` of the part to take.
         length: Take only the first n samples of each signal.
 
@@ -112,7 +113,7 @@ class RowSource(Source):
             checks.check_count(name, getattr(self, name), least)
         if self.select is not None and not (self.select and checks.is_list(self.select, _is_column)):
             raise InputError(f"select is a list of names or positions of columns; got {self.select!r}")
-        checks.as_size("center_crop", self.center_crop)
+        self._crop = checks.as_size("center_crop", self.center_crop)
         checks.as_size("resize", self.resize)
         checks.check_choice("color", self.color, Color)
         checks.check_choice("channels", self.channels, Channels)
@@ -153,11 +154,12 @@ class RowSource(Source):
 
     def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:
         by_default = all(getattr(self, name) is None for name in _LINES)
-        found: list[tuple[SourceFile, str, list[int], AnyArray]] = []
+        found: list[tuple[SourceFile, str, list[int], AnyArray, Scaling]] = []
         square = True
         for number, file in enumerate(files):
-            image = read_picture(file, self.center_crop, self.resize, False, self.max_pixels)
-            image = to_unit(same_channels([image], self.color)[0])
+            (clip,) = alike([read_picture(file, self._crop, self.resize, False, self.max_pixels, self._limits)], self.color)
+            scaling = clip.scaling if clip.scaling.dtype == "float32" else Scaling("float32")
+            image = to_unit(next(clip.blocks())[0])
             square = square and image.shape[0] == image.shape[1]
             for axis, name in enumerate(("rows", "columns")):
                 count = _DEFAULT_NUMBER if by_default else getattr(self, f"num_{name}")
@@ -167,7 +169,7 @@ class RowSource(Source):
                 if count:  # rows and columns of every image are drawn for themselves
                     places = [int(place) for place in chosen_positions(self.seed, 2 * number + axis, size, count)]
                 if places:
-                    found.append((file, name, places, np.moveaxis(image, axis, 0)[places]))
+                    found.append((file, name, places, np.moveaxis(image, axis, 0)[places], scaling))
         if by_default and not square:
             rank_zero_info(
                 f"Rows and columns of images that are not square differ in length: only {_DEFAULT_NUMBER} random rows of "
@@ -176,19 +178,21 @@ class RowSource(Source):
             found = [entry for entry in found if entry[1] == "rows"]
         if not found:
             raise InputError("no row and no column is asked for; set rows, columns, num_rows or num_columns")
-        lengths = [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines in found]
+        lengths = [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines, _ in found]
         samples = checks.one_length(lengths, self.length)
-        channels = max(lines.shape[2] for *_, lines in found)
+        channels = max(lines.shape[2] for *_, lines, _ in found)
         # one channel of a grey image among coloured ones becomes three
-        values = np.concatenate([np.broadcast_to(v[:, :samples], (len(v), samples, channels)) for *_, v in found])
-        names = [(file, f"{file.stem}-{name[:3]}{place}") for file, name, places, _ in found for place in places]
+        values = np.concatenate([np.broadcast_to(v[:, :samples], (len(v), samples, channels)) for *_, v, _ in found])
+        names = [(file, f"{file.stem}-{name[:3]}{place}") for file, name, places, *_ in found for place in places]
+        scalings = [(repr(file.given), scaling) for file, _, places, _, scaling in found for _ in places]
+        scaling = checks.join_scalings(scalings, notify=self._limits is None)
         return RawSignals(
             names=distinct_names(names),
             grid=(samples,),
             channels=channels,
             stored="float32",
-            scaling=Scaling("float32"),
-            unit=True,
+            scaling=scaling,
+            unit=scaling == Scaling("float32"),
             blocks=partial(iter, values),
         )
 

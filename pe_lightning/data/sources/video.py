@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pe_lightning.data.signals import AnyArray, RawSignals
+from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources import checks
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.checks import MAX_PIXELS, in_common
-from pe_lightning.data.sources.clips import Clip, check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
-from pe_lightning.data.sources.images import Color
+from pe_lightning.data.sources.clips import Clip, Color, alike, as_signals
 from pe_lightning.data.sources.paths import (
     ARRAYS,
     PICTURES,
@@ -23,7 +22,6 @@ from pe_lightning.data.sources.paths import (
     Paths,
     SourceFile,
     as_list,
-    distinct_names,
     expand,
     format_of,
     is_stack,
@@ -32,6 +30,7 @@ from pe_lightning.data.sources.paths import (
     visible_files,
 )
 from pe_lightning.data.sources.samples import SCHEME
+from pe_lightning.data.sources.stacks import check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
 from pe_lightning.data.sources.video_files import read_video
 from pe_lightning.errors import InputError
 
@@ -64,7 +63,7 @@ class VideoSource(Source):
         preset: ``"papers"``: the central square of every frame, resized to 256 x 256, of which the central cube of 128 x
             128 x 128 is taken (Zheng et al., ECCV 2022, Sec. 6.3).
         key: Which array of an ``.npz`` or HDF5 file.
-        value_range: ``[low, high]`` of volumes, the numbers that become 0 and 1.
+        value_range: ``[low, high]`` of volumes and floating-point frames, the numbers that become 0 and 1.
         max_pixels: Refuse frames that claim more; ``None`` for no limit.
 
     Raises:
@@ -110,8 +109,8 @@ class VideoSource(Source):
             raise InputError(f"files of several kinds cannot be fitted together ({given}); give one kind")
         if self.key is not None and "array" not in given:
             raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
-        if self.value_range is not None and "video" in given:
-            raise InputError("value_range is for volumes; videos and pictures state their range: leave it out")
+        if self.value_range is not None and any(kind == "video" for _, kind in found):
+            raise InputError("value_range is for volumes and floating-point frames; videos state their range: leave it out")
         if "array" in given and self._unedited:
             raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range)
             return replace(raw, rate=self.fps)
@@ -121,8 +120,10 @@ class VideoSource(Source):
                 clips += read_stack_arrays(file, self.key, self._limits)
             elif kind in ("tiff", "nifti"):
                 clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels))
+            elif kind == "video":
+                clips.append(read_video(file, self.fps, self.max_pixels))
             else:
-                clips.append((read_video if kind == "video" else read_frames)(file, self.fps, self.max_pixels))
+                clips.append(read_frames(file, self._limits, self.fps, self.max_pixels))
         return self._joined([self._edited(clip) for clip in clips])
 
     def files(self) -> list[Path]:
@@ -178,7 +179,7 @@ class VideoSource(Source):
         return clip if self._crop is None else clip.cropped(self._crop)
 
     def _joined(self, clips: Sequence[Clip]) -> RawSignals:
-        """The clips as one set of signals, after their channels and, for videos, their dtypes have been made the same."""
+        """The clips as one set of signals."""
         common = [min(clip.grid[axis] for clip in clips) for axis in range(3)]
         grid = in_common(
             "sizes (frames or slices x height x width)",
@@ -189,34 +190,11 @@ class VideoSource(Source):
         first = rates[0][1] if rates else None
         if first and any(abs(rate / first - 1) > _SAME_RATE for _, rate in rates):
             in_common("numbers of frames per second", rates, "Set fps")
-        channels = {clip.channels for clip in clips}
-        if self.color != "auto" or len(channels) > 1:
-            if not channels <= {1, 3}:
-                raise InputError(
-                    f"signals of {sorted(channels)} channels cannot be brought to color {self.color}: only 1 (grey) and 3 "
-                    "(RGB) can. Fit them in runs of their own, with color auto"
-                )
-            clips = [clip.recolored(1 if self.color == "grey" else 3) for clip in clips]
-        if clips[0].media == "video":
-            dtypes = {clip.stored for clip in clips}
-            widest = max(dtypes, key=("uint8", "uint16", "float32").index)
-            clips = [clip.converted(widest) for clip in clips]
-            scaling = clips[0].scaling
-        else:
+        clips = alike(clips, self.color)
+        if clips[0].media == "array":
             stored = [(clip.file.given, clip.stored) for clip in clips]
             in_common("dtypes of volumes", stored, "Save them in one dtype, or fit them in runs of their own")
-            scaling = checks.join_scalings([(repr(clip.file.given), clip.scaling) for clip in clips], self._limits is None)
-        return RawSignals(
-            names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
-            grid=grid,
-            channels=clips[0].channels,
-            stored=clips[0].stored,
-            scaling=scaling,
-            unit=clips[0].unit,
-            blocks=partial(_blocks, tuple(clips)),
-            rate=clips[0].rate,
-            media=clips[0].media,
-        )
+        return as_signals(clips, grid, notify=self._limits is None)
 
 
 def _kind(file: SourceFile) -> Kind:
@@ -227,8 +205,3 @@ def _kind(file: SourceFile) -> Kind:
     if kind == "video" and still:
         raise InputError(f"{file.given!r} is one picture; give the folder that holds the frames, or use ImageDataModule")
     return kind
-
-
-def _blocks(clips: Sequence[Clip]) -> Iterator[AnyArray]:
-    for clip in clips:
-        yield from clip.blocks()

@@ -106,11 +106,15 @@ def test_exif_orientation(tmp_path, orientation):
         np.testing.assert_array_equal(decode_image(tmp_path / name), expected)
 
 
-def test_orientation_of_a_sixteen_bit_tiff(tmp_path):
-    array = deep(3)
-    expected = np.rot90(array, -1).astype(np.float32) / 65535
-    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extratags=[(274, 3, 1, 6, True)])
-    np.testing.assert_array_equal(decode_image(tmp_path / "a.tif"), expected)
+@pytest.mark.parametrize(
+    ("orientation", "turned"),
+    [(2, lambda a: a[:, ::-1]), (5, lambda a: a.swapaxes(0, 1)), (6, lambda a: np.rot90(a, -1)), (9, lambda a: a)],
+)
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_orientation_of_a_deep_tiff(tmp_path, orientation, turned, dtype):
+    array = deep(3) if dtype == np.uint16 else RNG.random((5, 7, 3), np.float32)
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extratags=[(274, 3, 1, orientation, True)])
+    np.testing.assert_array_equal(decode_image(tmp_path / "a.tif"), to_unit(turned(array)))
 
 
 def test_sixteen_bit_tiff_is_exact(tmp_path):
@@ -127,8 +131,9 @@ def test_sixteen_bit_tiff_is_exact(tmp_path):
         stored = np.moveaxis(array, -1, 0) if "planarconfig" in kwargs else array
         tifffile.imwrite(tmp_path / name, stored, **kwargs)
         expected = array.reshape(5, 7, -1).astype(np.float32) / 65535
-        decoded = decode_image(tmp_path / name)
-        np.testing.assert_array_equal(decoded, 1 - expected if name == "white.tif" else expected, err_msg=name)
+        if name == "white.tif":
+            expected = (65535 - array[..., None]).astype(np.float32) / 65535
+        np.testing.assert_array_equal(decode_image(tmp_path / name), expected, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -188,14 +193,6 @@ def test_values_of_unknown_scale(tmp_path):
     for name, array, kwargs, part in (
         ("int32.tif", np.arange(35, dtype=np.int32).reshape(5, 7), {}, "int32 values"),
         ("rgb32.tif", np.ones((5, 7, 3), np.uint32), {"photometric": "rgb"}, "uint32 values"),
-        (
-            "hdr.tif",
-            np.linspace(0, 4, 35, dtype=np.float32).reshape(5, 7),
-            {},
-            "from 0 to 4; they must be finite and lie in [0, 1]",
-        ),
-        ("below.tif", np.linspace(-1, 1, 105).reshape(5, 7, 3), {"photometric": "rgb"}, "from -1 to 1"),
-        ("nan.tif", np.array([[0, np.nan], [1, 1]], np.float32), {}, "must be finite"),
         ("extra.tif", deep(4), {"photometric": "rgb", "extrasamples": ["unspecified"]}, "1 extra channel(s)"),
         ("cmyk.tif", deep(4), {"photometric": "separated"}, "save it as grey, RGB"),
     ):
