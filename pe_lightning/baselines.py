@@ -1,4 +1,7 @@
-"""Interpolation: what a reader would use instead of any encoding, and a row of every table.
+"""Interpolation of the training samples, as a baseline beside every fit.
+
+A baseline declares where it applies (:meth:`Interpolation.applies_to`). The table of a run and ``pe-lightning suggest`` show
+all registered baselines that apply, including those of plugins.
 
 >>> from pe_lightning.baselines import interpolate, names
 >>> from pe_lightning.data import TensorDataModule
@@ -14,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,36 +27,59 @@ from scipy.spatial import QhullError, cKDTree
 from torch import Tensor
 
 from pe_lightning.blocks import grid_blocks
-from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.splits import GridSplit, Split
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
 __all__ = ["Interpolation", "baselines", "interpolate", "names"]
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-ROUNDING = 2.0**-23
-"""Coordinates in [0, 1] that are float32 are so far from what they stand for."""
-LIMIT = 1 << 24
-"""Signals, or columns of them, are interpolated a few at a time, about so many numbers of output at once."""
+FLOAT32_EPS = 2.0**-23
+"""Rounding error of float32 coordinates in [0, 1]."""
+MAX_OUTPUT_VALUES = 1 << 24
+"""Output values that are computed at once."""
+MAX_DELAUNAY_POINTS = 1 << 21
+"""Points of all signals together up to which tables show the Delaunay baseline."""
+POSITION_TOLERANCE = 1e-6
+"""Rounding error of positions between two samples, in samples."""
 
 
 class Interpolation:
-    """Fills a grid from training samples, without anything to fit or choose.
+    """Predicts values on a grid from training samples, without parameters to fit.
 
-    A subclass defines :meth:`weights` (or :meth:`along`), :meth:`from_points`, or both. Neither extrapolates: past the
-    outermost training samples of an axis the border is replicated; outside the hull of scattered points the nearest is
-    taken.
+    A subclass defines :meth:`weights` (or :meth:`along`, or :meth:`from_grid`) and sets :attr:`on_grids`, or defines
+    :meth:`from_points` and sets :attr:`on_points`, or both. No method extrapolates: beyond the outermost training samples of
+    an axis their values continue, and outside the convex hull of scattered points the nearest point's value is taken.
     """
 
-    def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The training samples of an axis that each value is a sum of: their numbers and weights, ``(N, m)`` each.
+    on_grids: ClassVar[bool] = False
+    """Whether training samples on a grid can be interpolated."""
+    on_points: ClassVar[bool] = False
+    """Whether scattered training samples can be interpolated."""
 
-        ``training`` ``(n,)`` ascends, ``x`` is ``(N,)``, both float64. Numbers past the ends stand for the sample there.
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """Whether tables show this baseline for signals of this shape and these training samples.
+
+        Raises:
+            InputError: If it applies, but should not be computed. Tables show the reason in the place of a score.
+        """
+        return self.on_grids if isinstance(split, GridSplit) else self.on_points
+
+    def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Indices and weights of the training samples of one axis whose weighted sum is each value, ``(N, m)`` each.
+
+        Args:
+            training: Ascending coordinates of the training samples, ``(n,)`` float64.
+            x: Coordinates of the output, ``(N,)`` float64.
+
+        Returns:
+            Indices, which :meth:`along` clamps to the training samples, and weights.
         """
         raise InputError(f"{baselines.name_of(type(self))} interpolates scattered points; on a grid use linear")
 
     def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
-        """Values ``(..., n, ...)`` at the samples of an axis -> ``(..., N, ...)`` at ``x``; see :meth:`weights`."""
+        """Interpolates along one axis: values ``(..., n, ...)`` at ``training`` -> ``(..., N, ...)`` at ``x``."""
         numbers, weights = self.weights(training, x)
         shape = [-1 if a == axis else 1 for a in range(values.ndim)]
         columns = zip(numbers.clamp(0, len(training) - 1).T, weights.to(values.dtype).T, strict=True)
@@ -61,12 +87,12 @@ class Interpolation:
         return reduce(Tensor.add_, terms)
 
     def from_grid(self, values: Tensor, training: Sequence[Tensor], axes: Sequence[Tensor]) -> Tensor:
-        """Values on a grid ``(S, n_1, ..., n_D, C)`` -> on another ``(S, N_1, ..., N_D, C)``, one axis after another."""
+        """Interpolates from grid to grid, axis by axis: ``(S, n_1, ..., n_D, C)`` -> ``(S, N_1, ..., N_D, C)``."""
         pairs = [(known.double().contiguous(), x.double().contiguous()) for known, x in zip(training, axes, strict=True)]
         for a, (known, _) in enumerate(pairs):
             if not bool((known.diff() > 0).all()):
                 raise InputError(f"axis {a}: the coordinates of the training samples must ascend")
-        count = max(1, LIMIT // max(1, values.shape[-1] * math.prod(len(x) for x in axes)))
+        count = max(1, MAX_OUTPUT_VALUES // max(1, values.shape[-1] * math.prod(len(x) for x in axes)))
         blocks = []
         for some in torch.split(values, count):
             for a, (known, x) in enumerate(pairs):
@@ -75,9 +101,12 @@ class Interpolation:
         return torch.cat(blocks)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
-        """Values at scattered points ``(S, P, C)`` -> on a grid ``(S, N_1, ..., N_D, C)``.
+        """Interpolates from scattered points to a grid: ``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``.
 
-        ``coords`` ``(S or 1, P, D)`` and ``axes`` are float64 on the CPU, in units that are the same along each axis.
+        Args:
+            values: Values at the points.
+            coords: The points, ``(S or 1, P, D)`` float64 on the CPU, in the same unit of length along all axes.
+            axes: Coordinates of the output per axis, in the same unit.
         """
         raise InputError(f"{baselines.name_of(type(self))} interpolates samples of a grid; for points use delaunay")
 
@@ -87,19 +116,19 @@ names = baselines.names
 
 
 def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]) -> Tensor:
-    """Predicts the values on a grid from a training batch, by a named interpolation.
+    """Interpolates a training batch at the points of a grid.
 
     Args:
-        name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for a sub-grid; ``nearest`` or ``delaunay`` for scattered
-            points; or a registered name of your own.
+        name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest`` or
+            ``delaunay`` for scattered points.
         batch: The training samples.
         axes: Coordinates of the output, axis a of shape ``(N_a,)``.
 
     Returns:
-        ``(S, N_1, ..., N_D, C)``; not clamped, so that cubic methods may leave [0, 1].
+        ``(S, N_1, ..., N_D, C)``, not clamped: cubic methods can overshoot [0, 1].
 
     Raises:
-        InputError: If there is no such interpolation, or it is not for this kind of batch or number of axes.
+        InputError: If the name is unknown, or the method does not support this kind of batch or number of axes.
     """
     method = baselines.create(name)
     num_axes = len(batch.axes) if isinstance(batch, GridBatch) else batch.coords.shape[-1]
@@ -109,14 +138,14 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
         return method.from_grid(batch.values, batch.axes, axes)
     coords, axes = batch.coords.cpu().double(), [x.cpu().double() for x in axes]
     if batch.axes is not None and batch.index is not None:
-        # samples of a grid are compared in units of its spacing, so that a pixel is as wide as it is high
+        # lengths are measured in samples of the grid, so that pixels are square
         sizes = [len(x) for x in batch.axes]
         coords, axes = coords * coords.new_tensor(sizes), [x * n for x, n in zip(axes, sizes, strict=True)]
     return method.from_points(batch.values, coords, axes)
 
 
 def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The training sample to the left of each coordinate, and the position between it and the next, in [0, 1]."""
+    """Index of the training sample to the left of each coordinate, and the position in the interval, in [0, 1]."""
     inside = x.clamp(training[0], training[-1])
     left = (torch.searchsorted(training, inside, right=True) - 1).clamp(0, max(len(training) - 2, 0))
     right = (left + 1).clamp_max(len(training) - 1)
@@ -126,16 +155,17 @@ def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @baselines.register("nearest")
 class Nearest(Interpolation):
-    """The value of the nearest training sample; halfway between two, the one on the left.
+    """The value of the nearest training sample; at midpoints, of the left one.
 
-    Scattered points: by Euclidean distance, in samples if the points are samples of a grid.
+    For scattered points by Euclidean distance, in samples if the points are samples of a grid.
     """
+
+    on_grids = on_points = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """One sample."""
         left, beta = _cells(training, x)
-        # midpoints often lie on a rounding error's other side
-        return (left + (beta > 0.5 + 1e-6))[:, None], torch.ones_like(x)[:, None]
+        return (left + (beta > 0.5 + POSITION_TOLERANCE))[:, None], torch.ones_like(x)[:, None]
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
         """The nearest of the scattered points."""
@@ -144,7 +174,9 @@ class Nearest(Interpolation):
 
 @baselines.register("linear")
 class Linear(Interpolation):
-    """Linear interpolation along each axis: bilinear on images (25.41 dB on every second sample of 16 photographs)."""
+    """Linear interpolation along each axis: bilinear on images."""
+
+    on_grids = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Two samples."""
@@ -154,19 +186,21 @@ class Linear(Interpolation):
 
 @baselines.register("bicubic")
 class CubicConvolution(Interpolation):
-    r"""Keys' cubic convolution, :math:`a = -1/2`, along each axis: bicubic on images (25.59 dB on the 16 photographs).
+    r"""Keys' cubic convolution with :math:`a = -1/2` along each axis: bicubic on images.
 
     Reference: Keys, *Cubic Convolution Interpolation for Digital Image Processing*, IEEE Trans. ASSP 29, 1981.
     """
 
+    on_grids = True
+
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Four samples: Catmull-Rom."""
-        if len(training) > 2 and not torch.allclose(training.diff(), training.diff().mean(), rtol=1e-3, atol=ROUNDING):
+        if len(training) > 2 and not torch.allclose(training.diff(), training.diff().mean(), rtol=1e-3, atol=FLOAT32_EPS):
             raise InputError("bicubic needs evenly spaced training samples on every axis; use linear or spline")
         spacing = training.diff().mean() if len(training) > 1 else torch.ones_like(training[0])
-        # unlike the others it looks past the border, at replicated samples, so coordinates are not moved
+        # coordinates are not clamped: beyond the border the kernel is applied to replicated samples
         position = (x - training[0]) / spacing
-        left = (position + 1e-6).floor()  # a coordinate a rounding error below a sample is on it
+        left = (position + POSITION_TOLERANCE).floor()
         u = position - left
         v = 1 - u
         weights = (-u * v * v / 2, 1 + u * u * (3 * u - 5) / 2, 1 + v * v * (3 * v - 5) / 2, -v * u * u / 2)
@@ -175,10 +209,9 @@ class CubicConvolution(Interpolation):
 
 @baselines.register("spline")
 class Spline(Interpolation):
-    """The interpolating cubic spline along each axis, twice continuously differentiable, with not-a-knot ends.
+    """The interpolating cubic spline along each axis, twice continuously differentiable, with not-a-knot ends."""
 
-    Border replicated: past the outermost training samples their values hold, where the polynomial would run away.
-    """
+    on_grids = True
 
     def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
         """One banded solve for all columns."""
@@ -188,20 +221,27 @@ class Spline(Interpolation):
         columns = values.movedim(axis, -1)
         rows = columns.reshape(-1, len(knots))
         made = rows.new_empty(len(rows), len(inside))
-        for some in grid_blocks([len(rows)], [max(1, LIMIT // (8 * len(inside)))]):  # SciPy holds several such arrays
+        for some in grid_blocks([len(rows)], [max(1, MAX_OUTPUT_VALUES // (8 * len(inside)))]):  # SciPy makes several copies
             made[some] = torch.from_numpy(CubicSpline(knots, rows[some].double().cpu().numpy(), 1)(inside)).to(made)
         return made.reshape(*columns.shape[:-1], -1).movedim(-1, axis)
 
 
 @baselines.register("delaunay")
 class Delaunay(Interpolation):
-    """Linear interpolation on the Delaunay triangulation of scattered points; in 1-D, between neighbours.
+    """Linear interpolation on the Delaunay triangulation of scattered points; in 1-D, between neighbours."""
 
-    Outside the hull of the points the nearest point's value is taken. 25 % of the 16 photographs: 23.37 dB.
-    """
+    on_points = True
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for up to :data:`MAX_DELAUNAY_POINTS` points of at most two axes."""
+        if not super().applies_to(info, split):
+            return False
+        if info.num_axes > 2 or info.num_signals * split.num_train > MAX_DELAUNAY_POINTS:
+            raise InputError(f"triangulating more than {MAX_DELAUNAY_POINTS} points, or in more than 2 axes, takes minutes")
+        return True
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
-        """One triangulation per set of points; the triangles depend on the units."""
+        """One triangulation per set of points."""
         if len(axes) > 3:
             raise InputError(f"delaunay takes up to 3 axes, the signals have {len(axes)}; use nearest")
         return _fill(values, coords, axes, self._interpolate)
@@ -225,7 +265,7 @@ class Delaunay(Interpolation):
 
 
 def _fill(values: Tensor, coords: Tensor, axes: Sequence[Tensor], method: Callable[[Array, Array, Array], Array]) -> Tensor:
-    """:meth:`Interpolation.from_points` by a method: points ``(P, D)``, their values, points of the grid -> its values."""
+    """Applies ``method(points, values, output points)`` to each set of points; see :meth:`Interpolation.from_points`."""
     wanted = torch.cartesian_prod(*axes).reshape(-1, len(axes)).numpy()
     filled = []
     for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):

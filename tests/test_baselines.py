@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
@@ -11,9 +12,12 @@ import torch
 from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInterpolator
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate, names
-from pe_lightning.data import GridBatch, PointBatch, grid_axes
+from pe_lightning.baselines import Interpolation, baselines, interpolate, names
+from pe_lightning.callbacks.interpolation import score_baselines
+from pe_lightning.data import GridBatch, PointBatch, SignalInfo, Split, TensorDataModule, grid_axes
 from pe_lightning.errors import InputError
+from pe_lightning.experiments.suggest.search import search
+from pe_lightning.experiments.suggest.windows import all_signals
 
 Array = np.ndarray[Any, Any]
 GRIDS = [(9,), (8, 11), (6, 7, 8)]
@@ -74,7 +78,7 @@ def test_against_references(name: str, grid: tuple[int, ...], monkeypatch: pytes
     for s, c in product(range(2), range(3)):
         expected = reference(name, training.values[s, ..., c].numpy(), *arrays)
         np.testing.assert_allclose(result[s, ..., c].numpy(), expected, rtol=1e-9, atol=1e-9)
-    monkeypatch.setattr("pe_lightning.baselines.LIMIT", 1)  # one signal at a time
+    monkeypatch.setattr("pe_lightning.baselines.MAX_OUTPUT_VALUES", 1)  # one signal at a time
     torch.testing.assert_close(interpolate(name, training, axes), result)
 
 
@@ -121,6 +125,49 @@ def test_distances_are_in_samples_of_the_grid() -> None:
     axes = grid_axes((4, 100))
     training = PointBatch(coords, torch.tensor([[[0.0], [1.0]]]), axes, index)
     assert interpolate("nearest", training, axes)[0, 1, 50, 0] == 0
+
+
+# -- where a baseline applies -----------------------------------------------------------------------------------------
+
+
+class Zero(Interpolation):
+    """Predicts zero from samples on grids of two axes."""
+
+    on_grids = True
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        if info.grid[0] == 6:
+            raise InputError("6 rows are too few")
+        return super().applies_to(info, split) and info.num_axes == 2
+
+    def from_grid(self, values: Tensor, training: Any, axes: Any) -> Tensor:
+        return values.new_zeros(len(values), *map(len, axes), values.shape[-1])
+
+
+@pytest.mark.parametrize(
+    ("grid", "sampling", "expected"),
+    [
+        ((8, 8), "grid", {"bicubic", "linear", "nearest", "spline", "zero"}),
+        ((8,), "grid", {"bicubic", "linear", "nearest", "spline"}),
+        ((8, 8), "random", {"delaunay", "nearest"}),
+        ((4, 4, 4), "random", {"nearest"}),
+        ((6, 6), "grid", {"bicubic", "linear", "nearest", "spline"}),
+    ],
+    ids=str,
+)
+def test_every_table_has_all_registered_baselines_that_apply(
+    grid: tuple[int, ...], sampling: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "_classes", dict(baselines._classes))
+    baselines.register("zero")(Zero)
+    data = TensorDataModule(numbers(1, *grid, 1).float(), sampling=sampling)
+    rows, _ = score_baselines(data)
+    refused = {"delaunay" if sampling == "random" else "zero"} if grid in ((4, 4, 4), (6, 6)) else set()
+    assert {name for name, row in rows.items() if row["test/psnr"] is not None} == expected
+    assert rows.keys() - expected == refused
+    result = search([], all_signals(data), None, math.inf, torch.device("cpu"), lambda _: None)
+    assert {trial.candidate.name for trial in result.trials} == expected
+    assert result.skipped.keys() == {f"{name} interpolation" for name in refused}
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ def test_a_fit_of_its_classes_alone(environment, tmp_path):
     assert (report["sampling"], report["counted_steps"]) == ({"name": "checkerboard", "odd": True}, 20)
     assert 0 <= report["test/dice"] <= 1
     assert not any("psnr" in key for key in report)
+    assert report["baselines"].keys() == {"average", "delaunay", "nearest"}
+    assert "test/dice" in report["baselines"]["average"]
 
 
 def test_its_source_by_name(environment, tmp_path):

@@ -115,6 +115,8 @@ class Checkerboard(Sampling):
 class Average(Interpolation):
     """The mean of the training samples, everywhere."""
 
+    on_points = True
+
     def from_points(self, values: torch.Tensor, coords: torch.Tensor, axes: list[torch.Tensor]) -> torch.Tensor:
         """``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``."""
         shape = (len(values), *[1] * len(axes), values.shape[-1])

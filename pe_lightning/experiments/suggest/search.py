@@ -14,10 +14,8 @@ from torch import Tensor
 
 from pe_lightning import encoders, metrics
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
-from pe_lightning.baselines import interpolate
-from pe_lightning.callbacks.interpolation import DELAUNAY_LIMIT
+from pe_lightning.baselines import baselines, interpolate
 from pe_lightning.data.dataset import to_device
-from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
@@ -263,13 +261,17 @@ def search(
             result.skipped[label] = reason(error)
         return None
 
-    methods = ["nearest", "linear", "bicubic", "spline"]
-    if not isinstance(first.dataset.split, GridSplit):
-        methods = ["nearest", "delaunay"]
-    baselines = [Candidate(name, interpolation=True) for name in methods]
+    methods = []
+    for name in baselines:
+        candidate = Candidate(name, interpolation=True)
+        try:
+            if baselines.create(name).applies_to(first.info, first.dataset.split):
+                methods.append(candidate)
+        except Exception as error:  # a plugin can raise anything
+            result.skipped[candidate.label(first)] = reason(error)
     until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
     labels: set[str] = set()
-    for candidate in [*baselines, *candidates]:
+    for candidate in [*methods, *candidates]:
         label = candidate.label(result.shown)
         if label in labels:  # where there are few samples, or very many, a half is as many as all
             continue
@@ -315,8 +317,7 @@ def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    if candidate.name == "delaunay" and (signals.info.num_axes > 2 or signals.dataset.split.num_train > DELAUNAY_LIMIT):
-        raise InputError(f"triangulating more than {DELAUNAY_LIMIT} points, or in more than 2 axes, takes minutes")
+    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # may refuse all samples
     began = time.perf_counter()
     prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
     return TrialScore((), time.perf_counter() - began), prediction
