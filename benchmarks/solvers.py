@@ -10,6 +10,7 @@
 - ``time``: from encoded axes to the weights of all images, against plain least squares, and the products that no exact
   method avoids.
 - ``large``: ``--size``^2 RGB, fit and evaluation of all pixels, compact kernels on and off, and the plain dense route.
+- ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``stream``: twice ``--size``, from HDF5 tiles and back, with the peak of the resident memory.
 
 Every comparison runs in one process, sides in turn, medians of ``--repeats``.
@@ -27,9 +28,10 @@ import torch
 from solvers_large import large
 from solvers_quality import load, quality
 from solvers_stream import stream
+from solvers_threads import loaded
 from solvers_time import timing
 
-SECTIONS = ("quality", "time", "large", "stream")
+SECTIONS = ("quality", "time", "large", "stream", "threads")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -57,6 +59,8 @@ def main(arguments: list[str] | None = None) -> None:
             timing(images, options.repeats)
     if "large" in chosen:
         large(options.size, options.repeats)
+    if "threads" in chosen:
+        loaded()
 
 
 def _processor() -> str:

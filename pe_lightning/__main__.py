@@ -6,6 +6,7 @@ What needs no training answers without importing Lightning.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,8 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: The arguments; ``None`` takes those of the process.
     """
+    if args is None:  # torch is not imported yet. Threads that wait in a loop would take the cores of other programs
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     verb, *arguments = (sys.argv[1:] if args is None else args) or ["--help"]
     if verb in ("-h", "--help", "help"):
         print(HELP, end="")

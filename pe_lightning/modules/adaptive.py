@@ -20,8 +20,12 @@ from pe_lightning.modules.registry import models
 from pe_lightning.networks.adaptive import AdaptiveNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.threads import sized_threads, solve_operations
 
 __all__ = ["Adaptive"]
+
+FIELD_PASSES = 20
+"""Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
 
 
 @models.register("Adaptive")
@@ -163,10 +167,11 @@ class Adaptive(CoordinateModule):
     def _field(self, place: int, ridge: float) -> AdaptiveGrid | AdaptivePoints:
         network, grid = self.network, self.require_info().grid
         bank, samples = network.encoding, network.samples[place].detach()
-        if network.coords.numel():
-            return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge)
-        first, step = network.first[place].tolist(), network.step[place].tolist()
-        return AdaptiveGrid(bank, samples, grid, first, step, self.window, ridge)
+        with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
+            if network.coords.numel():
+                return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge)
+            first, step = network.first[place].tolist(), network.step[place].tolist()
+            return AdaptiveGrid(bank, samples, grid, first, step, self.window, ridge)
 
     @property
     def fields(self) -> list[AdaptiveGrid | AdaptivePoints]:

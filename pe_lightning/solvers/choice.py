@@ -38,6 +38,7 @@ from pe_lightning.solvers.held_out import (
 )
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.points import PointProblem, point_samples
+from pe_lightning.threads import threads_for_values
 
 __all__ = ["Choice", "ChoiceWarning", "axis_encoders", "check_ridge", "choose_grid", "choose_points", "tunable"]
 
@@ -289,6 +290,7 @@ class _Search:
 # -- grids ------------------------------------------------------------------------------------------------------------
 
 
+@threads_for_values(passes=6)
 def choose_grid(
     values: Tensor,
     axes: Sequence[Tensor],
@@ -402,6 +404,7 @@ def _grid_scorer(
 # -- scattered points -------------------------------------------------------------------------------------------------
 
 
+@threads_for_values(passes=100)
 def choose_points(
     values: Tensor,
     encoder: EncoderLike | Sequence[EncoderLike],

@@ -20,6 +20,7 @@ from pe_lightning.solvers.grid import GridSolver
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.points import PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
+from pe_lightning.threads import sized_threads, solve_operations, threads_for_values
 
 __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
 
@@ -31,6 +32,7 @@ class ConvergenceWarning(UserWarning):
     """A solve stopped while its residual was still large."""
 
 
+@threads_for_values(passes=6)
 def solve_grid(
     values: Tensor,
     encoder: EncoderLike | Sequence[EncoderLike],
@@ -108,6 +110,17 @@ def solve_blocks(
         ridge: Relative ridge; :func:`~pe_lightning.solvers.choose_grid` finds one from a part of the data.
         center: Whether the mean of each signal and channel is taken out.
     """
+    with sized_threads(solve_operations((1, *(len(x) for x in axes), 1), passes=6)):
+        return _solve_blocks(blocks, encoder, axes, ridge, center)
+
+
+def _solve_blocks(
+    blocks: Iterable[tuple[Sequence[int], Tensor]],
+    encoder: EncoderLike | Sequence[EncoderLike],
+    axes: Sequence[Tensor],
+    ridge: float,
+    center: bool,
+) -> Solution:
     began = time.perf_counter()
     solver: GridSolver | None = None
     encoders: list[Encoder] = []
@@ -133,6 +146,7 @@ def solve_blocks(
     return replace(found, encoders=tuple(encoders), seconds=time.perf_counter() - began)
 
 
+@threads_for_values(passes=100)
 def solve_points(
     values: Tensor,
     encoder: EncoderLike | Sequence[EncoderLike],

@@ -38,6 +38,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products, rowwise_products
 from pe_lightning.solvers import choice, held_out
 from pe_lightning.solvers.points import MaskedGrid, PointProblem, Samples, point_samples
+from pe_lightning.threads import threads_for_values
 
 __all__ = ["HeldOut", "Learned", "learn_encoders"]
 
@@ -223,6 +224,7 @@ class HeldOut:
         return solve
 
 
+@threads_for_values(passes=360)
 def learn_encoders(
     values: Tensor,
     encoder: EncoderLike | Sequence[EncoderLike],
