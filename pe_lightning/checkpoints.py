@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 import traceback
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,12 @@ __all__ = [
     "BestAndLast",
     "CheckpointFiles",
     "check_optimizer",
-    "complete_arguments",
     "locate",
     "read_checkpoint",
     "read_model",
     "refuse_other_version",
     "restoring",
+    "saved_settings",
 ]
 
 LAST = "last.ckpt"
@@ -224,36 +223,25 @@ def read_model(path: str | Path) -> dict[str, Any] | None:
     return None if name is None else {"class_path": name, "init_args": arguments}
 
 
-def complete_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """Adds what the checkpoint and its run's configuration know, ahead of the given arguments, which thus win.
+def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, Any]:
+    """The sections of a configuration that a checkpoint and the ``config.yaml`` of its run hold.
+
+    Args:
+        path: The checkpoint.
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        configured: Whether a configuration is given, in the place of the run's.
 
     Raises:
-        InputError: If the verb needs a checkpoint and none is given, or it cannot be read.
+        InputError: If the checkpoint cannot be read.
     """
-    if any(argument in ("-h", "--help") or argument.startswith("--print_config") for argument in arguments):
-        return list(arguments)
-    path = _value_of(arguments, "--ckpt_path")
-    if path is None:
-        if verb != "fit":
-            raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-        return list(arguments)
-    known: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     config = runs.of_checkpoint(path) / runs.CONFIG
     model = read_model(path)
-    if verb != "fit" and not (_value_of(arguments, "--config") or _value_of(arguments, "-c")) and config.is_file():
+    if verb != "fit" and not configured and config.is_file():
         # predict needs no data; a model that the checkpoint does not name is the one of the run
         keys = ("model",) if verb == "predict" else ("model", "data", "seed_everything")
         saved = yaml.safe_load(config.read_text())
-        known = {key: saved[key] for key in keys if key in saved}
+        settings = {key: saved[key] for key in keys if key in saved}
     if model is not None:
-        known["model"] = model
-    return ["--config", json.dumps(known), *arguments]
-
-
-def _value_of(arguments: Sequence[str], option: str) -> str | None:
-    """The value in ``--option value`` or ``--option=value``; the last one counts."""
-    value = None
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        if argument.partition("=")[0] == option:
-            value = argument.partition("=")[2] or following
-    return value
+        settings["model"] = model
+    return settings

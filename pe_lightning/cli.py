@@ -1,30 +1,37 @@
-"""The verbs that train and evaluate: LightningCLI with our defaults, names and errors."""
+"""The verbs that train and evaluate: their parser, and one function from a configuration to data, model and Trainer.
+
+The options are those of :class:`lightning.pytorch.cli.LightningCLI`, whose parser class builds them.
+"""
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import logging
 import os
 import pydoc
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import lightning
 import torch
 import yaml
-from jsonargparse import ArgumentError, Namespace
+from jsonargparse import ActionConfigFile, ArgumentError, Namespace  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
+from lightning.pytorch.cli import LightningArgumentParser, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
 from pe_lightning import encoders, naming, recipes, runs, tasks
+from pe_lightning.arguments import VERBOSE, rewrite
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
-from pe_lightning.checkpoints import BestAndLast, complete_arguments, locate, read_checkpoint, restoring
+from pe_lightning.checkpoints import BestAndLast, locate, read_checkpoint, restoring
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
@@ -33,25 +40,30 @@ from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
 from pe_lightning.resumption import Resumption
 
-__all__ = ["CoordinateCLI", "prepare", "run"]
+__all__ = ["Job", "build", "execute", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
 
 INTERRUPTED = 130
 """The exit status of a command that the user interrupted: 128 and the number of the signal."""
 
 OPTIONS = [
-    *(f"--{name}" for name in ("config", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
+    *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
     *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format")),
     *(f"--data.{name}" for name in naming.SHORT_FORMS),
 ]
-"""What can be misspelt and is no argument of a class that is named."""
+"""Options offered as spelling suggestions, besides the arguments of a class that is named."""
 
-VERBOSE = ("-v", "--verbose")
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
-"""Arguments of models that change memory and time, and no result: free to change where a checkpoint is loaded."""
+"""Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
 
-NOT_FOR_USERS = [
+NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "dataloaders", "datamodule"})
+"""Arguments of the Trainer's methods that are built from the configuration."""
+
+SECTIONS = frozenset({"trainer", "model", "data"})
+"""Sections of a configuration that describe instances."""
+
+HIDDEN_WARNINGS = [
     # Lightning 2.6 asks torch >= 2.13 about its trees in an outdated way
     r".*LeafSpec",
     # the data is one batch in memory: worker processes would only slow it down
@@ -64,9 +76,9 @@ NOT_FOR_USERS = [
 """Warnings that no user of this command can act on."""
 
 TRAINER_DEFAULTS = {
-    "max_steps": 2000,  # the papers'
-    "enable_model_summary": False,  # the table that ends a run has the number of parameters
-    "num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data: nothing to try out first
+    "trainer.max_steps": 2000,  # the papers'
+    "trainer.enable_model_summary": False,  # the table that ends a run has the number of parameters
+    "trainer.num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data: nothing to try out first
 }
 
 
@@ -79,20 +91,18 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     Raises:
         InputError: If something that was given has to be changed.
     """
-    given = [argument for argument in arguments if argument not in VERBOSE]
-    prepare(verbose=len(given) < len(arguments))
-    given = recipes.with_recipe(given) if verb == "fit" else given
-    with restoring():
-        cli = CoordinateCLI([verb, *complete_arguments(verb, naming.expand_arguments(given))])
+    prepare(verbose=not VERBOSE.isdisjoint(arguments))
+    job = build(verb, parse(verb, rewrite(verb, arguments)))
+    execute(job)
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
-    return INTERRUPTED if cli.stop.stopped and cli.trainer.is_global_zero else 0
+    return INTERRUPTED if job.stop.stopped and job.trainer.is_global_zero else 0
 
 
 def prepare(verbose: bool = False) -> None:
-    """Loads plugins and names; to be called before a :class:`CoordinateCLI` is made.
+    """Loads plugins and names, and filters messages; to be called before :func:`parse`.
 
     Args:
-        verbose: Whether Lightning says what it does: seed, devices, why a fit ends.
+        verbose: Whether Lightning's notes are shown: seed, devices, why a fit ends.
     """
     naming.install()
     for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
@@ -100,7 +110,7 @@ def prepare(verbose: bool = False) -> None:
         logger.removeFilter(_is_ours)
         if not verbose:
             logger.addFilter(_is_ours)
-    for message in NOT_FOR_USERS:
+    for message in HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
 
 
@@ -109,156 +119,83 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
 
 
-class CoordinateCLI(LightningCLI):
-    """LightningCLI with the defaults of this package, for any LightningModule and LightningDataModule.
+@functools.cache
+def make_parser(verb: str) -> LightningArgumentParser:
+    """The parser of ``fit``, ``validate``, ``test`` or ``predict``, for any LightningModule and LightningDataModule."""
+    listed = (
+        f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders). Recipes for --config: "
+        f"{', '.join(recipes.names())}. --encoder is short for --model.encoder; -v shows what Lightning says."
+    )
+    usage = {"fit": f"Fits signals: pe-lightning fit FILE ..., exactly unless --config says otherwise. {listed}"}
+    parser = LightningArgumentParser(
+        prog=f"pe-lightning {verb}",
+        description=usage.get(verb, listed),
+        parser_mode=naming.MODE,
+        exit_on_error=False,
+        allow_abbrev=False,
+        dump_header=[f"lightning.pytorch=={lightning.__version__}"],
+    )
+    parser.add_argument("-c", "--config", action=ActionConfigFile, help="A configuration file, or the name of a recipe.")
+    seed = "Seed of all random generators; true draws one."
+    parser.add_argument("--seed_everything", type=bool | int, default=0, help=seed)
+    parser.add_lightning_class_args(Trainer, "trainer")
+    parser.set_defaults(TRAINER_DEFAULTS)
+    parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
+    parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
+    parser.add_class_arguments(WandbSettings, "wandb")
+    parser.add_argument(
+        "--float32_matmul_precision",
+        type=Literal["highest", "high", "medium"],
+        default="highest",
+        help="Of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, 10 bits), "
+        "'medium' bfloat16. Exact fits and Gram matrices are always in full precision.",
+    )
+    if verb == "predict":
+        parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
+        shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
+        parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
+        written = "What is written: auto suits the source (PNG, MP4, WAV, else NPY), or png, mp4, gif, wav, npy, h5."
+        parser.add_argument("--output_format", type=str, default="auto", help=written)
+        parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
+        parser.link_arguments("output_format", "data.init_args.output_format")
+    taken = inspect.signature(getattr(Trainer, verb)).parameters.keys()
+    parser.add_method_arguments(Trainer, verb, skip={*NOT_OPTIONS & taken})
+    return parser
+
+
+def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
+    """The complete configuration of a verb, checked as far as no class has to be instantiated.
 
     Args:
-        args: The verb and its arguments.
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        given: Arguments as :func:`pe_lightning.arguments.rewrite` returns them, or a configuration of plain values.
+
+    Raises:
+        InputError: If an option is unknown, or a value is not allowed; the message is one paragraph.
     """
-
-    recorder_options: Mapping[str, Any] = {}
-    """Further arguments of the run's :class:`~pe_lightning.callbacks.RunRecorder`."""
-    _given_model: Namespace | None = None
-
-    def __init__(self, args: list[str]) -> None:
-        common: dict[str, Any] = {"parser_mode": naming.MODE, "exit_on_error": False, "allow_abbrev": False}
-        listed = (
-            f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders). Recipes for --config: "
-            f"{', '.join(recipes.names())}. --encoder is short for --model.encoder; -v shows what Lightning says."
-        )
-        usage = {"fit": f"Fits signals: pe-lightning fit FILE ..., exactly unless --config says otherwise. {listed}"}
-        super().__init__(
-            LightningModule,
-            LightningDataModule,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
-            save_config_callback=KeepConfig,
-            seed_everything_default=0,
-            auto_configure_optimizers=False,
-            # checkpoints hold plain hyper-parameters of our own making
-            load_from_checkpoint_support=False,
-            trainer_defaults=TRAINER_DEFAULTS,
-            parser_kwargs=common
-            | {verb: {**common, "prog": verb, "description": usage.get(verb, listed)} for verb in self.subcommands()},
-            args=args,
-        )
-
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds the ``wandb`` group, the precision of matrix products and the output of ``predict``."""
-        parser.add_class_arguments(WandbSettings, "wandb")
-        parser.add_argument(
-            "--float32_matmul_precision",
-            type=Literal["highest", "high", "medium"],
-            default="highest",
-            help="Of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, 10 bits), "
-            "'medium' bfloat16. Exact fits and Gram matrices are always in full precision.",
-        )
-        if parser.prog == "predict":
-            parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
-            shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
-            parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
-            written = "What is written: auto suits the source (PNG, MP4, WAV, else NPY), or png, mp4, gif, wav, npy, h5."
-            parser.add_argument("--output_format", type=str, default="auto", help=written)
-            parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
-            parser.link_arguments("output_format", "data.init_args.output_format")
-
-    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parses, with errors of one paragraph, and refuses a model that is not the checkpoint's."""
-        try:
-            self.config = parser.parse_args(args if isinstance(args, list) else None)
-        except ArgumentError as error:
-            raise InputError(explain(str(error), OPTIONS)) from error
-        given = self.config[self.config.subcommand]
-        _check_classes(given.as_dict())
-        processors, count = os.cpu_count() or 1, given.trainer.devices
-        if str(count).isdigit() and int(count) > max(64, 4 * processors):  # they would all be started
-            raise InputError(f"trainer.devices: {count} processes are too many for {processors} processors")
-        self._given_model = given.model
-        if not 0 <= int(given.seed_everything) < 2**32:
-            raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {given.seed_everything}")
-        for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "val_check_interval"):
-            if isinstance(value := given.trainer[name], (int, float)) and value <= 0:
-                raise InputError(f"trainer.{name} must be above 0; got {value}")
-        if given.weights_only is False:
-            raise InputError("weights_only: false would run code of the checkpoint; leave it out")
-        given.weights_only = True  # Lightning asks for it
-        if given.ckpt_path:  # of an option, a configuration or the environment
-            given.ckpt_path = path = str(locate(given.ckpt_path))
-            with _input_errors():
-                model = parser.instantiate_classes(self.config)[self.config.subcommand].model
-            if isinstance(model, (CoordinateModule, tasks.AttentionTask)):
-                refuse_other_model(read_checkpoint(path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
-
-    def before_instantiate_classes(self) -> None:
-        """Takes the options of the model as they were given, where LightningCLI has put those of the checkpoint."""
-        if self._given_model is not None:
-            self.config[self.config.subcommand].model = self._given_model
-
-    def instantiate_classes(self) -> None:
-        """Makes data, model and Trainer."""
-        torch.set_float32_matmul_precision(self.config[self.config.subcommand].float32_matmul_precision)
-        with _input_errors():
-            super().instantiate_classes()
-
-    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Adds the callbacks that every run has, unless their switches are off."""
-        config = self.config_init[self.subcommand]
-        trainer = config.trainer
-        recorder = RunRecorder(
-            ckpt_path=config.get("ckpt_path"),
-            wandb=WandbSettings(**vars(config.wandb)),
-            log=trainer.logger is not False,
-            **self.recorder_options,
-        )
-        self.save_config_kwargs = {"recorder": recorder}
-        self.stop = GracefulStop()
-        callbacks: list[Any] = [recorder, self.stop]
-        if not any(isinstance(callback, Resumption) for callback in self.model.configure_callbacks()):
-            callbacks.append(Resumption())  # a module of the user's own
-        if trainer.enable_progress_bar is not False:
-            callbacks.append(PSNRProgressBar())
-        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
-        if self.subcommand == "fit" and trainer.enable_checkpointing is not False:
-            callbacks.append(self.best)
-        given = trainer.callbacks or []
-        trainer.callbacks = [*(given if isinstance(given, list) else [given]), *callbacks]
-        if trainer.logger in (None, True):
-            trainer.logger = False  # the recorder attaches loggers once the run has a directory
-        try:
-            return super().instantiate_trainer(**kwargs)
-        except TypeError as error:  # Lightning's for --trainer.devices x
-            raise InputError(str(error)) from error
-
-    def before_fit(self) -> None:
-        """Builds the model for the data, so that bad input fails before anything is started or written."""
-        if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
-            self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
-            self.best.monitor = self.model.monitor  # the metric is the data's
-        elif isinstance(self.datamodule, tasks.TaskDataModule) and isinstance(self.model, tasks.AttentionTask):
-            self.model.build(self.datamodule.info)
-
-    def before_test(self) -> None:
-        """The table at the end is ours, not Lightning's."""
-        self.config_init["test"]["verbose"] = False
-
-    def after_fit(self) -> None:
-        """Ends a fit with the test evaluation of the last weights."""
-        self.trainer.test(self.model, datamodule=self.datamodule, verbose=False, weights_only=True)
-        if any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
-            import wandb
-
-            with wandb_may_fail():
-                wandb.finish()  # first: a run that is torn down would stay the current one of this process
-                wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
-
-
-@contextmanager
-def _input_errors() -> Iterator[None]:
-    """What a constructor refuses is the user's to change."""
+    parser = make_parser(verb)
     try:
-        yield
-    except (ValueError, MisconfigurationException) as error:
-        raise InputError(root_message(error)) from error
+        if isinstance(given, Mapping):
+            config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
+        else:
+            config = parser.parse_args(list(given))
+    except ArgumentError as error:
+        raise InputError(explain(str(error), OPTIONS)) from error
+    _check_classes(config.as_dict())
+    processors, count = os.cpu_count() or 1, config.trainer.devices
+    if str(count).isdigit() and int(count) > max(64, 4 * processors):  # they would all be started
+        raise InputError(f"trainer.devices: {count} processes are too many for {processors} processors")
+    if not 0 <= int(config.seed_everything) < 2**32:
+        raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {config.seed_everything}")
+    for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "val_check_interval"):
+        if isinstance(value := config.trainer[name], (int, float)) and value <= 0:
+            raise InputError(f"trainer.{name} must be above 0; got {value}")
+    if config.weights_only is False:
+        raise InputError("weights_only: false would run code of the checkpoint; leave it out")
+    config.weights_only = True  # Lightning requires it
+    if config.ckpt_path:  # of an option, a configuration or the environment
+        config.ckpt_path = str(locate(config.ckpt_path))
+    return config
 
 
 def _check_classes(tree: Any) -> None:
@@ -268,6 +205,152 @@ def _check_classes(tree: Any) -> None:
         raise InputError(f"class_path: {name!r} is not a class; nothing else is made from a configuration")
     for value in tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ():
         _check_classes(value)
+
+
+def plain_values(verb: str, config: Namespace) -> dict[str, Any]:
+    """A configuration as plain values, which :func:`parse` takes again."""
+    return dict(yaml.safe_load(make_parser(verb).dump(config, skip_none=False)))
+
+
+def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIONS) -> Namespace:
+    """A configuration with instances in place of their descriptions; of ``trainer`` its arguments are instantiated.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        config: The complete configuration, from :func:`parse`.
+        sections: Those of :data:`SECTIONS` to instantiate; the others are left out.
+
+    Raises:
+        InputError: If a constructor refuses its arguments.
+    """
+    chosen = config.clone()
+    for section in SECTIONS - frozenset(sections):
+        del chosen[section]
+    with _input_errors():
+        instances: Namespace = make_parser(verb).instantiate_classes(chosen)
+    return instances
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """Turns what a constructor refuses into an :class:`InputError`."""
+    try:
+        yield
+    except (ValueError, MisconfigurationException) as error:
+        raise InputError(root_message(error)) from error
+
+
+@dataclass(frozen=True)
+class Job:
+    """A verb of the Trainer with everything that it needs.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        config: The complete configuration.
+        data: The DataModule.
+        model: The module; of a fit it has no parameters before :func:`execute`.
+        trainer: The Trainer, with the callbacks that every run has.
+        recorder: Its callback that keeps the run directory.
+        best: Its callback that writes the checkpoints of a fit.
+        stop: Its callback that handles interrupts.
+    """
+
+    verb: str
+    config: Namespace
+    data: LightningDataModule
+    model: LightningModule
+    trainer: Trainer
+    recorder: RunRecorder
+    best: BestAndLast
+    stop: GracefulStop
+
+
+def build(
+    verb: str,
+    config: Namespace,
+    *,
+    data: LightningDataModule | None = None,
+    callbacks: Sequence[Callback] = (),
+    interactive: bool = True,
+    **recorder_options: Any,
+) -> Job:
+    """Seeds the random generators, and makes data, model and Trainer of a configuration.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        config: The complete configuration, from :func:`parse`.
+        data: The DataModule in place of a new one.
+        callbacks: Further callbacks, after those of every run.
+        interactive: Whether the Trainer draws a progress bar and handles interrupts; else both are the caller's.
+        **recorder_options: Further arguments of :class:`~pe_lightning.callbacks.RunRecorder`.
+
+    Raises:
+        InputError: If a constructor refuses its arguments, or the model is not the checkpoint's.
+    """
+    if config.seed_everything is not False:
+        seed = None if config.seed_everything is True else config.seed_everything
+        config.seed_everything = seed_everything(seed, workers=True)
+    torch.set_float32_matmul_precision(config.float32_matmul_precision)
+    instances = instantiate(verb, config, SECTIONS if data is None else SECTIONS - {"data"})
+    data, model, options = data or instances.data, instances.model, {**instances.trainer}
+    if config.ckpt_path and isinstance(model, (CoordinateModule, tasks.AttentionTask)):
+        refuse_other_model(read_checkpoint(config.ckpt_path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
+    log = options["logger"] is not False
+    recorder = RunRecorder(ckpt_path=config.ckpt_path, wandb=instances.wandb, log=log, **recorder_options)
+    best = BestAndLast(getattr(model, "monitor", None), getattr(model, "monitor_mode", "max"))
+    stop = GracefulStop()
+    given = options["callbacks"] or []
+    chosen: list[Callback] = [*(given if isinstance(given, list) else [given]), recorder]
+    chosen += [stop] if interactive else []
+    if not any(isinstance(callback, Resumption) for callback in model.configure_callbacks()):
+        chosen.append(Resumption())  # a module of the user's own
+    options["enable_progress_bar"] = interactive and options["enable_progress_bar"] is not False
+    chosen += [PSNRProgressBar()] if options["enable_progress_bar"] else []
+    if verb == "fit" and options["enable_checkpointing"] is not False:
+        chosen.append(best)
+    if not options["fast_dev_run"]:
+        chosen.append(KeepConfig(make_parser(verb), config, recorder))
+    if options["logger"] in (None, True):
+        options["logger"] = False  # the recorder attaches loggers once the run has a directory
+    try:
+        with _input_errors():
+            trainer = Trainer(**{**options, "callbacks": [*chosen, *callbacks]})
+    except TypeError as error:  # Lightning's for --trainer.devices x
+        raise InputError(str(error)) from error
+    return Job(verb, config, data, model, trainer, recorder, best, stop)
+
+
+def execute(job: Job) -> None:
+    """Runs the verb. A fit ends with the test evaluation of the last weights.
+
+    Raises:
+        InputError: If the model cannot represent the data, or the checkpoint does not fit the model.
+    """
+    if job.verb == "fit":
+        _build_model(job)
+    method = getattr(job.trainer, job.verb)
+    options = {name: job.config[name] for name in inspect.signature(method).parameters.keys() - NOT_OPTIONS}
+    if job.verb == "test":
+        options["verbose"] = False  # the recorder prints the table
+    with restoring():
+        method(job.model, datamodule=job.data, **options)
+        if job.verb == "fit":
+            job.trainer.test(job.model, datamodule=job.data, verbose=False, weights_only=True)
+    if job.verb == "fit" and any(isinstance(logger, WandbLogger) for logger in job.trainer.loggers):
+        import wandb
+
+        with wandb_may_fail():
+            wandb.finish()  # first: a run that is torn down would stay the current one of this process
+            wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
+
+
+def _build_model(job: Job) -> None:
+    """Builds the model for the data, so that bad input fails before anything is started or written."""
+    if isinstance(job.data, SignalDataModule) and isinstance(job.model, CoordinateModule):
+        job.model.build_from(job.data, job.trainer.strategy.root_device)
+        job.best.monitor = job.model.monitor  # the metric is the data's
+    elif isinstance(job.data, tasks.TaskDataModule) and isinstance(job.model, tasks.AttentionTask):
+        job.model.build(job.data.info)
 
 
 class KeepConfig(SaveConfigCallback):

@@ -1,23 +1,21 @@
-"""Registered names and short forms in YAML files and on the command line.
+"""Registered names and short forms in configurations, written out for jsonargparse.
 
-jsonargparse writes a class-typed value as ``class_path`` and ``init_args``. Here the shorter spellings are turned into
-that form before it parses: ``encoder: tri``, ``encoder: {name: gau, sigma: 0.004}``, ``--model.encoder tri``,
-``--data.batch points``.
+jsonargparse describes an instance by ``class_path`` and ``init_args``. The functions here replace the shorter spellings by
+that form before it parses: ``encoder: tri``, ``encoder: {name: gau, sigma: 0.004}``, ``data.batch: points``. The loader of
+the parser mode :data:`MODE` calls them for configuration files, :mod:`pe_lightning.arguments` for the command line.
 
-Naming a class starts from its own defaults. jsonargparse alone would carry every argument that the old and the new class
-have in common over to the new one, so that gau's sigma of 0.004 became rff's. So a named class is written out with all
-its arguments, except ``num_features``, which stays what it was; and a width that was ``auto`` stays ``auto``, whatever the
-argument is called. ``width`` is a name for the argument of the width of any encoder.
+A named class starts from its own defaults. jsonargparse alone would carry over every argument that the previous class and
+the new one have in common: the sigma of gau would become that of rff. A named class is therefore written out with all its
+arguments except ``num_features``, which keeps its value. A width that was ``auto`` stays ``auto``, whatever the argument is
+called. ``width`` is an alias for the argument that holds the width of an encoder.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import pydoc
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ import jsonargparse
 import yaml
 from lightning.pytorch import callbacks as lightning_callbacks
 
-from pe_lightning import encoders, recipes
+from pe_lightning import encoders
 from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.registry import datamodules
@@ -34,27 +32,43 @@ from pe_lightning.data.sources.base import sources
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.modules.registry import models
 from pe_lightning.registry import Registry
-from pe_lightning.verbs import is_option, long_form
 
-__all__ = ["MODE", "SHORT_FORMS", "expand", "expand_arguments", "expand_tree", "install"]
+__all__ = [
+    "AUTOMATIC_WIDTH",
+    "NAMED_CLASSES",
+    "DEFAULT_NAMES",
+    "MODE",
+    "NAMED_INSTANCES",
+    "SHORT_FORMS",
+    "expand",
+    "expand_callbacks",
+    "expand_tree",
+    "find_class",
+    "has_automatic_width",
+    "install",
+    "is_short_form",
+    "path_of",
+    "read_config",
+    "read_value",
+]
 
 MODE = "pe_lightning"
-"""Name of the parser mode whose loader knows the registered names."""
+"""Parser mode whose loader expands names and short forms."""
 
-NAMED: dict[str, Registry[Any]] = {"encoder": encoders.registry, "sampling": samplings, "source": sources}
-"""Options that hold an instance of a registered class, by their last word."""
+NAMED_INSTANCES: dict[str, Registry[Any]] = {"encoder": encoders.registry, "sampling": samplings, "source": sources}
+"""Settings that hold an instance of a registered class, by the last part of their key."""
 
-DEFAULTS = {"sampling": "grid"}
-"""Those of them that have a default in the signatures. jsonargparse cannot change an argument of it, unless it is named."""
+DEFAULT_NAMES = {"sampling": "grid"}
+"""Registered names of instances that are defaults in signatures. jsonargparse changes their arguments only once named."""
 
-WORDS = ("rope", "rope_mixed", "none")
-"""What attention tasks take in the place of an encoder."""
+ENCODER_WORDS = ("rope", "rope_mixed", "none")
+"""Values that attention tasks take in place of an encoder."""
 
-AUTOMATIC = {"class_path": "gau", "init_args": {"sigma": "auto"}}
-"""Some encoder whose width is chosen."""
+AUTOMATIC_WIDTH = {"class_path": "gau", "init_args": {"sigma": "auto"}}
+"""An encoder with a width chosen from the data."""
 
-KEPT = "num_features"
-"""The argument that stays what it was when another class is named."""
+PRESERVED_ARGUMENT = "num_features"
+"""The argument that keeps its value when another class is named."""
 
 SHORT_FORMS = {
     "batch": "batching.kind",
@@ -65,67 +79,68 @@ SHORT_FORMS = {
     "cache": "storage.cache",
     "cache_dir": "storage.cache_dir",
 }
-"""Of the options of ``data``; a DataModule that has an argument of the short name itself gets it as it is."""
+"""Short forms of settings of ``data``, for DataModules that have no argument of that name themselves."""
 
-CLASSES: dict[str, Registry[Any]] = {"model": models, "data": datamodules}
-"""Options that name a class, and the registry of their names."""
+NAMED_CLASSES: dict[str, Registry[Any]] = {"model": models, "data": datamodules}
+"""Sections that name a class, with the registry of the names."""
 
-MOST_VALUES, MOST_LEVELS = 100_000, 100
-"""Of a configuration, repeated values included."""
+MAX_CONFIG_VALUES, MAX_CONFIG_DEPTH = 100_000, 100
+"""Limits of a configuration file; values repeated by YAML aliases count each time."""
 
 _load = jsonargparse.get_loader("yaml")
 
 
 def install() -> None:
-    """Loads the plugins, and registers the loader as parser mode :data:`MODE`."""
-    for registry in NAMED.values():
+    """Loads the plugins of all registries and registers the loader of the parser mode :data:`MODE`."""
+    for registry in NAMED_INSTANCES.values():
         registry.load_plugins()
-    jsonargparse.set_loader(MODE, lambda text: expand_tree(_load_finite(text)), exceptions=(yaml.YAMLError,))
+    jsonargparse.set_loader(MODE, lambda text: expand_tree(_load_limited(text)), exceptions=(yaml.YAMLError,))
 
 
 def expand(value: Any, key: str, before: Any = None) -> Any:
-    """The ``class_path`` form of one instance of a registered class; of each, if it is a list.
+    """The ``class_path`` form of an instance of a registered class, or of each instance in a list.
 
     Args:
         value: A name, or a mapping with a ``name`` or ``class_path``.
-        key: One of :data:`NAMED`.
-        before: What was there before it, in the same form, if that is known.
+        key: One of :data:`NAMED_INSTANCES`.
+        before: The previous value of the setting in the ``class_path`` form, if it is known.
 
     Raises:
         InputError: If a name or an argument is unknown.
     """
     if isinstance(value, list):
         return [expand(entry, key, before) for entry in value]
-    if key == "encoder" and value in WORDS:
-        return value  # for other models to refuse
+    if key == "encoder" and value in ENCODER_WORDS:
+        return value  # other models than attention tasks refuse it
     given: dict[str, Any] = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     name = given.pop("name", None) or given.pop("class_path", None)
     if name is None:
-        return value  # arguments of the class named before, or for the parser to refuse
+        return value  # arguments of the class named before; the parser refuses anything else
     given.update(given.pop("init_args", None) or {})
-    registry = NAMED[key]
+    registry = NAMED_INSTANCES[key]
     cls: type[Any] = registry.get(name)
     given = registry.arguments(cls, given)
     parameters = registry.parameters(cls)
-    if key == "encoder" and _has_automatic_width(before) and cls.width is not None:
+    if key == "encoder" and has_automatic_width(before) and cls.width is not None:
         given.setdefault(cls.width.argument, "auto")
     defaults = {
         argument: parameter.default
         for argument, parameter in parameters.items()
-        if argument != KEPT and parameter.default is not parameter.empty
+        if argument != PRESERVED_ARGUMENT and parameter.default is not parameter.empty
     }
-    if KEPT in parameters and _arguments(before).get(KEPT) == "auto":  # not every class takes it
-        defaults[KEPT] = parameters[KEPT].default
-    return {"class_path": _path_of(cls), "init_args": {**defaults, **given}}
+    # a number of features can be kept from before, "auto" cannot: not every class takes it
+    if PRESERVED_ARGUMENT in parameters and _arguments(before).get(PRESERVED_ARGUMENT) == "auto":
+        defaults[PRESERVED_ARGUMENT] = parameters[PRESERVED_ARGUMENT].default
+    return {"class_path": path_of(cls), "init_args": {**defaults, **given}}
 
 
 def _arguments(value: Any) -> dict[str, Any]:
-    """The arguments of an instance of a registered class in the ``class_path`` form."""
+    """The arguments in the ``class_path`` form of an instance."""
     return value.get("init_args") or {} if isinstance(value, Mapping) else {}
 
 
-def _has_automatic_width(value: Any) -> bool:
-    """Whether an encoder in the ``class_path`` form, or the first of a list, is to have its width chosen."""
+def has_automatic_width(value: Any) -> bool:
+    """Whether the width of an encoder in the ``class_path`` form, or of the first in a list, is ``auto``."""
     first = value[0] if isinstance(value, list) and value else value
     name = first.get("class_path") if isinstance(first, Mapping) else None
     width = encoders.registry.get(name).width if name else None
@@ -138,99 +153,29 @@ def expand_tree(tree: Any) -> Any:
     Raises:
         InputError: If a name or an argument is unknown.
     """
-    found = _expand_names(tree)
-    if isinstance(found, dict):
-        classes = {option: _find_class(option, found.get(option)) for option in CLASSES}
-        for option in CLASSES.keys() & found.keys():
-            found[option] = _with_class_path(found[option], classes[option])
-        if isinstance(trainer := found.get("trainer"), dict) and "callbacks" in trainer:
-            trainer["callbacks"] = _expand_callbacks(trainer["callbacks"])
-        data = found.get("data")
+    expanded = _expand_names(tree)
+    if isinstance(expanded, dict):
+        classes = {section: find_class(section, expanded.get(section)) for section in NAMED_CLASSES}
+        for section in NAMED_CLASSES.keys() & expanded.keys():
+            expanded[section] = _with_class_path(expanded[section], classes[section])
+        if isinstance(trainer := expanded.get("trainer"), dict) and "callbacks" in trainer:
+            trainer["callbacks"] = expand_callbacks(trainer["callbacks"])
+        data = expanded.get("data")
         arguments = data.get("init_args", data) if isinstance(data, dict) else {}
-        for word in [word for word in arguments if _is_short(word, classes["data"])]:
+        for word in [word for word in arguments if is_short_form(word, classes["data"])]:
             group, _, key = SHORT_FORMS[word].partition(".")
             arguments[group] = {**(arguments.get(group) or {}), key: arguments.pop(word)}
-    return found
+    return expanded
 
 
 def _expand_names(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: expand(value, key) if key in NAMED else _expand_names(value) for key, value in tree.items()}
+        return {key: expand(value, key) if key in NAMED_INSTANCES else _expand_names(value) for key, value in tree.items()}
     return [_expand_names(entry) for entry in tree] if isinstance(tree, list) else tree
 
 
-def expand_arguments(arguments: Sequence[str]) -> list[str]:
-    """Command-line arguments with all names and short forms expanded.
-
-    Raises:
-        InputError: If a name or an argument is unknown.
-    """
-    expanded: list[str] = []
-    data: type[Any] | None = None
-    named: set[str] = set()
-    encoder: Any = None  # of the model, as far as it is known
-    automatic = False  # whether its width was, which an encoder without width does not say
-    for word in _join_values(arguments):
-        option, equals, text = word.partition("=")
-        head, *path = option.lstrip("-").replace(".init_args", "").split(".")
-        if equals and head in ("c", "config"):
-            text = recipes.find(text)
-            word, tree = f"{option}={text}", _read_config(text)
-            part = _section(tree, "data")
-            data = _find_class("data", part) or data
-            named |= {key for key in NAMED if (part.get("init_args") or part).get(key) is not None}
-            encoder = expand((_section(tree, "model").get("init_args") or {}).get("encoder"), "encoder") or encoder
-        elif equals and re.fullmatch(r"--trainer\.callbacks\+?", option):
-            found = _expand_callbacks(_read(text))
-            word = f"{option}={found if isinstance(found, str) else json.dumps(found)}"
-        elif not equals or head not in CLASSES:
-            pass
-        elif path in ([], ["class_path"]):
-            tree = _read(text)
-            cls = _find_class(head, tree)
-            data = cls if head == "data" else data
-            if isinstance(tree, dict):  # the class with its arguments
-                word = f"{option}={json.dumps(expand_tree({head: tree})[head])}"
-            elif cls is not None:
-                word = f"{option}={_path_of(cls)}"
-        elif path[-1] in NAMED:
-            named.add(path[-1])
-            found = expand(_read(text), path[-1], AUTOMATIC if automatic else encoder)
-            word = f"{option}={found if isinstance(found, str) else json.dumps(found)}"
-            encoder = found if path[-1] == "encoder" else encoder
-        elif head == "data" and len(path) == 1 and _is_short(path[0], data):
-            group, _, key = SHORT_FORMS[path[0]].partition(".")
-            # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
-            word = f'--data.{group}={{"{key}": null}}' if text.strip() == "null" else f"--data.{group}.{key}={text}"
-        elif path[0] in DEFAULTS.keys() - named:
-            named.add(path[0])
-            expanded.append(f"--{head}.{path[0]}={json.dumps(expand(DEFAULTS[path[0]], path[0]))}")
-        elif path[:-1] == ["encoder"] and isinstance(encoder, Mapping):
-            name = encoder["class_path"]
-            found = encoders.registry.arguments(encoders.registry.get(name), {path[-1]: _read(text)})
-            encoder = {"class_path": name, "init_args": {**_arguments(encoder), **found}}
-            if path[-1] not in found:  # ``width``, which another argument is or none
-                word = "".join(f"{option.removesuffix('width')}{key}={text}" for key in found)
-        automatic = automatic or _has_automatic_width(encoder)
-        expanded += [word] if word else []
-    return expanded
-
-
-def _join_values(arguments: Sequence[str]) -> list[str]:
-    """``--option value`` as ``--option=value``, for the options that name a class or belong to one."""
-    words: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = long_form(rest.pop(0))
-        named = re.fullmatch(r"-c|--(config|model|data|trainer\.callbacks)(\.[\w.]+)?\+?", word)
-        if rest and named and not is_option(rest[0]):
-            word = f"{word}={rest.pop(0)}"
-        words.append(word)
-    return words
-
-
-def _find_class(option: str, value: Any) -> type[Any] | None:
-    """The class that ``model`` or ``data`` names; ``None`` if it names none, or the parser is to refuse it.
+def find_class(section: str, value: Any) -> type[Any] | None:
+    """The class that ``model`` or ``data`` names; ``None`` if the value names none, or the parser has to refuse it.
 
     Raises:
         InputError: If the name is not registered.
@@ -239,7 +184,7 @@ def _find_class(option: str, value: Any) -> type[Any] | None:
     if not isinstance(name, str):
         return None
     if "." not in name:
-        return CLASSES[option].get(name)
+        return NAMED_CLASSES[section].get(name)
     try:
         found = pydoc.locate(name)
     except pydoc.ErrorDuringImport:
@@ -247,25 +192,14 @@ def _find_class(option: str, value: Any) -> type[Any] | None:
     return found if isinstance(found, type) else None
 
 
-def _with_class_path(value: Any, cls: type[Any] | None) -> Any:
-    """``value`` with the import path of the class in the place of its registered name."""
-    if cls is None:
-        return value
-    return _path_of(cls) if isinstance(value, str) else {**value, "class_path": _path_of(cls)}
-
-
-def _path_of(cls: type[Any]) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _expand_callbacks(value: Any) -> Any:
-    """Import paths in the place of the registered names of callbacks; Lightning's own are left to the parser.
+def expand_callbacks(value: Any) -> Any:
+    """Import paths in place of the registered names of callbacks; those of Lightning are left to the parser.
 
     Raises:
         InputError: If a name is neither registered nor a callback of Lightning.
     """
     if isinstance(value, list):
-        return [_expand_callbacks(entry) for entry in value]
+        return [expand_callbacks(entry) for entry in value]
     name = value.get("class_path") if isinstance(value, Mapping) else value
     if not isinstance(name, str) or "." in name or name in lightning_callbacks.__all__:
         return value
@@ -275,32 +209,46 @@ def _expand_callbacks(value: Any) -> Any:
     return _with_class_path(value, callbacks.get(name))
 
 
-def _is_short(word: str, data: type[Any] | None) -> bool:
-    """Whether an option of a DataModule is a short form; ``None``: of a class that is not known."""
+def _with_class_path(value: Any, cls: type[Any] | None) -> Any:
+    """``value`` with the import path of the class in place of its registered name."""
+    if cls is None:
+        return value
+    return path_of(cls) if isinstance(value, str) else {**value, "class_path": path_of(cls)}
+
+
+def path_of(cls: type[Any]) -> str:
+    """The import path of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def is_short_form(word: str, data: type[Any] | None) -> bool:
+    """Whether a setting of ``data`` is a short form. ``None`` stands for a DataModule whose class is not known."""
     cls = data or SignalDataModule
     return word in SHORT_FORMS and issubclass(cls, SignalDataModule) and word not in inspect.signature(cls).parameters
 
 
-def _read_config(config: str) -> dict[str, Any]:
-    """What a configuration file says; one of another form is the parser's to refuse."""
+def read_config(config: str) -> dict[str, Any]:
+    """The content of a configuration, a file or JSON; empty if it is not a mapping, which the parser refuses.
+
+    Raises:
+        InputError: If the file cannot be read, or exceeds the limits of a configuration.
+    """
     try:
-        return dict(_load_finite(config if config.startswith("{") else _text_of(config)))
+        return dict(_load_limited(config if config.startswith("{") else _text_of(config)))
     except (yaml.YAMLError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         return {}
 
 
-def _section(tree: Mapping[str, Any], option: str) -> dict[str, Any]:
-    """What a configuration says about the model or the data."""
-    section = tree.get(option)
-    return {"class_path": section} if isinstance(section, str) else dict(section or {})
+def read_value(text: str) -> Any:
+    """The value of an option: YAML, or the content of a YAML file.
 
-
-def _read(text: str) -> Any:
-    """The value of an option: YAML, or the content of a YAML file."""
+    Raises:
+        InputError: If the text is not YAML, or the file cannot be read.
+    """
     try:
-        return _load_finite(_text_of(text) if text.endswith((".yaml", ".yml", ".json")) else text)
+        return _load_limited(_text_of(text) if text.endswith((".yaml", ".yml", ".json")) else text)
     except yaml.YAMLError as error:
         raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
 
@@ -312,13 +260,14 @@ def _text_of(path: str) -> str:
             raise InputError(f"cannot read {path!r}: there is no such file")
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+        raise InputError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or 'it is not text'}") from error
 
 
-def _load_finite(text: str) -> Any:
-    """YAML, refused if it refers to itself, or repeats itself without end."""
+def _load_limited(text: str) -> Any:
+    """The content of a YAML text, refused if it is too large or too deep, as aliases that refer to themselves make it."""
     refusal = InputError(
-        f"a configuration has more than {MOST_VALUES} values or {MOST_LEVELS} levels, or refers to itself (YAML's & and *)"
+        f"a configuration has more than {MAX_CONFIG_VALUES} values or {MAX_CONFIG_DEPTH} levels, or refers to itself "
+        "(YAML's & and *)"
     )
     try:
         tree = _load(text)
@@ -326,9 +275,9 @@ def _load_finite(text: str) -> Any:
         raise refusal from error
     rest, count = [(tree, 0)], 0
     while rest:
-        (value, level), count = rest.pop(), count + 1
-        if level > MOST_LEVELS or count > MOST_VALUES:
+        (value, depth), count = rest.pop(), count + 1
+        if depth > MAX_CONFIG_DEPTH or count > MAX_CONFIG_VALUES:
             raise refusal
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        rest += [(each, level + 1) for each in inner]
+        rest += [(each, depth + 1) for each in inner]
     return tree

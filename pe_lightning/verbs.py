@@ -13,9 +13,10 @@ from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
+from pe_lightning.arguments import read
 from pe_lightning.errors import InputError, explain
 
-__all__ = ["call", "console", "is_option", "long_form", "split"]
+__all__ = ["call", "console"]
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -75,47 +76,16 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
                 several.add(name)
         parser.add_argument(name if name in positional else f"--{name}", **settings)
     names = hints.keys() | flags
-    words, own, others = split(arguments, names if further else None, several, flags)
+    words, options = read(arguments, flags, several)
+    own = [option for option in options if not further or option.key in names]
+    others = [word for option in options if option not in own for word in option.words]
     try:
-        given: dict[str, Any] = parser.parse_args([*words, *own]).as_dict()
+        given: dict[str, Any] = parser.parse_args([*words, *(word for option in own for word in option.words)]).as_dict()
     except ArgumentError as error:
         raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names])}") from error
     return function(*[given.pop(name) for name in positional], *others, **given) or 0
 
 
-def split(
-    arguments: Sequence[str], known: set[str] | None, several: set[str], flags: set[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """Positional words, options of the verb (``None``: all) and other options, so that they can be given in any order."""
-    words: list[str] = []
-    own: list[str] = []
-    others: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if not is_option(argument):
-            words.append(argument)
-            continue
-        name, equals, _ = argument.lstrip("-").partition("=")
-        target = own if known is None or name in known else others
-        target.append(argument)
-        takes_value = not equals and name not in flags
-        while takes_value and rest and not is_option(rest[0]):
-            target.append(rest.pop(0))
-            takes_value = name in several
-    return words, own, others
-
-
 def console(width: int = 160) -> Console:
     """Where a verb prints its tables: as wide as the terminal, or ``width``, as a pipe has none of its own."""
     return Console() if Console().is_terminal else Console(width=width)
-
-
-def is_option(argument: str) -> bool:
-    """Whether a word of the command line is an option, not a value such as -1."""
-    return argument.startswith("-") and not argument[1:2].isdigit()
-
-
-def long_form(option: str) -> str:
-    """``--encoder`` is ``--model.encoder``, and so are its arguments."""
-    return re.sub("^--encoder(?=[.=]|$)", "--model.encoder", option)

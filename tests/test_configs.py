@@ -1,16 +1,13 @@
-"""Every shipped recipe is parsed, complete when printed, and says the same when parsed again; names and short forms."""
+"""Every shipped recipe is parsed, complete when printed, and says the same when parsed again."""
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from lightning.pytorch import LightningDataModule, LightningModule
 
 from pe_lightning.__main__ import main
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.naming import expand_arguments, expand_tree
 
 ROOT = Path(__file__).parents[1]
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
@@ -49,21 +46,6 @@ def test_an_optimiser_and_a_scheduler_from_the_command_line(capsys):
     assert config["lr_scheduler"]["init_args"]["T_max"] == 100
 
 
-@pytest.mark.parametrize(
-    "spelling", ["tri", "Triangle", "pe_lightning.encoders.Triangle", '{"name": "tri", "half_width": 0.5}', "FILE"]
-)
-def test_an_encoder_by_name_class_path_and_file(spelling, tmp_path):
-    """Another encoder starts from its own defaults and keeps the number of features, which is thus left out."""
-    if spelling == "FILE":
-        (tmp_path / "encoder.yaml").write_text("{name: tri, half_width: 0.5}")
-        spelling = str(tmp_path / "encoder.yaml")
-    (word,) = expand_arguments(["--model.encoder", spelling])
-    encoder = yaml.safe_load(word.removeprefix("--model.encoder="))
-    assert encoder["class_path"].endswith(".Triangle")
-    width = 0.5 if "half_width" in spelling or "yaml" in spelling else None
-    assert encoder["init_args"] == {"half_width": width, "padding": "auto", "spacing": None, **UNTRAINED}
-
-
 def test_arguments_after_a_name_are_its_own(capsys, tmp_path):
     """An encoder per axis; jsonargparse alone would hand gau's sigma to rff."""
     (tmp_path / "other.yaml").write_text("model: {class_path: ComplexLinear, init_args: {encoder: rff}}")
@@ -90,44 +72,10 @@ def test_a_width_to_be_chosen_survives_naming_another_encoder(capsys):
     assert encoder_of(by_word)["init_args"]["scale"] == 0.25
 
 
-class Grouped(SignalDataModule):
-    """A DataModule whose options are grouped; it has a ``cache`` of its own."""
-
-    def __init__(self, batching: Any = None, storage: Any = None, cache: str = "") -> None: ...
-
-
 class Flat(LightningDataModule):
     """A DataModule of somebody else."""
 
     def __init__(self, batch_size: int = 1) -> None: ...
-
-
-def test_short_forms_stand_for_grouped_options():
-    data = {"class_path": f"{__name__}.Grouped", "init_args": {"batch": "points", "batch_size": 9, "cache": "x"}}
-    expected = {"batching": {"kind": "points", "size": 9}, "cache": "x"}
-    assert expand_tree({"data": data})["data"]["init_args"] == expected
-    words = [
-        "--data.batch",
-        "points",
-        "--data.init_args.shuffle=false",
-        "--data.steps_per_epoch",
-        "null",
-        "--data.cache",
-        "x",
-    ]
-    assert expand_arguments(["--data", f"{__name__}.Grouped", *words])[1:] == [
-        "--data.batching.kind=points",
-        "--data.batching.shuffle=false",
-        '--data.batching={"steps_per_epoch": null}',
-        "--data.cache=x",
-    ]
-
-
-def test_a_data_module_that_has_an_option_itself_gets_it_as_it_is():
-    data = {"class_path": f"{__name__}.Flat", "init_args": {"batch_size": 9}}
-    assert expand_tree({"data": data}) == {"data": data}
-    words = [f"--data={__name__}.Flat", "--data.batch_size=9"]
-    assert expand_arguments(words) == words
 
 
 class Own(LightningModule):

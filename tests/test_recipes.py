@@ -1,4 +1,4 @@
-"""Recipes by name from any folder, and the one that is chosen for files."""
+"""Recipes by name from any folder."""
 
 import json
 import shutil
@@ -23,60 +23,6 @@ SMALL = ["--data.resize", "24", "--model.encoder.num_features", "8", "--trainer.
 @pytest.fixture(autouse=True)
 def _empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "recipe"),
-    [
-        ("my.jpg", "image/adaptive"),
-        ("my.jpg --model.noise auto --data.resize 64", "image/adaptive"),
-        ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/inpaint"),
-        ("a.png b.tiff --encoder tri samples://coffee", "image/closed_form"),
-        ("song.wav", "row/closed_form"),
-        ("--seed_everything 3 table.csv", "row/closed_form"),
-        ("clip.mp4", "video/closed_form"),
-        ("samples://bigbuckbunny", "video/closed_form"),
-        ("scan.nii.gz", "volume/closed_form"),
-        ("samples://phantom3d", "volume/closed_form"),
-        ("array.npy --config image/demo", None),
-    ],
-)
-def test_the_recipe_is_that_of_the_kind_of_the_files(words, recipe):
-    first, *others = recipes.with_recipe(words.split())
-    files = [word for word in words.split() if ("." in word and word[0] not in "-0") or "://" in word]
-    assert first == (f"--config={recipe}" if recipe else "--config")
-    assert json.loads(others[-1].removeprefix("--data.paths=")) == files
-    options = [word for word in words.split() if word not in files]
-    assert [*([] if recipe else [first]), *others[:-1]] == options
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("", "pe-lightning fit my.jpg"),
-        ("--data.paths my.jpg", "pe-lightning fit my.jpg"),
-        ("a.npy", "no such file or folder: 'a.npy'"),
-        ("a.xyz", "--config image/closed_form, row/closed_form or volume/closed_form"),
-        ("a.png b.wav", r"images \('a.png'\) and rows \('b.wav'\)"),
-    ],
-)
-def test_what_is_not_clear_is_refused_with_what_to_type(words, message):
-    with pytest.raises(InputError, match=message):
-        recipes.with_recipe(words.split())
-
-
-@pytest.mark.parametrize(
-    ("shape", "recipe"), [((9, 2), "row/closed_form"), ((9, 8, 3), "image/adaptive"), ((9, 8, 7), "volume/closed_form")]
-)
-def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, shape, recipe):
-    np.savez(tmp_path / "a.npz", values=np.zeros(shape), other=np.zeros(3))
-    for key in (["--data.key", "values"], ["--data.key=values"]):
-        assert recipes.with_recipe(["a.npz", *key])[0] == f"--config={recipe}"
-    with pytest.raises(InputError, match=r"choose one array by key\. It holds: values, other"):
-        recipes.with_recipe(["a.npz"])
-    np.save(tmp_path / "a.npy", np.zeros((16, 900)))
-    with pytest.raises(InputError, match="16 rows of 900 samples; or say what they hold: --config image/closed_form"):
-        recipes.with_recipe(["a.npy"])
 
 
 def test_a_recipe_by_name_is_its_file(tmp_path):

@@ -12,7 +12,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from pe_lightning.errors import InputError, did_you_mean, explain, root_message
 from pe_lightning.files import save_figure, write_atomically
-from pe_lightning.verbs import console, is_option, long_form
+from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,27 +100,26 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
     Raises:
         InputError: If a name, an argument or a value is wrong.
     """
-    from pe_lightning import naming
+    from pe_lightning import arguments, naming
     from pe_lightning.encoders import Encoder
 
     naming.install()
-    words = [long_form(word) for word in options]
-    for word in words:
-        name = word.partition("=")[0]
-        if is_option(word) and name.split(".")[:2] != ["--model", "encoder"]:
-            raise InputError(
-                f"unknown option {name!r}{did_you_mean(name, OPTIONS) or '.'} analyze takes {', '.join(OPTIONS)}"
-            )
-    if words and "--model.encoder" not in [word.partition("=")[0] for word in words]:
-        raise InputError(f"{options[0]} belongs to an encoder that is not named: --encoder gau {options[0]} ...")
+    _, given = arguments.read(options)
+    for option in given:
+        if option.key.split(".")[:2] != ["model", "encoder"]:
+            near = did_you_mean(option.name, OPTIONS) or "."
+            raise InputError(f"unknown option {option.name!r}{near} analyze takes {', '.join(OPTIONS)}")
+    if given and "model.encoder" not in [option.key for option in given]:
+        raise InputError(f"{given[0].name} belongs to an encoder that is not named: --encoder gau {given[0].name} ...")
     parser = ArgumentParser(exit_on_error=False, parser_mode=naming.MODE)
     parser.add_argument("--model.encoder", type=Encoder)
     made: list[Encoder] = []
-    for more in [[], *([f"--model.encoder={other}"] for other in against)]:
-        if not words and not more:
+    others = [[arguments.Option((f"--model.encoder={other}",))] for other in against]
+    for more in [[], *others]:
+        if not given and not more:
             continue
         try:
-            config = parser.parse_args(naming.expand_arguments([*words, *more]))
+            config = parser.parse_args(arguments.expand([*given, *more]))
             made.append(parser.instantiate_classes(config).model.encoder)
         except ArgumentError as error:
             raise InputError(f"analyze: {explain(str(error), OPTIONS)}") from error

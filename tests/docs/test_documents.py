@@ -29,14 +29,13 @@ import pytest
 import soundfile
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.cli import LightningArgumentParser
 from PIL import Image
 
-from pe_lightning import naming, recipes, verbs
+from pe_lightning import verbs
 from pe_lightning.__main__ import FUNCTIONS, VERBS, main
+from pe_lightning.arguments import rewrite
 from pe_lightning.callbacks import WandbSettings
-from pe_lightning.checkpoints import complete_arguments
-from pe_lightning.cli import CoordinateCLI, prepare
+from pe_lightning.cli import parse, prepare
 from pe_lightning.media.signals import write_signal
 
 ROOT = Path(__file__).parents[2]
@@ -139,24 +138,8 @@ def sandbox(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 # -- parsed -----------------------------------------------------------------------------------------------------------
 
 
-class _ParserOnly(CoordinateCLI):
-    """Stops once the parser is there."""
-
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        raise StopIteration(parser)
-
-
-@pytest.fixture(scope="module")
-def trainer_parser() -> LightningArgumentParser:
-    """The parser of fit, validate, test and predict; making it takes as long as parsing with it."""
-    prepare()
-    with pytest.raises(StopIteration) as made:
-        _ParserOnly(["fit"])
-    return made.value.value
-
-
 @every_page
-def test_every_command_and_python_block_parses(path: Path, sandbox: Path, trainer_parser: LightningArgumentParser) -> None:
+def test_every_command_and_python_block_parses(path: Path, sandbox: Path) -> None:
     failures = []
     for block in blocks(path):
         if block.language == "python":
@@ -166,7 +149,7 @@ def test_every_command_and_python_block_parses(path: Path, sandbox: Path, traine
             continue
         for words in block.commands():
             try:
-                _parse(words, sandbox, trainer_parser)
+                _parse(words, sandbox)
             except (Exception, SystemExit) as error:
                 failures.append(f"{block.where}: {shlex.join(words)}\n    {error}")
     if failures:
@@ -180,7 +163,7 @@ def test_options_within_lines_exist(path: Path) -> None:
     assert [f"--{group}.{name}" for group, name in found if name not in known[group]] == []
 
 
-def _parse(words: list[str], sandbox: Path, parser: LightningArgumentParser) -> None:
+def _parse(words: list[str], sandbox: Path) -> None:
     program, *arguments = words
     if program == "torchrun":
         program, arguments = "pe-lightning", arguments[arguments.index("-m") + 2 :]
@@ -191,10 +174,10 @@ def _parse(words: list[str], sandbox: Path, parser: LightningArgumentParser) -> 
         for extra in re.findall(r"\[(\w+)\]", " ".join(arguments) if program == "pip" else ""):
             assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE), f"no extra {extra!r}"
     elif arguments[0] not in ("--help", "--version") and "--help" not in arguments:
-        _parse_verb(arguments[0], arguments[1:], sandbox, parser)
+        _parse_verb(arguments[0], arguments[1:], sandbox)
 
 
-def _parse_verb(verb: str, arguments: list[str], sandbox: Path, parser: LightningArgumentParser) -> None:
+def _parse_verb(verb: str, arguments: list[str], sandbox: Path) -> None:
     assert verb in VERBS, f"no verb {verb!r}"
     if verb in FUNCTIONS:
         module, _, name = FUNCTIONS[verb].rpartition(".")
@@ -214,9 +197,8 @@ def _parse_verb(verb: str, arguments: list[str], sandbox: Path, parser: Lightnin
             arguments = ["--config", "image/demo", *arguments]
     if "--ckpt_path" in arguments:
         arguments[arguments.index("--ckpt_path") + 1] = str(sandbox / "RUN/checkpoints/last.ckpt")
-    arguments = [word for word in arguments if word not in ("-v", "--print_config")]
-    arguments = recipes.with_recipe(arguments) if verb == "fit" else arguments
-    parser.parse_args([verb, *complete_arguments(verb, naming.expand_arguments(arguments))])
+    prepare()
+    parse(verb, rewrite(verb, [word for word in arguments if word != "--print_config"]))
 
 
 def _check_script(script: str, *arguments: str) -> None:

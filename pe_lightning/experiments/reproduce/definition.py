@@ -34,9 +34,9 @@ from typing import Any
 
 import yaml
 
+from pe_lightning.arguments import read
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.settings import flatten
-from pe_lightning.verbs import is_option, long_form
 
 __all__ = ["Definition", "Entry", "load", "names"]
 
@@ -114,7 +114,7 @@ class Definition:
 
     def check_options(self, options: Sequence[str], quick: bool = False, blocks: Sequence[str] = ()) -> None:
         """Raises InputError for options of ``fit`` that no cell takes, or that would replace what is varied."""
-        given = [long_form(word).lstrip("-").partition("=")[0] for word in options if is_option(word)]
+        given = [option.key for option in read(options)[1]]
         entries = [entry for entry in self.entries(quick) if not blocks or entry.labels["block"] in blocks]
         if given and not any("model" in entry.settings for entry in entries):
             near = did_you_mean(f"--{given[0]}", OPTIONS) or "."

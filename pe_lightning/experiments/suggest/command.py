@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse.typing import PositiveFloat
 
+from pe_lightning.arguments import read, rewrite
 from pe_lightning.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -66,21 +67,22 @@ def suggest(
     if out.exists() and (out.is_dir() or not force):
         raise InputError(f"--out {str(out)!r} exists; name another file, or let --force replace it")
     arguments = _fit_options(paths or [], options)
-    import torch
+    import torch  # these take seconds
     from rich.console import Console
     from rich.status import Status
 
+    from pe_lightning.cli import instantiate, parse, plain_values, prepare
     from pe_lightning.data.datamodule import SignalDataModule
     from pe_lightning.experiments.suggest.networks import NETWORKS, train_networks
     from pe_lightning.experiments.suggest.report import configuration, print_result
     from pe_lightning.experiments.suggest.search import encoder_candidates, search
     from pe_lightning.experiments.suggest.windows import all_signals, make_windows
-    from pe_lightning.experiments.sweep.fits import Fits
     from pe_lightning.files import write_atomically
 
-    fits = Fits()
-    tree = fits.resolve(arguments)
-    data = fits.load(tree)
+    prepare()
+    config = parse("fit", rewrite("fit", arguments))
+    data = instantiate("fit", config, ["data"]).data
+    data.prepare_data()
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
     if data.effective_protocol == "none":
@@ -93,7 +95,7 @@ def suggest(
     with Status("loading", console=Console(stderr=True)) as status:
         result = search(candidates, signals, windows, began + budget, device, status.update)
         if networks:
-            train_networks(NETWORKS, result, data, fits, tree["seed_everything"] or 0, seconds, status.update)
+            train_networks(NETWORKS, result, data, config.seed_everything or 0, seconds, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
     print_result(result, all)
@@ -101,7 +103,7 @@ def suggest(
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
-    write_atomically(out, configuration(result, data, tree, out))
+    write_atomically(out, configuration(result, data, plain_values("fit", config), out))
     print(f"the best, ready to fit: pe-lightning fit --config {out}")
     return 0
 
@@ -112,29 +114,23 @@ def _words(text: str | None) -> list[str]:
 
 def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
     """The options of ``fit`` that stand for the data; the model is one that any data is good for."""
-    values: dict[str, str] = {}
-    for word in options:
-        if word.startswith("-"):
-            name, _, text = word.partition("=")
-            name = "--config" if name == "-c" else name
-            values[name] = text
-        else:
-            values[name] = word
-    for name in values:
-        if name not in ("--config", "--data") and not name.startswith("--data."):
+    given = {option.key: option for option in read(options)[1]}
+    for key, option in given.items():
+        if key not in ("config", "data") and not key.startswith("data."):
             known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--networks", "--seconds"]
             known += ["--data", "--config"]
-            raise InputError(f"unknown option {name!r}{did_you_mean(name, known) or '.'} suggest takes {', '.join(known)}")
-    if not paths and not {"--data.paths", "--data", "--config"} & {*values}:
+            near = did_you_mean(option.name, known) or "."
+            raise InputError(f"unknown option {option.name!r}{near} suggest takes {', '.join(known)}")
+    if not paths and not {"data.paths", "data", "config"} & given.keys():
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
-    arguments = [f"{name}={value}" for name, value in values.items()]
-    if not {"--data", "--config"} & {*values}:
-        chosen = _data_module(paths or _words(values["--data.paths"]), values.get("--data.key"))
-        arguments.insert(0, f"--data={chosen}")
+    words = [word for option in given.values() for word in option.words]
+    if not {"data", "config"} & given.keys():
+        name = given["data.key"].value if "data.key" in given else None
+        words.insert(0, f"--data={_data_module(paths or _words(given['data.paths'].value), name)}")
     if paths:
-        arguments.append(f"--data.paths={json.dumps(list(paths))}")
+        words.append(f"--data.paths={json.dumps(list(paths))}")
     model = ["--model=ComplexLinear", "--model.encoder=gau"]
-    return [*arguments, *model] if "--config" in values else [*model, *arguments]
+    return [*words, *model] if "config" in given else [*model, *words]
 
 
 def _data_module(paths: Sequence[str], key: str | None) -> str:

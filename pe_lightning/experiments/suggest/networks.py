@@ -16,9 +16,10 @@ import yaml
 from lightning.pytorch import Trainer, seed_everything
 
 from pe_lightning import recipes
+from pe_lightning.arguments import rewrite
+from pe_lightning.cli import instantiate, parse
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.experiments.suggest.search import Candidate, SearchResult, Trial, TrialScore, measure, reason
-from pe_lightning.experiments.sweep.fits import Fits
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["NETWORKS", "train_networks"]
@@ -72,7 +73,6 @@ def train_networks(
     networks: Sequence[Network],
     result: SearchResult,
     data: SignalDataModule,
-    fits: Fits,
     seed: int,
     seconds: float,
     progress: Callable[[str], None],
@@ -83,7 +83,6 @@ def train_networks(
         networks: What to try.
         result: The search, of signals in memory.
         data: The signals.
-        fits: Makes the models.
         seed: Of each fit.
         seconds: For all of them. What one leaves over, the next ones share.
         progress: Called with what is tried next.
@@ -96,7 +95,7 @@ def train_networks(
             continue
         progress(f"{network.label}, {share:.0f} s")
         try:
-            found = _train(network, result, data, fits, seed, share)
+            found = _train(network, result, data, seed, share)
         except Exception as error:  # whatever fails with one model, the others are tried
             result.skipped[network.label] = reason(error)
         else:
@@ -104,14 +103,12 @@ def train_networks(
     result.sort()
 
 
-def _train(
-    network: Network, result: SearchResult, data: SignalDataModule, fits: Fits, seed: int, seconds: float
-) -> TrialScore:
+def _train(network: Network, result: SearchResult, data: SignalDataModule, seed: int, seconds: float) -> TrialScore:
     began, signals = time.perf_counter(), result.signals
     assert signals is not None
-    fits.resolve([f"--config={recipes.find(network.recipe)}", *_options(network)])
+    config = parse("fit", rewrite("fit", [f"--config={network.recipe}", *_options(network)]))
     seed_everything(seed, workers=True, verbose=False)
-    module = fits.parser.instantiate_classes(fits.config)["fit"]["model"]
+    module = instantiate("fit", config, ["model"]).model
     assert isinstance(module, CoordinateModule)
     logging.disable(logging.INFO)  # what Lightning says about every fit
     with warnings.catch_warnings():

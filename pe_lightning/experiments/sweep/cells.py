@@ -14,12 +14,11 @@ from typing import Any
 import yaml
 
 from pe_lightning import runs
+from pe_lightning.arguments import Option, read
 from pe_lightning.errors import InputError
 from pe_lightning.settings import flatten
-from pe_lightning.verbs import long_form
 
 __all__ = [
-    "CONFIG_OPTIONS",
     "Cell",
     "cell_name",
     "checked",
@@ -34,7 +33,6 @@ __all__ = [
 MAX_NAME = 120
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that become part of a folder's name unchanged."""
-CONFIG_OPTIONS = ("-c", "--config")
 REFUSED = ("config", "ckpt_path", "print_config")
 """Options of ``fit`` that a sweep cannot vary."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
@@ -80,19 +78,18 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        key, _, values = long_form(f"--{text.strip().removeprefix('--')}")[2:].partition("=")
-        key = key.strip().replace(".init_args", "")
+        option = Option((f"--{text.strip().removeprefix('--')}",))
+        key, values = option.key.strip(), option.value
         if not values or not re.fullmatch(r"\w+(\.\w+)*", key):
             raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: --vary model.encoder=gau,tri,rff")
         if key in varied or key in REFUSED:
             why = "is given twice; give all its values at once" if key in varied else "cannot be varied"
             raise InputError(f"--vary {key} {why}: --vary KEY=V1,V2,...")
         varied[key] = split_values(key, values)
-    for argument in fixed:
-        key = argument.partition("=")[0].lstrip("-").replace(".init_args", "")
-        if argument.startswith("-") and key in (*varied, "ckpt_path", "print_config"):
-            why = "is varied, too" if key in varied else "cannot be given: every cell is a fit of its own, from scratch"
-            raise InputError(f"--{key} {why}; leave it out")
+    for option in read(fixed)[1]:
+        if option.key in (*varied, "ckpt_path", "print_config"):
+            why = "is varied, too" if option.key in varied else "cannot be given: every cell is a fit of its own"
+            raise InputError(f"--{option.key} {why}; leave it out")
     return varied
 
 
@@ -158,12 +155,13 @@ def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...
     Naming an encoder resets its arguments. So a setting that names a class comes right after the configuration files,
     shorter keys first, before the fixed options; single values come last.
     """
-    after = [place + 1 + ("=" not in word) for place, word in enumerate(fixed) if word.partition("=")[0] in CONFIG_OPTIONS]
-    files = max(after, default=0)
     classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
     values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
     front, back = ([f"--{key}={settings[key]}" for key in keys] for keys in (classes, values))
-    return (*fixed[:files], *front, *fixed[files:], *back)
+    positional, options = read(fixed)
+    files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
+    before, after = ([word for option in part for word in option.words] for part in (options[:files], options[files:]))
+    return (*positional, *before, *front, *after, *back)
 
 
 def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:

@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning import runs
+from pe_lightning.arguments import read
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import Metric, find_runs
-from pe_lightning.experiments.sweep.cells import CONFIG_OPTIONS, Cell, make_cells, parse_varied
+from pe_lightning.experiments.sweep.cells import Cell, make_cells, parse_varied
 from pe_lightning.experiments.sweep.record import RECORD, SweepProgress, SweepRecord
 from pe_lightning.verbs import console
 
@@ -115,11 +116,7 @@ def _run_here(progress: SweepProgress, fits: Fits) -> None:
 
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
     """``<configuration>-<settings>``: the same command finds its folder again, also with more values of a setting."""
-    config = ""
-    for argument, following in zip(fixed, [*fixed[1:], ""], strict=True):
-        option, equals, text = argument.partition("=")
-        if option in CONFIG_OPTIONS:
-            config = text if equals else following
+    config = next((option.value for option in reversed(read(fixed)[1]) if option.key == "config"), None)
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem
     return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
 
