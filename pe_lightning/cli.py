@@ -175,6 +175,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     """
     parser = make_parser(verb)
     try:
+        config: Namespace
         if isinstance(given, Mapping):
             config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
         else:
@@ -304,8 +305,10 @@ def build(
     chosen += [stop] if interactive else []
     if not any(isinstance(callback, Resumption) for callback in model.configure_callbacks()):
         chosen.append(Resumption())  # a module of the user's own
-    options["enable_progress_bar"] = interactive and options["enable_progress_bar"] is not False
-    chosen += [PSNRProgressBar()] if options["enable_progress_bar"] else []
+    if not interactive:
+        options["enable_progress_bar"] = False
+    elif options["enable_progress_bar"] is not False:
+        chosen.append(PSNRProgressBar())
     if verb == "fit" and options["enable_checkpointing"] is not False:
         chosen.append(best)
     if not options["fast_dev_run"]:

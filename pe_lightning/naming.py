@@ -35,9 +35,9 @@ from pe_lightning.registry import Registry
 
 __all__ = [
     "AUTOMATIC_WIDTH",
-    "NAMED_CLASSES",
     "DEFAULT_NAMES",
     "MODE",
+    "NAMED_CLASSES",
     "NAMED_INSTANCES",
     "SHORT_FORMS",
     "expand",
