@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, did_you_mean, last_resort
+from pe_lightning.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
 LONG_WORD = r"(\S{150})\S{150,}(\S{50})"
 
@@ -62,7 +64,8 @@ Which positional encoding represents this signal best, how fast, and why.
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    It is 0, 1 after a fault of the program, 2 for input that has to be changed, 130 after an interrupt.
+    It is 0, 1 after a fault of the program, 2 for input that has to be changed; after a signal 128 + its number: 130 for
+    Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 
     Args:
         args: The arguments; ``None`` takes those of the process.
@@ -77,15 +80,21 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"pe-lightning {__version__}")
         return 0
     try:
-        return _run(verb, arguments)
+        with StopSignals(raise_interrupted):
+            return _run(verb, arguments)
     except InputError as error:
         return _fail(str(error), 2)
     except (KeyboardInterrupt, SystemExit) as end:
         # Lightning makes an interrupt the status of a failure
-        if isinstance(end, KeyboardInterrupt) or isinstance(end.__context__, KeyboardInterrupt):
-            print("pe-lightning: interrupted", file=sys.stderr)
-            return 130
-        if end.code in (None, 0):  # the parser has printed what --help or --print_config ask for
+        interrupt = end if isinstance(end, KeyboardInterrupt) else end.__context__
+        if isinstance(interrupt, KeyboardInterrupt):
+            stopped = interrupt if isinstance(interrupt, Interrupted) else Interrupted(signal.SIGINT)
+            print(f"pe-lightning: {stopped}", file=sys.stderr)
+            return exit_status(stopped.signum)
+        if isinstance(end, SystemExit) and end.code in (
+            None,
+            0,
+        ):  # the parser has printed what --help or --print_config ask for
             return 0
         raise
     except Exception as error:

@@ -36,14 +36,12 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
+from pe_lightning.interrupts import Interrupted, exit_status
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
 from pe_lightning.resumption import Resumption
 
 __all__ = ["Job", "build", "execute", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
-
-INTERRUPTED = 130
-"""The exit status of a command that the user interrupted: 128 and the number of the signal."""
 
 OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
@@ -86,7 +84,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     """Runs a verb of the Trainer with command-line arguments.
 
     Returns:
-        The exit status: 0, or 130 after an interrupt that ended a fit early.
+        The exit status: 0, or that of the signal that ended a fit early.
 
     Raises:
         InputError: If something that was given has to be changed.
@@ -95,7 +93,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     job = build(verb, parse(verb, rewrite(verb, arguments)))
     execute(job)
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
-    return INTERRUPTED if job.stop.stopped and job.trainer.is_global_zero else 0
+    return exit_status(job.stop.signum) if job.stop.signum and job.trainer.is_global_zero else 0
 
 
 def prepare(verbose: bool = False) -> None:
@@ -253,7 +251,7 @@ class Job:
         trainer: The Trainer, with the callbacks that every run has.
         recorder: Its callback that keeps the run directory.
         best: Its callback that writes the checkpoints of a fit.
-        stop: Its callback that handles interrupts.
+        stop: Its callback that stops a fit at signals.
     """
 
     verb: str
@@ -282,7 +280,7 @@ def build(
         config: The complete configuration, from :func:`parse`.
         data: The DataModule in place of a new one.
         callbacks: Further callbacks, after those of every run.
-        interactive: Whether the Trainer draws a progress bar and handles interrupts; else both are the caller's.
+        interactive: Whether the Trainer draws a progress bar and handles signals; else both are the caller's.
         **recorder_options: Further arguments of :class:`~pe_lightning.callbacks.RunRecorder`.
 
     Raises:
@@ -299,10 +297,9 @@ def build(
     log = options["logger"] is not False
     recorder = RunRecorder(ckpt_path=config.ckpt_path, wandb=instances.wandb, log=log, **recorder_options)
     best = BestAndLast(getattr(model, "monitor", None), getattr(model, "monitor_mode", "max"))
-    stop = GracefulStop()
+    stop = GracefulStop(listen=interactive)
     given = options["callbacks"] or []
-    chosen: list[Callback] = [*(given if isinstance(given, list) else [given]), recorder]
-    chosen += [stop] if interactive else []
+    chosen: list[Callback] = [*(given if isinstance(given, list) else [given]), recorder, stop]
     if not any(isinstance(callback, Resumption) for callback in model.configure_callbacks()):
         chosen.append(Resumption())  # a module of the user's own
     if not interactive:
@@ -328,6 +325,7 @@ def execute(job: Job) -> None:
 
     Raises:
         InputError: If the model cannot represent the data, or the checkpoint does not fit the model.
+        Interrupted: If a signal stopped a fit whose signals the caller handles; its checkpoint is written.
     """
     if job.verb == "fit":
         _build_model(job)
@@ -337,13 +335,16 @@ def execute(job: Job) -> None:
         options["verbose"] = False  # the recorder prints the table
     with restoring():
         method(job.model, datamodule=job.data, **options)
+        if job.stop.signum is not None and not job.stop.listen:
+            raise Interrupted(job.stop.signum)  # the fit is to be resumed
         if job.verb == "fit":
             job.trainer.test(job.model, datamodule=job.data, verbose=False, weights_only=True)
     if job.verb == "fit" and any(isinstance(logger, WandbLogger) for logger in job.trainer.loggers):
         import wandb
 
         with wandb_may_fail():
-            wandb.finish()  # first: a run that is torn down would stay the current one of this process
+            # a run that is torn down would stay the current one of this process
+            wandb.finish(exit_code=exit_status(job.stop.signum or 0) if job.stop.preempted else None)
             wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
 
 

@@ -53,18 +53,32 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
     assert segments == [(run / "wandb/run-id.txt").read_text().strip()] * 2
 
 
-@pytest.mark.parametrize("devices", [[], pytest.param(TWO, marks=pytest.mark.stress)], ids=["one", "two"])
-def test_an_interrupt_keeps_what_there_is(tmp_path, devices):
-    done = run_fit(
-        tmp_path, "demo.yaml", "--trainer.max_steps", "1000000", *stopped(60, 2, rank=0), *devices, launched=bool(devices)
-    )
-    assert done.returncode == 130, done.stderr
-    run = only_run(tmp_path)
+@pytest.mark.parametrize(
+    ("signum", "devices"),
+    [
+        (2, []),
+        (15, []),
+        (1, []),
+        pytest.param(2, TWO, marks=pytest.mark.stress),
+        pytest.param(15, TWO, marks=pytest.mark.stress),
+    ],
+)
+def test_a_signal_stops_after_a_step_with_all_results_and_the_fit_can_be_resumed(tmp_path, signum, devices):
+    steps = ["--data.steps_per_epoch", "50", "--trainer.max_steps"]
+    ended = [*stopped(60, signum, rank=0), *devices]
+    done = run_fit(tmp_path / "s", "demo.yaml", *steps, "150", *ended, launched=bool(devices), wandb=signum == 15)
+    assert done.returncode == 128 + signum, done.stderr
+    run = only_run(tmp_path / "s")
     found = metrics(run)
     assert found["steps"] == (100 if devices else 60)
     assert found["test/psnr"] > 10
     assert checkpoint(run)["global_step"] == found["steps"]
     assert list((run / "reconstructions").iterdir())
+    if not devices:
+        fit(tmp_path / "s", "demo.yaml", *steps, "150", "--ckpt_path", str(run / "checkpoints/last.ckpt"))
+        fit(tmp_path / "whole", "demo.yaml", *steps, "150")
+        expected = checkpoint(only_run(tmp_path / "whole"))["state_dict"]
+        assert all(value.equal(expected[name]) for name, value in checkpoint(run)["state_dict"].items())
 
 
 @pytest.mark.stress

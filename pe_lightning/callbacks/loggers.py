@@ -26,6 +26,7 @@ __all__ = [
     "WandbSettings",
     "log_scores",
     "make_loggers",
+    "mark_preempting",
     "wandb_is_offline",
     "wandb_may_fail",
 ]
@@ -88,6 +89,14 @@ def wandb_may_fail() -> Iterator[None]:
     except Exception as error:  # wandb raises anything
         reason = f"{type(error).__name__}, {' '.join(str(error).split())}"
         rank_zero_info(f"W&B failed ({reason}). The run directory has everything; --wandb.enabled false leaves W&B out.")
+
+
+def mark_preempting(loggers: Sequence[Logger]) -> None:
+    """Tells W&B that the runs are being preempted: its sweeps start such a run again if it ends with a status above 0."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            with wandb_may_fail():
+                logger.experiment.mark_preempting()
 
 
 class TolerantWandbLogger(WandbLogger):

@@ -1,10 +1,10 @@
-"""What a fit does at a terminal: its progress bar, and ending early at Ctrl-C."""
+"""A fit at a terminal: its progress bar, and ending early at Ctrl-C and other signals."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pe_lightning.callbacks.loggers import mark_preempting
+from pe_lightning.interrupts import StopSignals
 from pe_lightning.metrics import unit_of
 from pe_lightning.modules import CoordinateModule
 
@@ -24,50 +26,83 @@ CHECK_EVERY = 50
 
 
 class GracefulStop(Callback):
-    """Stops a fit after the current step when the user interrupts it; a second interrupt ends it at once.
+    """Stops a fit after the current step at Ctrl-C, SIGTERM or SIGHUP; Ctrl-C again ends it at once.
 
-    The fit ends as its last step would: with a validation, a checkpoint, scores and files.
+    The fit ends as its last step would: with a checkpoint, a validation, scores and files. A W&B run that SIGTERM stops is
+    marked as preempted.
+
+    Args:
+        listen: Whether to handle the signals during training; else the handlers from before the fit stay in force.
 
     Attributes:
-        stopped: Whether the last fit was stopped.
+        signum: The number of the signal that stopped the last fit; ``None`` if none did.
+        training: Whether a fit is being trained, and can be stopped.
     """
 
-    def __init__(self) -> None:
-        self.stopped = False
-        self._asked = False
+    def __init__(self, listen: bool = True) -> None:
+        self.listen = listen
+        self.signum: int | None = None
+        self.training = False
+        self._requested: int | None = None
+        self._stack = ExitStack()
         self._before: Any = None
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listens, if this is the main thread, which alone may."""
-        self.stopped = self._asked = False
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
+    @property
+    def preempted(self) -> bool:
+        """Whether the last fit was stopped by another signal than Ctrl-C."""
+        return self.signum not in (None, signal.SIGINT)
 
-    def _interrupted(self, signum: int, frame: FrameType | None) -> None:
-        self._asked = True
-        signal.signal(signal.SIGINT, self._before)
-        rank_zero_info("\nStopping after this step; results so far are kept. Interrupt again to stop at once.")
+    def request(self, signum: int) -> None:
+        """Requests a stop after the current step.
+
+        Args:
+            signum: The number of the signal.
+        """
+        self._requested = signum
+        first, last = "", "results so far are kept"
+        if signum == signal.SIGINT:
+            last += ". Interrupt again to stop at once"
+        else:
+            first = f"{signal.Signals(signum).name}: "
+        rank_zero_info(f"\n{first}Stopping after this step; {last}.")
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Notes the handler of SIGTERM, before Lightning installs its own, which ends a fit with status 0."""
+        self._before = signal.getsignal(signal.SIGTERM)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Installs the handlers (main thread only)."""
+        self.signum = self._requested = None
+        self.training = True
+        if self.listen:
+            self._stack.enter_context(StopSignals(self.request))
+        elif threading.current_thread() is threading.main_thread():
+            self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, self._before))
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stops if asked to; several processes do it at the same step."""
-        asked = self._asked
+        """Stops if requested, with no gradient accumulated; several processes do it at the same step."""
+        if (batch_idx + 1) % trainer.accumulate_grad_batches and not trainer.is_last_batch:
+            return
+        signum = self._requested or 0
         if trainer.world_size > 1:
             if trainer.global_step % CHECK_EVERY:
                 return
-            asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
-        if asked:
-            self.stopped = trainer.should_stop = True
+            together = torch.tensor(float(signum), device=trainer.strategy.root_device)
+            signum = int(trainer.strategy.reduce(together, reduce_op="max"))
+        if signum and self.signum is None:
+            self.signum, trainer.should_stop = signum, True
+            if signum == signal.SIGTERM:
+                mark_preempting(trainer.loggers)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops listening."""
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-        self._before = None
+        """Restores the handlers."""
+        self.training = False
+        self._stack.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Stops listening."""
+        """Restores the handlers."""
         self.on_train_end(trainer, pl_module)
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.definition import Definition, load, names
 from pe_lightning.files import write_atomically
+from pe_lightning.interrupts import exit_status
 from pe_lightning.verbs import console
 
 __all__ = ["Reproduction", "reproduce", "reproduce_command"]
@@ -29,14 +30,19 @@ class Reproduction:
         files: CSV, Markdown and pictures.
         markdown: The content of the Markdown file.
         failed: How many cells have no result.
-        interrupted: Whether the user stopped it.
+        signum: The number of the signal that stopped it; ``None`` if none did.
     """
 
     rows: list[dict[str, Any]]
     files: list[Path]
     markdown: str
     failed: int
-    interrupted: bool
+    signum: int | None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal stopped it before its end."""
+        return self.signum is not None
 
 
 def reproduce(
@@ -87,11 +93,11 @@ def reproduce(
 
     check_layouts(definition)
     folder = Path(out or Path("reproductions") / f"{definition.name}{'-quick' * quick}")
-    rows, interrupted = run_definition(definition, folder, blocks, quick, paths, options, launcher, gpus_per_cell)
+    rows, signum = run_definition(definition, folder, blocks, quick, paths, options, launcher, gpus_per_cell)
     expected = [entry for entry in definition.entries(quick, paths) if not blocks or entry.labels["block"] in blocks]
     failed = len(expected) - sum(not blocks or row["block"] in blocks for row in rows)
     if not rows:
-        return Reproduction([], [], "", failed, interrupted)
+        return Reproduction([], [], "", failed, signum)
     remarks = _remarks(definition, rows, quick, paths, options)
     rows = with_interpolation(rows)
     markdown = as_markdown(definition, rows, remarks)
@@ -104,7 +110,7 @@ def reproduce(
     write_atomically(files[0], as_csv(rows, common))
     write_atomically(files[1], markdown)
     files += draw(definition, [row for row in rows if "folder" in row], folder, " ".join(remarks[:2]))
-    return Reproduction(rows, files, markdown, failed, interrupted)
+    return Reproduction(rows, files, markdown, failed, signum)
 
 
 def _remarks(
@@ -143,7 +149,7 @@ def reproduce_command(
     """Reproduces a table or figure of the papers: CSV, figure, and a table of the paper's values beside ours.
 
     The same command again skips what is finished and resumes what was interrupted; reproduce list names what there is.
-    Exit status: 0, 1 if a cell failed, 2 if nothing can be run, 130 after Ctrl-C.
+    Exit status: 0, 1 if a cell failed, 2 if nothing can be run; after Ctrl-C 130, SIGTERM 143, SIGHUP 129.
 
     Args:
         name: list, or t1, t-fig7, r-fig5, ...
@@ -166,8 +172,8 @@ def reproduce_command(
     print(found.markdown)
     for path in found.files:
         print(path)
-    if found.interrupted:
-        return 130
+    if found.signum is not None:
+        return exit_status(found.signum)
     if found.failed:
         print(f"pe-lightning: {found.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
     return 1 if found.failed else 0

@@ -37,7 +37,7 @@ def run_definition(
     options: Sequence[str] = (),
     launcher: Literal["process", "ray"] = "process",
     gpus_per_cell: float = 0,
-) -> tuple[list[Row], bool]:
+) -> tuple[list[Row], int | None]:
     """Runs the cells that have no result in the folder.
 
     Args:
@@ -51,7 +51,7 @@ def run_definition(
         gpus_per_cell: With ``ray``.
 
     Returns:
-        A row per cell that has a result; and whether the user interrupted.
+        A row per cell that has a result; and the number of the signal that stopped it, if one did.
 
     Raises:
         InputError: If a setting is wrong, or the folder holds results of other settings.
@@ -83,7 +83,7 @@ def run_definition(
         on_ray = cluster(1, gpus_per_cell)
     with on_ray, record.locked():
         progress = SweepProgress(cells, record)
-        with progress.following():
+        with progress.following() if launcher == "ray" else progress.following(fits.stop_now):
             for cell in [cell for cell in missing if launcher != "ray" or not cell.arguments]:
                 if not progress.interrupted:
                     progress.start(cell)
@@ -94,7 +94,7 @@ def run_definition(
                 run_on_ray(progress, 1, gpus_per_cell, None, 0)
     done += [cell.name for cell in cells if record.status(cell) == "done"]
     rows = [_row(entry, record.folder / name) for name, entry in entries.items() if name in done]
-    return rows, progress.interrupted
+    return rows, progress.signum
 
 
 def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:

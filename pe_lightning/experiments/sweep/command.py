@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import Metric, find_runs
 from pe_lightning.experiments.sweep.cells import Cell, make_cells, parse_varied
 from pe_lightning.experiments.sweep.record import RECORD, SweepProgress, SweepRecord
+from pe_lightning.interrupts import exit_status
 from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def sweep(
     """Fits every combination of the varied settings, each in a run directory of its own.
 
     The same command again skips finished fits and resumes interrupted ones. Ctrl-C stops after the current fit, twice at
-    once. Exit status: 0, 1 if a fit failed or was refused, 2 if none can be run, 130 after Ctrl-C.
+    once; SIGTERM and SIGHUP stop the current fit after its step. Exit status: 0, 1 if a fit failed or was refused, 2 if none
+    can be run, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
     Args:
         options: those of pe-lightning fit, for all cells.
@@ -87,7 +90,7 @@ def sweep(
     resources = cpus_per_cell or 1, gpus_per_cell or 0.0
     with cluster(*resources) if on_ray and missing else nullcontext(), record.locked():
         progress = SweepProgress(cells, record, bar, scheduler is not None)
-        with progress.following():
+        with progress.following() if on_ray else progress.following(fits.stop_now):
             if on_ray and missing:
                 run_on_ray(progress, *resources, scheduler, retries or 0)
             else:
@@ -97,7 +100,7 @@ def sweep(
     if "waiting" in statuses:
         left = statuses.count("waiting")
         print(f"pe-lightning: interrupted with {left} cell(s) left; the same command resumes the sweep", file=sys.stderr)
-        return 130
+        return exit_status(progress.signum or signal.SIGINT)
     failed = statuses.count("failed") + statuses.count("refused")
     if failed:
         print(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
@@ -105,7 +108,7 @@ def sweep(
 
 
 def _run_here(progress: SweepProgress, fits: Fits) -> None:
-    """Runs the waiting cells one after the other, until the user interrupts."""
+    """Runs the waiting cells one after the other, until a signal stops the sweep."""
     for cell in progress.waiting:
         if progress.interrupted:
             break

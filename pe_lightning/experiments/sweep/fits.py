@@ -19,10 +19,11 @@ from lightning.pytorch import Callback, LightningDataModule
 from pe_lightning import runs
 from pe_lightning.arguments import rewrite
 from pe_lightning.checkpoints import read_model
-from pe_lightning.cli import build, execute, instantiate, parse, plain_values, prepare
+from pe_lightning.cli import Job, build, execute, instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.sweep.cells import differences
 from pe_lightning.experiments.sweep.record import Outcome, read_config
+from pe_lightning.interrupts import Interrupted
 
 __all__ = ["Fits"]
 
@@ -42,6 +43,7 @@ class Fits:
         self._pictures = pictures
         self._callbacks = callbacks
         self._data: tuple[str, LightningDataModule] | None = None
+        self._job: Job | None = None
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The complete configuration of options of ``fit``, as plain values.
@@ -70,6 +72,19 @@ class Fits:
             self._data = options, instantiate("fit", config, ["data"]).data
         return self._data[1]
 
+    def stop_now(self, signum: int) -> None:
+        """Stops the fit that is being trained after its current step; it can be resumed. Anything else ends at once.
+
+        Args:
+            signum: The number of the signal that asks for it.
+
+        Raises:
+            Interrupted: If no fit is being trained.
+        """
+        if self._job is None or not self._job.stop.training:
+            raise Interrupted(signum)
+        self._job.stop.request(signum)
+
     def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
         """Runs a complete configuration as ``pe-lightning fit`` does; errors become the outcome.
 
@@ -78,7 +93,7 @@ class Fits:
             folder: The run directory. A fit of the same configuration that was interrupted there is resumed.
 
         Raises:
-            KeyboardInterrupt: If the user ends it.
+            KeyboardInterrupt: If a signal ends it.
             SystemExit: If it ends itself with status 0, as a fit that a scheduler stops does.
         """
         began, metrics, error, trace = time.perf_counter(), {}, None, None
@@ -93,7 +108,7 @@ class Fits:
                 error = str(refused)
             except SystemExit as ended:
                 if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
-                    raise KeyboardInterrupt from None
+                    raise ended.__context__ from None
                 if not ended.code:
                     raise
                 error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
@@ -109,7 +124,7 @@ class Fits:
         config = parse("fit", {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)})
         data = self._data_of(tree, config)
         recorder = {"folder": folder, "table": False, "pictures": self._pictures}
-        job = build("fit", config, data=data, callbacks=self._callbacks, interactive=False, **recorder)
+        job = self._job = build("fit", config, data=data, callbacks=self._callbacks, interactive=False, **recorder)
         try:
             execute(job)
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from pe_lightning.errors import InputError, show_metric
 from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.sweep.cells import Cell, differences
 from pe_lightning.files import write_atomically
+from pe_lightning.interrupts import StopSignals, raise_interrupted
 
 __all__ = ["RECORD", "Outcome", "Status", "SweepProgress", "SweepRecord", "read_config"]
 
@@ -138,9 +139,7 @@ class SweepRecord:
 
 
 class SweepProgress:
-    """The progress of a sweep: in its record, on the terminal, and whether the user has asked it to stop.
-
-    Within its block, the first interrupt only sets :attr:`interrupted`; a second one is an ordinary interrupt.
+    """The progress of a sweep: in its record, on the terminal, and whether a signal has asked it to stop.
 
     Args:
         cells: All cells of the sweep.
@@ -150,12 +149,12 @@ class SweepProgress:
 
     Attributes:
         waiting: The cells that are to be run.
-        interrupted: Whether no more cells are to be started.
+        signum: The number of the signal that stops the sweep; ``None`` if there was none.
     """
 
     def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True, keep_stopped: bool = False) -> None:
         self.record = record
-        self.interrupted = False
+        self.signum: int | None = None
         self.waiting: list[Cell] = []
         self._count, self._total = 0, len(cells)
         console = Console(stderr=True)
@@ -177,21 +176,38 @@ class SweepProgress:
         record.write()
 
     @contextmanager
-    def following(self) -> Iterator[None]:
-        """Draws the bar and handles interrupts."""
-        handler = signal.getsignal(signal.SIGINT)
+    def following(self, stop_fit: Callable[[int], None] = raise_interrupted) -> Iterator[None]:
+        """Draws the bar and handles signals.
 
-        def interrupt(*_: object) -> None:
-            self.interrupted = True
-            signal.signal(signal.SIGINT, handler)
-            self.say("Stopping after what is running now; the same command resumes it. Interrupt again to stop at once.")
+        After Ctrl-C, no further cell is started; a second one ends the sweep at once. SIGTERM and SIGHUP, which leave little
+        time, end the running cells too; they are waiting cells again.
 
-        signal.signal(signal.SIGINT, interrupt)
+        Args:
+            stop_fit: Called at SIGTERM and SIGHUP, with the number of the signal.
+        """
+
+        def stop(signum: int) -> None:
+            self.signum = signum
+            if signum == signal.SIGINT:
+                self.say("Stopping after what is running now; the same command resumes it. Interrupt again to stop at once.")
+            else:
+                stop_fit(signum)
+
         try:
-            with self._bar:
+            with StopSignals(stop), self._bar:
                 yield
-        finally:
-            signal.signal(signal.SIGINT, handler)
+        except KeyboardInterrupt:
+            if self.signum in (None, signal.SIGINT):
+                raise
+            for name, entry in self.record.entries.items():
+                if entry["status"] == "running":
+                    self.record.entries[name] = {**entry, "status": "waiting"}
+            self.record.write()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether no more cells are to be started."""
+        return self.signum is not None
 
     def say(self, text: str, style: str = "yellow") -> None:
         """Prints a line above the bar."""

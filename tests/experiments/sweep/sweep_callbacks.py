@@ -15,7 +15,8 @@ class Act(Callback):
     Args:
         cell: Name of the encoder.
         step: The optimiser step.
-        deed: ``die``: this process ends; ``interrupt``: Ctrl-C for the process group in the file ``driver``; ``warn``.
+        deed: ``die``: this process ends; ``terminate``: it gets SIGTERM; ``interrupt``: Ctrl-C for the process group in the
+            file ``driver``; ``warn``.
     """
 
     def __init__(self, cell: str, step: int, deed: str) -> None:
@@ -34,5 +35,7 @@ class Act(Callback):
             warnings.warn("the cell has something to say", stacklevel=1)
         elif self.deed == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif self.deed == "terminate":
+            os.kill(os.getpid(), signal.SIGTERM)
         else:  # as a terminal does
             os.killpg(int(Path("driver").read_text()), signal.SIGINT)

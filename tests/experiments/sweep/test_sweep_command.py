@@ -182,6 +182,23 @@ def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, 
 
 
 @pytest.mark.slow
+def test_sigterm_stops_the_fit_of_a_sweep_and_the_same_command_resumes_it(capsys):
+    command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", "--trainer.max_steps", "20"]
+    command += ["--trainer.callbacks+", "sweep_callbacks.Act", "--trainer.callbacks.cell", "gau"]
+    command += ["--trainer.callbacks.step", "12", "--trainer.callbacks.deed", "terminate", "--out"]
+    assert main([*command, "s"]) == 143
+    assert statuses() == {"encoder-gau": "waiting", "encoder-rff": "waiting"}
+    assert not Path("s/encoder-gau/metrics.json").exists()
+    assert "2 cell(s) left; the same command resumes the sweep" in capsys.readouterr().err
+    assert main([*command, "s"]) == 0
+    assert statuses() == {"encoder-gau": "done", "encoder-rff": "done"}
+    assert [line for line in capsys.readouterr().err.splitlines() if "encoder-gau: " in line and "resumed" in line]
+    assert main([*command, "whole"]) == 0
+    expected = json.loads(Path("whole/encoder-gau/metrics.json").read_text())
+    assert metrics("encoder-gau")["test/psnr"] == expected["test/psnr"]
+
+
+@pytest.mark.slow
 def test_a_killed_sweep_is_resumed_and_gives_the_runs_of_one_that_was_not(capsys, tmp_path):
     """The second cell is killed at step 27 of 40 and resumed from step 20; both commands are the same."""
     command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff,tri", "--trainer.max_steps", "40"]
