@@ -18,7 +18,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
 from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares
-from pe_lightning.experiments.reproduce.tables import as_markdown
+from pe_lightning.experiments.reproduce.tables import as_markdown, with_interpolation
 from pe_lightning.experiments.sweep.fits import Fits
 
 ENCODERS = ("linf", "logf", "rff", "tri", "gau")
@@ -93,8 +93,8 @@ def test_the_networks_have_the_papers_number_of_parameters(table, block, grid, c
 @pytest.mark.parametrize(("table", "features"), [("t1", 256), ("t3", 64)])
 def test_the_papers_closed_form_has_its_features(table, features):
     found = [entry.tree() for entry in load(table).entries() if entry.labels["block"] == "paper_closed_form"]
-    assert [tree["arguments"]["encoder"]["name"] for tree in found] == list(ENCODERS)
-    assert [tree["arguments"]["encoder"]["num_features"] for tree in found] == [features] * 5
+    assert list(dict.fromkeys(tree["arguments"]["encoder"]["name"] for tree in found)) == list(ENCODERS)
+    assert [tree["arguments"]["encoder"]["num_features"] for tree in found] == [features] * 9
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -105,11 +105,12 @@ def test_all_definitions_expand_to_distinct_cells(quick):
         assert len(set(labels)) == len(labels) > 0
         assert {label[0] for label in labels} == set(definition.blocks), "every block has cells"
         assert definition.quick["notes"]
-        papers = {"/".join(map(str, label[1:])) for label in labels if label[0] == "complex"}
+        complex_cells = [entry.labels for entry in definition.entries(quick) if entry.labels["block"] == "complex"]
+        papers = {"/".join(str(v) for k, v in cell.items() if k not in ("block", "seed")) for cell in complex_cells}
         assert quick or set(definition.blocks.get("complex", {}).get("paper", {})) <= papers, (
             "values of cells that there are"
         )
-    assert len(load("t1").entries(quick)) == 20
+    assert len(load("t1").entries(quick)) == (20 if quick else 32)
 
 
 @pytest.mark.slow
@@ -186,6 +187,24 @@ def test_blended_linf_of_high_exponents_runs_as_in_the_authors_program():
     np.testing.assert_allclose(axis(x), expected, rtol=1e-6, atol=1e-9)
     with pytest.raises(InputError, match="0/0"):
         BlendedAxis({"name": "rect", "sigma": 0.01}, num_features=8)(x)
+
+
+def test_draws_of_frequencies_are_one_line_with_their_spread():
+    """Five seeds of rff, one of the others: each seed is another draw, and the table has their mean and range."""
+    entries = [entry for entry in load("t3").entries() if entry.labels["block"] != "simple"]
+    assert [entry.repeat for entry in entries if entry.labels["encoder"] == "rff"] == list(range(5)) * 3
+    assert {entry.repeat for entry in entries if entry.labels["encoder"] != "rff"} == {0}
+    x = torch.rand(4, dtype=torch.float64)
+    draws = [BlendedAxis({"name": "rff", "sigma": 6.0}, num_features=8, seed=seed)(x) for seed in (0, 0, 1)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.allclose(draws[0], draws[2])
+    rows = [
+        {"block": "complex", "encoder": "rff", "seed": seed, "paper": 21.5, "folder": Path(), "psnr": psnr, "seconds": 2.0}
+        for seed, psnr in enumerate((16.0, 24.0, 23.0))
+    ]
+    text = as_markdown(load("t3"), with_interpolation([*rows, rows[0] | {"encoder": "gau", "psnr": 26.0}]), [])
+    assert "| Complex encoding, gradient descent | rff | 21.50 | 21.00 (16.00 to 24.00, 3 seeds) | -0.50 |" in text
+    assert "| Complex encoding, gradient descent | gau | 21.50 | 26.00 | +4.50 |" in text
 
 
 # -- the command, on a definition of 32 x 32 pixels ----------------------------------------------------------------------

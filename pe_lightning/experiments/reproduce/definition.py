@@ -14,9 +14,9 @@ A definition is a YAML file. Settings are dotted options of ``fit``, as on its c
     quick: {notes: [...], base: {...}, blocks: {simple: {...}}, only: {samples: [2, 8]}, seeds: 2}
     layout: [{kind: table}]
 
-A block may have ``base``, ``vary`` (in place of the common one), ``seeds``, ``title`` and ``paper``: mean, standard
-deviation and seconds of each cell by its labels, joined with ``/``. With ``--quick``, its settings come last, ``only``
-leaves out labels, and ``seeds`` limits their number.
+A block may have ``base``, ``vary`` (in place of the common one), ``seeds`` (a number for all cells, or numbers of cells by
+their labels, joined with ``/``), ``title`` and ``paper``: mean, standard deviation and seconds of each cell by its labels.
+With ``--quick``, its settings come last, ``only`` leaves out labels, and ``seeds`` limits their number.
 
 A cell that is not a fit names a Python function in ``function`` and its arguments as ``arguments.NAME``. It returns plain
 values by name: numbers, lists of numbers of the same length, or ``image``, a list of rows. If the cell has ``data``, the
@@ -157,9 +157,12 @@ class Definition:
             else:
                 choices = list(values.items())
             axes.append([(axis, label, more) for label, more in choices if label in only.get(axis, [label])])
-        seeds = min(block.get("seeds", 1), less.get("seeds", 10**9))
         small = [less.get("base", {}), less.get("blocks", {}).get(name, {})]
-        for point, repeat in itertools.product(itertools.product(*axes), range(seeds)):
+        for point in itertools.product(*axes):
+            cell = "/".join(str(label) for _, label, _ in point)
+            seeds = block.get("seeds", 1)
+            seeds = seeds if isinstance(seeds, int) else seeds.get(cell, 1)
+            seeds = min(seeds, less.get("seeds", seeds))
             settings: dict[str, Any] = {}
             for part in (self.base, block.get("base", {}), *(more for _, _, more in point), *small):
                 for key, value in flatten(part):
@@ -168,8 +171,9 @@ class Definition:
             if paths and "data" in settings:
                 settings["data.paths"] = list(paths)
             labels = {"block": name, **{axis: label for axis, label, _ in point}}
-            paper = (block.get("paper") or {}).get("/".join(str(label) for _, label, _ in point), ())
-            yield Entry(labels | ({"seed": repeat} if seeds > 1 else {}), settings, repeat, paper or ())
+            paper = (block.get("paper") or {}).get(cell, ())
+            for repeat in range(seeds):
+                yield Entry(labels | ({"seed": repeat} if seeds > 1 else {}), settings, repeat, paper or ())
 
 
 def names() -> list[str]:
@@ -232,6 +236,12 @@ def _check_names(definition: Definition) -> None:
     for name, block in definition.blocks.items():
         cells = ["/".join(str(v) for k, v in e.labels.items() if k not in ("block", "seed")) for e in entries]
         cells = [cell for cell, entry in zip(cells, entries, strict=True) if entry.labels["block"] == name]
+        seeds = block.get("seeds", 1)
+        if isinstance(seeds, dict) and (wrong := [str(cell) for cell in seeds if str(cell) not in cells]):
+            near = did_you_mean(wrong[0], cells) or "."
+            raise InputError(
+                f"{definition.name}: seeds of block {name} names {wrong[0]!r}{near} Cells: {', '.join(dict.fromkeys(cells))}"
+            )
         for cell, values in (block.get("paper") or {}).items():
             if str(cell) not in cells or not isinstance(values, list):
                 near = did_you_mean(str(cell), cells) or "."

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.data import GridBatch, SignalDataModule
-from pe_lightning.encoders import Encoder, resolve
+from pe_lightning.encoders import Encoder, registry, resolve
 from pe_lightning.encodings import blending_weights
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products
@@ -29,6 +29,7 @@ class BlendedAxis(Encoder):
     Args:
         inner: Name and arguments of the encoder.
         num_features: Number of features and of nodes, ``K``.
+        seed: Seed of an encoder that is drawn at random; of others it plays no part.
 
     Raises:
         InputError: If the weights of a coordinate are 0/0.
@@ -38,9 +39,12 @@ class BlendedAxis(Encoder):
 
     formula = "α₀ ψ(i/K) + α₁ ψ((i + 1)/K) between two nodes"
 
-    def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256) -> None:
+    def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256, seed: int = 0) -> None:
         super().__init__(num_features)
-        self.encoder = resolve({"name": "gau", **(inner or {}), "num_features": num_features})
+        arguments = {"name": "gau", **(inner or {}), "num_features": num_features}
+        if "seed" in registry.parameters(registry.get(arguments["name"])):
+            arguments["seed"] = seed
+        self.encoder = resolve(arguments)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``."""

@@ -61,19 +61,20 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
 
 
 def _scores(definition: Definition, rows: Sequence[Row]) -> str:
-    """A line per cell."""
-    known = ("paper", "paper_std", "paper_seconds", "folder")
-    labels = [key for key in list(rows[0])[: list(rows[0]).index("folder")] if key not in known]
+    """A line per cell; of several seeds their mean, the least and the greatest value."""
+    known = ("paper", "paper_std", "paper_seconds", "folder", "seed")
+    labels = list(dict.fromkeys(k for row in rows if "folder" in row for k in list(row)[: list(row).index("folder")]))
+    labels = [key for key in labels if key not in known]
     titles = [*labels, "paper (dB)", "ours (dB)", "difference", "parameters", "seconds per signal", "paper (s)"]
     lines = []
-    for row in rows:
+    for row, seeds in _over_seeds(rows, labels):
         block = row["block"]
         row = row | {"block": definition.block_title(block) if block in definition.blocks else block}
         lines.append(
             [
                 *(str(row.get(key, "")) for key in labels),
                 _number(row.get("paper"), row.get("paper_std")),
-                _number(row.get("psnr"), row.get("psnr_std")),
+                _number(row.get("psnr"), row.get("psnr_std")) + (f" ({seeds})" if seeds else ""),
                 "" if row.get("difference") is None else f"{row['difference']:+.2f}",
                 f"{row['parameters']:,}" if row.get("parameters") else "",
                 "" if row.get("seconds") is None else f"{row['seconds']:.2f}",
@@ -81,6 +82,23 @@ def _scores(definition: Definition, rows: Sequence[Row]) -> str:
             ]
         )
     return _markdown(titles, lines)
+
+
+def _over_seeds(rows: Sequence[Row], labels: Sequence[str]) -> list[tuple[Row, str]]:
+    """The rows that differ in their seed alone as one, with the mean of its numbers; and the spread of their scores."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row.get(label)) for label in labels), []).append(row)
+    found = []
+    for group in groups.values():
+        row = dict(group[0])
+        for key in ("psnr", "psnr_std", "difference", "seconds"):
+            values = [other[key] for other in group if other.get(key) is not None]
+            row[key] = math.fsum(values) / len(values) if values else None
+        scores = [other["psnr"] for other in group if other.get("psnr") is not None]
+        spread = f"{min(scores):.2f} to {max(scores):.2f}, {len(scores)} seeds" if len(scores) > 1 else ""
+        found.append((row, spread))
+    return found
 
 
 def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list[str]:
