@@ -18,21 +18,9 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = [
-    "InputError",
-    "did_you_mean",
-    "explain",
-    "last_resort",
-    "paragraph",
-    "printable",
-    "root_message",
-    "show_bytes",
-    "show_metric",
-]
+__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "show_metric"]
 
 LIST_OPTIONS = "--help lists the options"
-MAX_MESSAGE = 1500
-"""Most characters of a message."""
 
 
 class InputError(ValueError):
@@ -48,22 +36,6 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     by_folded = {name.lower(): name for name in allowed}
     near = [by_folded[match] for match in difflib.get_close_matches(word.lower(), by_folded, n=3, cutoff=0.6)]
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
-
-
-def printable(text: object) -> str:
-    """``text`` with a mark in place of every character that moves a cursor, breaks a line or is not UTF-8."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
-
-
-def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:
-    r"""``text`` as one line of printable characters; long words and long texts are cut in the middle.
-
-    >>> paragraph("a\n  b\x00" + 100 * "c ", 20)
-    'a b�c c c ... c c'
-    """
-    words = re.sub(r"(\S{150})\S{150,}(\S{50})", r"\1...\2", printable(" ".join(text.split())))
-    head = limit - limit // 4 - 5
-    return words if len(words) <= limit else f"{words[:head].rstrip()} ... {words[-(limit // 4) :].lstrip()}"
 
 
 def show_metric(name: str) -> str:

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -17,6 +18,7 @@ from torch import Tensor
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.modules import ComplexLinear
+from pe_lightning.modules.complex_linear import SPARSE_KEY
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name not in ("attention", "sweeps"))
@@ -41,7 +43,10 @@ def fitted_by_command(arguments: list[str], folder: Path) -> tuple[dict[str, Ten
     assert main(["fit", *arguments, *QUIET, "--trainer.default_root_dir", str(folder)]) == 0
     (checkpoint,) = folder.rglob("last.ckpt")
     config = yaml.safe_load((checkpoint.parents[1] / "config.yaml").read_text())
-    return torch.load(checkpoint, weights_only=True)["state_dict"], config
+    saved = torch.load(checkpoint, weights_only=True)
+    if SPARSE_KEY in saved:  # in place of the weights
+        return ComplexLinear.load_from_checkpoint(checkpoint).state_dict(), config
+    return saved["state_dict"], config
 
 
 def made(plain: dict[str, Any]) -> Any:
@@ -166,3 +171,46 @@ def test_the_command_and_python_fit_what_an_independent_loop_fits(name: str, cen
     (checkpoint,) = tmp_path.rglob("last.ckpt")
     found = ComplexLinear.load_from_checkpoint(checkpoint).predict_grid([torch.arange(24) / 24] * 2)[0]
     torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-3)
+
+
+def split(x: np.ndarray) -> np.ndarray:
+    """The 5/3 transform of the first axis, ends mirrored."""
+    if len(x) <= 4:
+        return x
+    even, odd = x[::2], x[1::2]
+    odd = odd - (even[: len(odd)] + np.concatenate([even[1:], even[-1:]])[: len(odd)]) / 2
+    even = even + (np.concatenate([odd[:1], odd])[: len(even)] + np.concatenate([odd, odd[-1:]])[: len(even)]) / 4
+    return np.concatenate([split(even * 2**0.5), odd / 2**0.5])
+
+
+def joined(y: np.ndarray) -> np.ndarray:
+    """Its inverse, from the columns that unit vectors have."""
+    return np.linalg.solve(split(np.eye(len(y))), y.reshape(len(y), -1)).reshape(y.shape)
+
+
+def along_both(function: Any, x: np.ndarray) -> np.ndarray:
+    return function(function(x).swapaxes(0, 1)).swapaxes(0, 1)
+
+
+def test_the_command_and_python_keep_what_a_few_lines_of_numpy_keep(tmp_path: Path) -> None:
+    values = write_picture(tmp_path / "picture.png").double().numpy()
+    mean = values.mean((0, 1))
+    rotation = np.linalg.eigh(np.einsum("ijc,ijd->cd", values - mean, values - mean))[1]
+    coefficients = along_both(split, (values - mean) @ rotation)
+    norms = np.linalg.norm(np.linalg.inv(split(np.eye(24))), axis=0)
+    size = np.abs(coefficients) * (norms[:, None] * norms)[..., None]
+    kept = np.where(size >= np.sort(size.ravel())[-300], coefficients, 0)
+    expected = along_both(joined, kept) @ rotation.T + mean
+
+    state, config = fitted_by_command(
+        ["--config", "image/sparse", "--model.encoder", "tri", "--model.keep", "300", "--model.transform", "5/3",
+         "--data.paths", str(tmp_path / "picture.png")],
+        tmp_path,
+    )  # fmt: skip
+    assert_same(state, fitted_by_python(config, tmp_path))
+    (checkpoint,) = tmp_path.rglob("last.ckpt")
+    model = ComplexLinear.load_from_checkpoint(checkpoint)
+    assert model.num_params == 300 + 9 + 3
+    found = model.predict_grid([torch.arange(24) / 24] * 2)[0].detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+    assert np.abs(expected - values).max() > 0.05

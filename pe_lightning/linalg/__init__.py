@@ -2,7 +2,7 @@
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
-from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, lifting
+from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, channel_rotation, lifting, rotated
 from pe_lightning.linalg.local import Local
 from pe_lightning.linalg.operators import (
     Banded,
@@ -31,6 +31,7 @@ __all__ = [
     "Minimum",
     "Operator",
     "as_operator",
+    "channel_rotation",
     "conjugate_gradients",
     "contraction_order",
     "eigh",
@@ -41,5 +42,6 @@ __all__ = [
     "lifting",
     "mode_product",
     "mode_products",
+    "rotated",
     "rowwise_products",
 ]

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.linalg.factor import eigh
 
-__all__ = ["LIFTINGS", "Lifting", "LiftingName", "lifting"]
+__all__ = ["LIFTINGS", "Lifting", "LiftingName", "channel_rotation", "lifting", "rotated"]
 
 COARSEST = 4
 """Numbers of an axis that are not split further."""
@@ -221,3 +222,18 @@ def lifting(name: str) -> Lifting:
         names = list(get_args(LiftingName))
         raise InputError(f"unknown transform {name!r}{did_you_mean(str(name), names) or ';'} there are: {', '.join(names)}")
     return LIFTINGS[name]
+
+
+def channel_rotation(weight: Tensor) -> Tensor:
+    """The eigenvectors of the second moments of the channels, the largest first, ``(C, C)`` float32."""
+    flat = weight.flatten(1)
+    moments = (flat @ flat.T).double()
+    return eigh(moments)[1].flip(1).float()
+
+
+def rotated(x: Tensor, matrix: Tensor) -> Tensor:
+    """Multiplies a matrix ``(C, C)`` into the first axis."""
+    if len(x) == 1:
+        return x
+    product: Tensor = matrix.to(x) @ x.flatten(1)
+    return product.reshape(x.shape)

@@ -240,8 +240,8 @@ class Banded(Operator):
             matrix[band.rows, band.columns] = band.values
         return matrix
 
-    def is_identity(self) -> bool:
-        """Whether it is the identity matrix, to :data:`TOLERANCE`."""
+    def is_identity(self, tolerance: float = TOLERANCE) -> bool:
+        """Whether no entry differs by more than the tolerance from the identity matrix."""
         if self.shape[0] != self.shape[1]:
             return False
         for band in self.bands:
@@ -250,7 +250,7 @@ class Banded(Operator):
             if not bool(((inside >= 0) & (inside < band.values.shape[1])).all()):
                 return False
             wanted.scatter_(1, inside[:, None], 1)
-            if not _near(band.values, wanted):
+            if not _near(band.values, wanted, tolerance):
                 return False
         return True
 
@@ -291,7 +291,8 @@ def as_operator(matrix: Tensor | Operator) -> Operator:
 def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = True) -> Operator:
     """The raw features ``(N, K)`` of one axis in float64, banded where that is the faster form, or the identity.
 
-    Kernels that interpolate, such as ``tri`` and ``keys``, with shifts at the samples have the identity matrix.
+    Kernels that interpolate, such as ``tri`` and ``keys``, with shifts at the samples have the identity matrix, to the
+    rounding of the coordinates.
 
     Args:
         encode: An encoder of one axis, ``(n,)`` -> ``(n, K)``.
@@ -299,21 +300,22 @@ def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = T
         compact: Whether to look for a banded or identity matrix at all; the alternative is always dense.
     """
     with torch.no_grad():
-        x = x.to(torch.float64)
+        rounding, x = torch.finfo(x.dtype).eps, x.to(torch.float64)
         shape = len(x), encode(x[:1]).shape[-1]
+        tolerance = max(TOLERANCE, 2 * shape[1] * rounding)  # coordinates in units of the spacing have that error
         if compact and shape[1] >= MIN_FEATURES:
             banded = Banded.build(lambda i, j: encode(x[i:j]), shape, max_density=MAX_DENSITY)
             if banded is not None:
-                return Identity(shape, x.dtype, x.device) if compact and banded.is_identity() else banded
+                return Identity(shape, x.dtype, x.device) if compact and banded.is_identity(tolerance) else banded
         dense = encode(x)
-        if compact and shape[0] == shape[1] and _near(dense, torch.eye(shape[0], dtype=x.dtype, device=x.device)):
+        if compact and shape[0] == shape[1] and _near(dense, torch.eye(shape[0], dtype=x.dtype, device=x.device), tolerance):
             return Identity(shape, x.dtype, x.device)
         return Dense(dense)
 
 
-def _near(values: Tensor, wanted: Tensor) -> bool:
-    """Whether no entry differs by more than :data:`TOLERANCE`."""
-    return bool((values - wanted).abs().amax() <= TOLERANCE) if values.numel() else True
+def _near(values: Tensor, wanted: Tensor, tolerance: float) -> bool:
+    """Whether no entry differs by more than the tolerance."""
+    return bool((values - wanted).abs().amax() <= tolerance) if values.numel() else True
 
 
 def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:

@@ -18,12 +18,14 @@ from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import full_precision, largest_eigenvalue
-from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
+from pe_lightning.modules.base import CoordinateModule, EncoderChoice, trainer_of
 from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data
 from pe_lightning.modules.registry import models
+from pe_lightning.modules.sparse_fit import KeepLike, SparseOptions, denoised_fit, report_of, sparse_weights
 from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
+from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.solvers import Choice, Solution
 
 __all__ = ["ComplexLinear"]
@@ -32,6 +34,9 @@ ENCODER_LR = 0.01
 """Of the default optimiser, for an encoder's parameters: their logarithms, mostly."""
 HIDDEN_LIMIT = 1 << 24
 """Numbers of a hidden layer, or features of the first axis, that are held at once outside training."""
+SPARSE_KEY = "pe_lightning/sparse"
+WEIGHT_NAME = "networks.network.weight"
+"""Name of the layer in the state of the module."""
 WINDOW = 64
 """About how many features are computed per sample of a long axis."""
 
@@ -58,6 +63,11 @@ class ComplexLinear(CoordinateModule):
             encoder with parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of training samples that are held out.
+        keep: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a count such as
+            ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the trained samples, or
+            ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all weights.
+        transform: The multi-resolution transform in whose basis a sparse layer is held.
+        kept_as: How the numbers of a sparse layer are stored: ``float32``, or ``float16`` for half of the bytes.
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, whose 0.1 for the
@@ -87,6 +97,9 @@ class ComplexLinear(CoordinateModule):
         center: bool = True,
         warm_start: bool = False,
         ridge: float | Literal["auto"] = "auto",
+        keep: KeepLike | None = None,
+        transform: LiftingName = "9/7",
+        kept_as: ValueType = "float32",
         signals_per_chunk: int | None = None,
         shared_encoder: bool = False,
         encoder_lr: float | None = None,
@@ -108,7 +121,12 @@ class ComplexLinear(CoordinateModule):
         self.activation = activation
         self.normalize = normalize
         self.center = center
-        self.warm_start = warm_start
+        self.sparse = None if keep is None else SparseOptions(keep, transform, kept_as)
+        if self.sparse is not None and depth:
+            raise InputError("keep is for a single linear layer, which is solved for; leave out --model.depth")
+        self.sparse_weights: list[SparseWeight] = []
+        """The sparse layers of the signals, once they are solved for or loaded."""
+        self.warm_start = warm_start or self.sparse is not None
         self.ridge = ridge
         self._choice: Choice | None = None
         self.remember(
@@ -119,6 +137,9 @@ class ComplexLinear(CoordinateModule):
             center=center,
             warm_start=warm_start,
             ridge=ridge,
+            keep=keep,
+            transform=transform,
+            kept_as=kept_as,
         )
 
     # -- building and the exact fit -------------------------------------------------------------------------------------
@@ -156,6 +177,8 @@ class ComplexLinear(CoordinateModule):
             InputError: If the module was built before its width was chosen, so that its parameters would be replaced.
         """
         encoders = per_axis(self.encoder, data.info.num_axes)
+        if self.sparse is not None:
+            self.sparse.check(encoders, data.dataset)
         wanted = [encoder.automatic() is not None for encoder in encoders]
         if any(wanted) and not all(wanted):
             raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
@@ -192,7 +215,7 @@ class ComplexLinear(CoordinateModule):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         dataset, process = data.shard()
-        began = time.perf_counter()
+        began, counts, noise = time.perf_counter(), None, dict[str, Any]()
         if self.features_are_trained:
             solutions = self._learn(dataset, process)
             self.calibrate(to_device(dataset.calibration_batch(), self.device))
@@ -200,15 +223,74 @@ class ComplexLinear(CoordinateModule):
             encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
             options: dict[str, Any] = {"chosen_by": data.dataset, "dtype": self.weight.dtype}
             found = solve_data(dataset, process, encoders, self.ridge, self.center, self.device, self._choice, **options)
+            if self.sparse is not None and self.sparse.keep == "auto":
+                found, counts, noise = denoised_fit(self.sparse, found, dataset, self.center, self.device)
             self.solution, solutions = found.report(), [found]
+            del found
         assert self.solution is not None
         self.solution["solve_seconds"] = self.choice_seconds + time.perf_counter() - began
         # the network's features are the raw ones times the scales
-        weight = torch.cat([solution.weight for solution in solutions]).double()
+        weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
-        self.networks.change("start_from", (weight / scales).to(self.weight.dtype), each=True)
+        if bool((scales != 1).any()):
+            weight = (weight.double() / scales).to(self.weight.dtype)
+        self.networks.change("start_from", weight.to(self.weight.dtype), each=True)
         if self.center:
             self.mean.copy_(torch.cat([solution.mean for solution in solutions]))
+        del weight, solutions
+        if self.sparse is not None:
+            self._sparsify(dataset, counts)
+            self.solution |= {"sparse": {**report_of(self.sparse_weights), **noise}}
+            self.solution["solve_seconds"] = self.choice_seconds + time.perf_counter() - began
+
+    # -- a sparse layer ---------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Builds from the Trainer's DataModule.
+
+        Raises:
+            InputError: If there are steps to train a sparse layer.
+        """
+        trainer = trainer_of(self)
+        if self.sparse is not None and trainer is not None and self.is_fitted and trainer.max_steps != 0:
+            raise InputError("with keep the layer is solved for, not trained: set --trainer.max_steps 0, or leave out keep")
+        super().configure_model()
+
+    @torch.no_grad()
+    def _sparsify(self, dataset: SignalDataset, counts: Sequence[int] | None) -> None:
+        """Keeps the largest coefficients of the layer of each signal; every process then has those of all signals."""
+        assert self.sparse is not None
+        scale = float(self.encoding.scales.double().prod())
+        own = sparse_weights(self.sparse, self.weight.data, dataset, self.encoders, self.mean, scale, counts)
+        for tensor, kept in zip(self.weight.data, own, strict=True):
+            tensor.copy_(kept.weight())
+        self.sparse_weights = own
+        if self.shard is not None:
+            shares: list[Any] = [None] * self.trainer.world_size
+            torch.distributed.all_gather_object(shares, own)
+            self.sparse_weights = [kept for share in shares for kept in share]
+
+    @property
+    def num_params(self) -> int:
+        """Trainable parameters of one signal; with a sparse layer its numbers, rotation and mean, averaged over signals."""
+        if not self.sparse_weights:
+            return super().num_params
+        means = self.mean.shape[1] if self.center else 0
+        return round(sum(kept.num_params for kept in self.sparse_weights) / len(self.sparse_weights)) + means
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in the base class; a sparse layer is saved as its kept numbers and their positions alone."""
+        super().on_save_checkpoint(checkpoint)
+        if self.sparse_weights:
+            del checkpoint["state_dict"][WEIGHT_NAME]
+            checkpoint[SPARSE_KEY] = [kept.pack() for kept in self.sparse_weights]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in the base class; the layer is made from the kept numbers."""
+        self.sparse_weights = [SparseWeight.unpack(packed) for packed in checkpoint.get(SPARSE_KEY, [])]
+        if self.sparse_weights:
+            checkpoint["state_dict"][WEIGHT_NAME] = torch.stack([kept.weight() for kept in self.sparse_weights])
+        super().on_load_checkpoint(checkpoint)
 
     def _learn(self, dataset: SignalDataset, process: Process) -> list[Solution]:
         """Learns the encoders by variable projection, those of one signal after another, and solves with them.

@@ -198,6 +198,7 @@ def test_errors_name_the_shapes(call: Callable[[], Tensor], message: str) -> Non
 def test_interpolating_kernels_at_the_samples_are_the_identity(name: str, n: int) -> None:
     made = encode_axis(encoders.create(name, num_features=n), coordinates(n))
     assert isinstance(made, Identity)
+    assert isinstance(encode_axis(encoders.create(name, num_features=n), coordinates(n).float()), Identity)
     assert not isinstance(encode_axis(encoders.create(name, num_features=n), coordinates(n) + 0.1 / n), Identity)
     part, x, y = made.rows(3, 20), random(2, n, 3), random(2, 17, 3)
     torch.testing.assert_close(part.dense(), torch.eye(n, dtype=torch.float64)[3:20])

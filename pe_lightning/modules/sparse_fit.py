@@ -1,0 +1,282 @@
+"""Which coefficients of an exact fit are kept: a number, a share, as many as a PSNR takes, or those above the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from pe_lightning.data.batches import GridBatch
+from pe_lightning.data.dataset import SignalDataset, to_device
+from pe_lightning.data.splits import GridSplit
+from pe_lightning.data.values import FileValues
+from pe_lightning.encoders import Encoder, bandwidth
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import Identity, LiftingName, Operator, full_precision, lifting, mode_products
+from pe_lightning.metrics import psnr
+from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType
+from pe_lightning.solvers import Solution, solve_grid
+from pe_lightning.solvers.denoise import denoise
+from pe_lightning.solvers.held_out import shrunk
+from pe_lightning.solvers.solution import encode
+
+__all__ = ["KeepLike", "SparseOptions", "denoised_fit", "report_of", "sparse_weights"]
+
+KeepLike = int | float | Literal["auto"] | dict[str, float]
+"""How many numbers of a signal's layer are kept, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for
+the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
+DENOISED_COUNT = 1.5
+"""With ``keep: auto``, kept numbers relative to those that shrinkage without shifts leaves: their average has more."""
+HELD_OUT_AXIS = 16
+"""Samples of an axis from which on every second one is held out to see whether denoising helps."""
+NEGLIGIBLE = 1e-9
+"""Entries of a Gram matrix below this share of the largest are left out."""
+
+
+@dataclass(frozen=True)
+class SparseOptions:
+    """How the layer of an exact fit is made sparse.
+
+    Args:
+        keep: How many numbers are kept.
+        transform: The multi-resolution transform of every axis.
+        stored_as: How the kept numbers are stored.
+    """
+
+    keep: KeepLike
+    transform: LiftingName = "9/7"
+    stored_as: ValueType = "float32"
+
+    def __post_init__(self) -> None:
+        keep, allowed = self.keep, "a count such as 100000, a share such as 0.1, {psnr: 40}, or auto"
+        lifting(self.transform)
+        if self.stored_as not in get_args(ValueType):
+            raise InputError(f"kept_as must be one of {', '.join(get_args(ValueType))}; got {self.stored_as!r}")
+        if isinstance(keep, dict):
+            goal = keep.get("psnr")
+            number = isinstance(goal, (int, float)) and not isinstance(goal, bool)
+            if set(keep) != {"psnr"} or not number or not 0 < keep["psnr"] < math.inf:
+                raise InputError(f"keep must be {allowed}; got {keep!r}")
+        elif keep != "auto" and (
+            isinstance(keep, (bool, str))
+            or (isinstance(keep, int) and keep < 1)
+            or (isinstance(keep, float) and not 0 < keep <= 1)
+        ):
+            raise InputError(f"keep must be {allowed}; got {keep!r}")
+
+    def count(self, size: int) -> int | None:
+        """Numbers kept of ``size``; ``None`` where that depends on the signal."""
+        if isinstance(self.keep, float):
+            return max(1, round(self.keep * size))
+        return self.keep if isinstance(self.keep, int) else None
+
+    def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
+        """Refuses encoders and samples that a sparse layer is not for.
+
+        Raises:
+            InputError: If an encoder is not shifted or is trained, or ``keep`` needs samples that are not at hand.
+        """
+        for encoder in encoders:
+            if encoder.resolution is None:
+                raise InputError(
+                    f"keep needs a shifted encoder with one feature per shift, whose neighbouring weights are neighbours "
+                    f"on the axis; {encoder.name} is none. Name one: --encoder keys, tri, bspline, gau, laplace"
+                )
+            if any(True for _ in encoder.parameters()):
+                raise InputError(f"keep is for encoders that are not trained; leave out trainable: true of {encoder.name}")
+        needs_samples = not isinstance(self.keep, (int, float))
+        if needs_samples and isinstance(dataset.values, FileValues):
+            raise InputError(f"keep: {self.keep} needs the samples in memory; set --data.in_memory true, or give a number")
+        if self.keep == "auto" and not isinstance(dataset.split, GridSplit):
+            raise InputError("keep: auto needs samples of a grid, not scattered ones; give a number or a share")
+
+
+def sparse_weights(
+    options: SparseOptions,
+    weight: Tensor,
+    dataset: SignalDataset,
+    encoders: Sequence[Encoder],
+    mean: Tensor,
+    scale: float,
+    counts: Sequence[int] | None = None,
+) -> list[SparseWeight]:
+    """The largest coefficients of the layer of each signal.
+
+    Args:
+        options: How many.
+        weight: ``(S, C, K_1, ..., K_D)``, of features that are multiplied by ``scale``.
+        dataset: The signals.
+        encoders: One per axis.
+        mean: What is added to each channel, ``(S, C)``.
+        scale: Product of the scales of the features of all axes.
+        counts: Numbers to keep of each signal, in place of ``keep``.
+    """
+    found = []
+    with full_precision(weight.device):
+        axes = [x.to(weight.device) for x in trained_axes(dataset)]
+        features = encode(encoders, axes, weight.device)
+        norms = [axis_norms(options.transform, encoder, matrix) for encoder, matrix in zip(encoders, features, strict=True)]
+        for place, tensor in enumerate(weight):
+            coefficients = Coefficients(tensor, options.transform, norms)
+            count = counts[place] if counts is not None else options.count(coefficients.size)
+            if count is not None:
+                found.append(coefficients.keep(count, options.stored_as))
+                continue
+            assert isinstance(options.keep, dict)
+            measure = _Measure(dataset, place, features, mean[place], scale)
+            found.append(coefficients.fewest(options.keep["psnr"], measure, options.stored_as))
+    return found
+
+
+def report_of(weights: Sequence[SparseWeight]) -> dict[str, Any]:
+    """Plain values about the sparse layers of all signals."""
+    first = weights[0]
+    return {
+        "kept": [kept.count for kept in weights],
+        "of": math.prod(first.shape),
+        "transform": first.transform,
+        "kept_as": first.stored_as,
+    }
+
+
+class _Measure:
+    """PSNR of one signal's weights on its trained samples."""
+
+    def __init__(self, dataset: SignalDataset, place: int, features: Sequence[Operator], mean: Tensor, scale: float) -> None:
+        batch = to_device(dataset.train_batch, mean.device)
+        self.features, self.scale = features, scale
+        self.index: Tensor | None = None
+        if isinstance(batch, GridBatch):
+            self.target = batch.values[place].movedim(-1, 0) - mean.reshape(-1, *[1] * len(features))
+            return
+        if batch.index is None:
+            raise InputError("keep: {psnr: ...} needs samples of a grid; give a number or a share")
+        self.index = batch.index[place if len(batch.index) > 1 else 0]
+        self.target = batch.values[place].T - mean[:, None]
+
+    def __call__(self, weight: Tensor) -> float:
+        values = mode_products(weight, [matrix.to(weight.dtype) for matrix in self.features])
+        if self.index is not None:
+            values = values.flatten(1)[:, self.index]
+        squared = (values * self.scale - self.target).square().sum(dtype=torch.float64)
+        return float(psnr(squared, torch.tensor(float(self.target.numel()))))
+
+
+def trained_axes(dataset: SignalDataset) -> list[Tensor]:
+    """Coordinates of the training grid, or of the grid that scattered samples lie on, per axis ``(N_a,)``."""
+    split = dataset.split
+    if isinstance(split, GridSplit):
+        return [x[index] for x, index in zip(dataset.axes, split.index, strict=True)]
+    return list(dataset.axes)
+
+
+def axis_norms(transform: LiftingName, encoder: Encoder, features: Operator) -> Tensor:
+    """Norms over the samples of the synthesis vectors of an axis, ``(K,)``."""
+    size = features.shape[1]
+    if isinstance(features, Identity):
+        return lifting(transform).synthesis_norms(size)
+    reach = size if encoder.support is None else bandwidth(encoder)
+    return lifting(transform).synthesis_norms(size, gram_matrix(features, reach))
+
+
+def gram_matrix(features: Operator, reach: int) -> scipy.sparse.csr_matrix:
+    """The Gram matrix ``(K, K)`` of features that overlap with ``reach`` neighbours on each side at most."""
+    size, period = features.shape[1], 2 * reach + 1
+    if period >= size:
+        dense = features.to(torch.float64).rmv(features.dense().double(), 0).cpu().numpy()
+        dense[np.abs(dense) < NEGLIGIBLE * np.abs(dense).max()] = 0
+        return scipy.sparse.csr_matrix(dense)
+    diagonals = np.zeros((period, size))  # of offset d: entry (j - d, j) in column j
+    for first in range(period):  # columns so far apart share no row
+        probe = torch.zeros(size, dtype=torch.float64, device=features.device)
+        probe[first::period] = 1
+        product = features.rmv(features.mv(probe, 0), 0).cpu().numpy()
+        columns = np.arange(first, size, period)
+        for offset in range(-reach, reach + 1):
+            rows = columns - offset
+            inside = (rows >= 0) & (rows < size)
+            diagonals[offset + reach, columns[inside]] = product[rows[inside]]
+    return scipy.sparse.dia_matrix((diagonals, np.arange(-reach, reach + 1)), shape=(size, size)).tocsr()
+
+
+def denoised_fit(
+    options: SparseOptions, found: Solution, dataset: SignalDataset, center: bool, device: torch.device
+) -> tuple[Solution, list[int], dict[str, Any]]:
+    """The exact fit of the samples without their noise.
+
+    Where samples are held out, a signal is denoised if that predicts every second trained sample better from the others.
+
+    Args:
+        options: The transform.
+        found: The exact fit of the samples as they are.
+        dataset: The signals, on a grid in memory.
+        center: Whether means are taken out.
+        device: Where to compute.
+
+    Returns:
+        The fit, how many numbers of each signal are kept, and what was found of each signal.
+    """
+    batch = to_device(dataset.train_batch, device)
+    assert isinstance(batch, GridBatch)
+    size = found.weight[0].numel()
+    values, counts, noise, applied = batch.values.clone(), [], [], []
+    fit: dict[str, Any] = {"ridge": found.ridge, "center": center}
+    held_out = math.prod(values.shape[1:-1]) < math.prod(dataset.values.shape[1:-1])
+    with full_precision(device):
+        for place, signal in enumerate(batch.values):
+            made = denoise(signal.movedim(-1, 0).contiguous(), options.transform)
+            helps = not held_out or _predicts_better(options, signal, batch.axes, found.encoders, fit)
+            if helps:
+                values[place] = made.values.movedim(0, -1)
+            counts.append(min(size, max(1, math.ceil(DENOISED_COUNT * made.count))) if helps else size)
+            noise.append(made.noise)
+            applied.append(helps)
+    report = {"noise": noise, "denoised": applied}
+    if not any(applied):
+        return found, counts, report
+    clean = solve_grid(values, found.encoders, batch.axes, **fit)
+    return replace(clean, choice=found.choice), counts, report
+
+
+def _predicts_better(
+    options: SparseOptions, signal: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], fit: dict[str, Any]
+) -> bool:
+    """Whether every second sample of each axis, without noise, predicts the others better than as it is.
+
+    Args:
+        options: The transform.
+        signal: ``(n_1, ..., n_D, C)``.
+        axes: Their coordinates, ``(n_a,)``.
+        encoders: Those of the fit.
+        fit: Options of the solver.
+    """
+    steps = [2 if len(x) >= HELD_OUT_AXIS else 1 for x in axes]
+    if max(steps) == 1:
+        return False
+    known = signal[tuple(slice(None, None, step) for step in steps)]
+    fewer = [x[::step] for x, step in zip(axes, steps, strict=True)]
+    ratios = [len(whole) / len(x) for x, whole in zip(fewer, axes, strict=True)]
+    coarse = [made for pair in zip(encoders, ratios, strict=True) if isinstance(made := shrunk(*pair), Encoder)]
+    if len(coarse) < len(encoders):
+        return False
+    unseen = torch.ones(signal.shape[:-1], dtype=torch.bool, device=signal.device)
+    unseen[tuple(slice(None, None, step) for step in steps)] = False
+    clean = denoise(known.movedim(-1, 0).contiguous(), options.transform)
+    count = math.ceil(DENOISED_COUNT * clean.count)
+    errors = []
+    for values, kept in ((known, None), (clean.values.movedim(0, -1), count)):
+        solution = solve_grid(values[None], coarse, fewer, **fit)
+        if kept is not None:
+            features = encode(coarse, fewer, values.device)
+            norms = [axis_norms(options.transform, *pair) for pair in zip(coarse, features, strict=True)]
+            coefficients = Coefficients(solution.weight[0], options.transform, norms)
+            weight = coefficients.keep(min(max(1, kept), coefficients.size), options.stored_as).weight()
+            solution = replace(solution, weight=weight[None])
+        errors.append(float((solution.predict(axes)[0] - signal)[unseen].square().sum(dtype=torch.float64)))
+    return errors[1] < errors[0]
