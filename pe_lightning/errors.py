@@ -18,9 +18,22 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["InputError", "did_you_mean", "explain", "last_resort", "root_message", "show_bytes", "show_metric"]
+__all__ = [
+    "InputError",
+    "argument_names",
+    "did_you_mean",
+    "explain",
+    "last_resort",
+    "paragraph",
+    "printable",
+    "root_message",
+    "show_bytes",
+    "show_metric",
+]
 
 LIST_OPTIONS = "--help lists the options"
+MAX_MESSAGE = 1500
+"""Most characters of a message."""
 
 
 class InputError(ValueError):
@@ -36,6 +49,22 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     by_folded = {name.lower(): name for name in allowed}
     near = [by_folded[match] for match in difflib.get_close_matches(word.lower(), by_folded, n=3, cutoff=0.6)]
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def printable(text: object) -> str:
+    """``text`` with a mark in place of every character that moves a cursor, breaks a line or is not UTF-8."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
+
+
+def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:
+    r"""``text`` as one line of printable characters; long words and long texts are cut in the middle.
+
+    >>> paragraph("a\n  b\x00" + 100 * "c ", 20)
+    'a b�c c c ... c c'
+    """
+    words = re.sub(r"(\S{150})\S{150,}(\S{50})", r"\1...\2", printable(" ".join(text.split())))
+    head = limit - limit // 4 - 5
+    return words if len(words) <= limit else f"{words[:head].rstrip()} ... {words[-(limit // 4) :].lstrip()}"
 
 
 def show_metric(name: str) -> str:
@@ -142,7 +171,7 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
     unknown = re.search(r"(?:Option|[Kk]ey) '([\w.+]+)' is not (?:accepted|expected)", message)
     if owner and unknown:
         cls: Any = pydoc.locate(owner[-1])
-        allowed = list(inspect.signature(cls).parameters)
+        allowed = argument_names(cls)
         short = [option[7:] for option in options if option.startswith("--data.") and "batching" in allowed]
         near = did_you_mean(unknown[1], [*allowed, *short]) or "."
         return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
@@ -155,6 +184,18 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
         near = did_you_mean(word[1], set(options) - {word[1]}) if word[1].startswith("-") else ""
         return f"unknown {kind} {word[1]!r}{near or '.'} {LIST_OPTIONS}"
     return None
+
+
+def argument_names(cls: type[Any]) -> list[str]:
+    """The arguments of the constructor of a class; those that ``**kwargs`` stands for are found by jsonargparse."""
+    parameters = inspect.signature(cls).parameters
+    names = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
+    if len(names) < len(parameters):
+        from jsonargparse import ArgumentParser
+
+        behind = ArgumentParser().add_class_arguments(cls, fail_untyped=False)
+        names += [name for name in behind if "." not in name and name not in names]
+    return names
 
 
 def _wrong_value(lines: list[str]) -> str | None:

@@ -1,13 +1,12 @@
-"""The DataModules by name: :class:`SignalDataModule` with the arguments of one source in front.
+"""A DataModule for each source: :class:`SignalDataModule` with the arguments of that source.
 
-The arguments are documented where they are used, in the source and in :class:`SignalDataModule`.
+Those are documented with the source: ``**source`` are the arguments of its constructor, which jsonargparse finds by itself.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -16,41 +15,29 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import Sampling
-from pe_lightning.data.sources.arrays import Channels
-from pe_lightning.data.sources.base import Source
-from pe_lightning.data.sources.checks import MAX_PIXELS
-from pe_lightning.data.sources.clips import Color
-from pe_lightning.data.sources.images import Alpha, ImageSource
+from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
 from pe_lightning.data.sources.paths import Paths, as_list
 from pe_lightning.data.sources.rows import RowSource
 from pe_lightning.data.sources.tensor import TensorSource
-from pe_lightning.data.sources.video import Preset, VideoSource
+from pe_lightning.data.sources.video import VideoSource
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
 
 __all__ = ["ImageDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule", "make_datamodule"]
 
-D = TypeVar("D", bound=type[SignalDataModule])
-
-
-def _with_arguments_of(source: type[Source]) -> Callable[[D], D]:
-    """Adds the descriptions of the arguments to the docstring of a DataModule, for ``--help``."""
-
-    def complete(cls: D) -> D:
-        described = [inspect.getdoc(of) or "" for of in (source, SignalDataModule)]
-        front, common = (text.partition("Args:\n")[2].partition("\n\n")[0] for text in described)
-        common = common[common.index("    sampling: ") :]
-        cls.__doc__ = f"{inspect.getdoc(cls)}\n\nArgs:\n{front}\n{common}\n"
-        return cls
-
-    return complete
-
 
 @datamodules.register("ImageDataModule")
-@_with_arguments_of(ImageSource)
 class ImageDataModule(SignalDataModule):
     """Images as signals of two axes: any number of files, 8- or 16-bit, fitted together.
+
+    Args:
+        paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        batching: What one training step sees: all samples, random points or blocks.
+        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        **source: Arguments of :class:`~pe_lightning.data.sources.images.ImageSource`.
 
     Example:
         >>> data = ImageDataModule("samples://astronaut", center_crop=256)
@@ -61,26 +48,27 @@ class ImageDataModule(SignalDataModule):
     def __init__(
         self,
         paths: str | list[str],
-        center_crop: int | list[int] | None = None,
-        resize: int | list[int] | None = None,
-        color: Color = "auto",
-        alpha: Alpha = "composite",
-        max_pixels: int | None = MAX_PIXELS,
-        key: str | None = None,
-        value_range: list[float] | None = None,
+        *,
         sampling: Sampling | str = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        **source: Any,
     ) -> None:
-        source = ImageSource(paths, center_crop, resize, color, alpha, max_pixels, key, value_range)
-        super().__init__(source, sampling, protocol, batching, storage)
+        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage)
 
 
 @datamodules.register("RowDataModule")
-@_with_arguments_of(RowSource)
 class RowDataModule(SignalDataModule):
     """Signals of one axis, fitted together: rows and columns of images, arrays, columns of tables, sound.
+
+    Args:
+        paths: One or more files, folders or ``samples://NAME``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        batching: What one training step sees: all samples, random points or blocks.
+        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        **source: Arguments of :class:`~pe_lightning.data.sources.rows.RowSource`.
 
     Example:
         >>> data = RowDataModule("samples://astronaut", rows=[100, 200])
@@ -91,39 +79,29 @@ class RowDataModule(SignalDataModule):
     def __init__(
         self,
         paths: str | list[str],
-        rows: list[int] | None = None,
-        columns: list[int] | None = None,
-        num_rows: int | None = None,
-        num_columns: int | None = None,
-        seed: int = 0,
-        center_crop: int | list[int] | None = None,
-        resize: int | list[int] | None = None,
-        color: Color = "auto",
-        max_pixels: int | None = MAX_PIXELS,
-        select: list[str | int] | None = None,
-        key: str | None = None,
-        channels: Channels = "auto",
-        value_range: list[float] | None = None,
-        seconds: list[float] | None = None,
-        length: int | None = None,
+        *,
         sampling: Sampling | str = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        **source: Any,
     ) -> None:
-        source = RowSource(
-            paths, rows, columns, num_rows, num_columns, seed, center_crop, resize, color, max_pixels, select, key, channels,
-            value_range, seconds, length,
-        )  # fmt: skip
-        super().__init__(source, sampling, protocol, batching, storage)
+        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage)
 
 
 @datamodules.register("VideoDataModule")
-@_with_arguments_of(VideoSource)
 class VideoDataModule(SignalDataModule):
     """Videos ``(T, H, W, C)`` and volumes ``(Z, Y, X, C)`` as signals of three axes, fitted together.
 
-    What is set happens in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
+    The arguments apply in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
+
+    Args:
+        paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        batching: What one training step sees: all samples, random points or blocks.
+        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        **source: Arguments of :class:`~pe_lightning.data.sources.video.VideoSource`.
 
     Example:
         >>> data = VideoDataModule("samples://bigbuckbunny", frames=[0, 8], resize=[36, 64])
@@ -134,28 +112,27 @@ class VideoDataModule(SignalDataModule):
     def __init__(
         self,
         paths: str | list[str],
-        frames: list[int | None] | None = None,
-        center_crop: int | list[int] | None = None,
-        resize: int | list[int] | None = None,
-        fps: float | None = None,
-        color: Color = "auto",
-        preset: Preset | None = None,
-        key: str | None = None,
-        value_range: list[float] | None = None,
-        max_pixels: int | None = MAX_PIXELS,
+        *,
         sampling: Sampling | str = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        **source: Any,
     ) -> None:
-        source = VideoSource(paths, frames, center_crop, resize, fps, color, preset, key, value_range, max_pixels)
-        super().__init__(source, sampling, protocol, batching, storage)
+        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage)
 
 
 @datamodules.register("TensorDataModule")
-@_with_arguments_of(TensorSource)
 class TensorDataModule(SignalDataModule):
     """Arrays already in memory as signals, with any number of axes.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.data.sources.tensor.TensorSource`.
+        names: One name per signal; ``signal0``, ``signal1``, ... by default.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        batching: What one training step sees: all samples, random points or blocks.
+        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
 
     Example:
         >>> import torch

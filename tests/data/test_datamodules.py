@@ -6,11 +6,13 @@ import inspect
 import json
 import logging
 import pkgutil
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from jsonargparse import ArgumentError
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser
 from PIL import Image
@@ -36,7 +38,7 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources import sources
 from pe_lightning.distributed import Process, SignalsStrategy
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, argument_names
 
 CPU = torch.device("cpu")
 
@@ -321,17 +323,33 @@ def test_options_are_built_from_the_signature():
 
 
 @pytest.mark.parametrize(
-    "cls",
-    [SignalDataModule, ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule, Batching, Storage]
-    + [samplings.get(name) for name in samplings.names()],
+    "cls", [SignalDataModule, TensorDataModule, Batching, Storage, *[samplings.get(name) for name in samplings.names()]]
 )
 def test_every_argument_is_typed_and_documented(cls):
     for argument, parameter in inspect.signature(cls).parameters.items():
         assert parameter.annotation is not parameter.empty
         assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         assert f"    {argument}: " in cls.__doc__
-    front = {ImageDataModule: "images", RowDataModule: "rows", VideoDataModule: "video", TensorDataModule: "tensor"}
-    if cls in front:
-        own, of_source = inspect.signature(cls).parameters, sources.parameters(sources.get(front[cls]))
-        assert list(own) == [*of_source, "sampling", "protocol", "batching", "storage"]
-        assert {name: own[name].default for name in of_source} == {n: p.default for n, p in of_source.items()}
+
+
+@pytest.mark.parametrize(
+    ("cls", "source"), [(ImageDataModule, "images"), (RowDataModule, "rows"), (VideoDataModule, "video")]
+)
+def test_a_data_module_has_the_options_of_its_source_with_type_default_and_help(cls, source):
+    parser = LightningArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(cls, "data")
+    of_source = sources.parameters(sources.get(source))
+    assert {*argument_names(cls)} == {*of_source, "sampling", "protocol", "batching", "storage"}
+    config = parser.parse_args(["--data.paths", "a"]).data
+    for name, parameter in of_source.items():
+        assert name == "paths" or config[name] == parameter.default
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n +(?=--data)", parser.format_help())]
+    helps = {entry.split()[0].rstrip(","): entry for entry in entries if "type: " in entry}
+    for name in [*of_source, "sampling", "protocol"]:
+        described, typed = helps[f"--data.{name}"].rsplit("type: ", 1)
+        assert len(described) > len(name) + 40, described
+        assert "Unvalidated" not in typed
+    for given, words in (("--data.colr=grey", "data.colr"), ("--data.color=gry", "grey"), ("--data.max_pixels=x", "int")):
+        with pytest.raises(ArgumentError) as error:
+            parser.parse_args(["--data.paths=a", given])
+        assert words in str(error.value)

@@ -1,7 +1,6 @@
 """What reads signals: the base of all sources, and the registry that a configuration names them by."""
 
-from __future__ import annotations
-
+# no postponed annotations: jsonargparse evaluates those of a base in the module of the subclass
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ class Source(ABC):
         arguments = list(inspect.signature(type(self).__init__).parameters)[1:]
         return {name: _plain(getattr(self, name)) for name in arguments if name not in self.limits}
 
-    def write(self, path: Path, values: AnyArray, info: SignalInfo, index: int) -> Path | None:
+    def write(self, path: Path, values: AnyArray, info: "SignalInfo", index: int) -> Path | None:
         """Writes one reconstruction in a format of the source's own.
 
         Args:

@@ -31,7 +31,7 @@ __all__ = [
 MAX_PIXELS = 178_956_970
 """More pixels than this are refused by default, as by Pillow: a file of some kilobytes can claim any number."""
 
-Size: TypeAlias = "int | Sequence[int]"
+Size: TypeAlias = int | list[int]
 T = TypeVar("T", bound=Hashable)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -65,7 +65,7 @@ class ImageSource(Source):
     alpha: Alpha = "composite"
     max_pixels: int | None = MAX_PIXELS
     key: str | None = None
-    value_range: Sequence[float] | None = None
+    value_range: list[float] | None = None
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)

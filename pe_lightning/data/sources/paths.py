@@ -34,7 +34,7 @@ __all__ = [
     "visible_files",
 ]
 
-Paths: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
+Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "video", "nifti"]
 
 PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})

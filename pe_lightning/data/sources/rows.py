@@ -85,8 +85,8 @@ class RowSource(Source):
     """
 
     paths: Paths
-    rows: Sequence[int] | None = None
-    columns: Sequence[int] | None = None
+    rows: list[int] | None = None
+    columns: list[int] | None = None
     num_rows: int | None = None
     num_columns: int | None = None
     seed: int = 0
@@ -94,11 +94,11 @@ class RowSource(Source):
     resize: Size | None = None
     color: Color = "auto"
     max_pixels: int | None = MAX_PIXELS
-    select: Sequence[str | int] | None = None
+    select: list[str | int] | None = None
     key: str | None = None
     channels: Channels = "auto"
-    value_range: Sequence[float] | None = None
-    seconds: Sequence[float] | None = None
+    value_range: list[float] | None = None
+    seconds: list[float] | None = None
     length: int | None = None
 
     def __post_init__(self) -> None:

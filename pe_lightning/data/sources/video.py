@@ -13,7 +13,7 @@ from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources import checks
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.sources.checks import MAX_PIXELS, in_common
+from pe_lightning.data.sources.checks import MAX_PIXELS, Size, in_common
 from pe_lightning.data.sources.clips import Clip, Color, alike, as_signals
 from pe_lightning.data.sources.paths import (
     ARRAYS,
@@ -72,14 +72,14 @@ class VideoSource(Source):
     """
 
     paths: Paths
-    frames: Sequence[int | None] | None = None
-    center_crop: int | Sequence[int] | None = None
-    resize: int | Sequence[int] | None = None
+    frames: list[int | None] | None = None
+    center_crop: Size | None = None
+    resize: Size | None = None
     fps: float | None = None
     color: Color = "auto"
     preset: Preset | None = None
     key: str | None = None
-    value_range: Sequence[float] | None = None
+    value_range: list[float] | None = None
     max_pixels: int | None = MAX_PIXELS
 
     def __post_init__(self) -> None:

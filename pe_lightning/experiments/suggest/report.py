@@ -186,7 +186,10 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
 def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a DataModule that are not their defaults; local paths absolute, to work from anywhere."""
     given: dict[str, Any] = {}
-    for name, parameter in inspect.signature(type(data)).parameters.items():
+    of_source = inspect.signature(type(data.source)).parameters  # what a ``**kwargs`` of the DataModule stands for
+    for name, parameter in {**of_source, **inspect.signature(type(data)).parameters}.items():
+        if name not in arguments:
+            continue
         value, default = arguments.get(name, parameter.default), parameter.default
         if name == "sampling":
             value, default = data.sampling.spec(), samplings.resolve(default).spec()
