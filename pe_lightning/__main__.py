@@ -5,18 +5,30 @@ What needs no training answers without importing Lightning.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TextIO
 
 from pe_lightning import __version__
-from pe_lightning.errors import InputError, did_you_mean, last_resort
+from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
 from pe_lightning.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
-LONG_WORD = r"(\S{150})\S{150,}(\S{50})"
+CLOSED_OUTPUT = 141
+"""The exit status where the reader of the output has closed it: 128 and the number of SIGPIPE."""
+
+INTEGER_VARIABLES = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT"),
+    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "JSM_NAMESPACE_RANK", "PL_GLOBAL_SEED"),
+)
+"""Variables that Lightning, PyTorch and launchers read as integers."""
+BOOLEAN_VARIABLES = ("JSONARGPARSE_DEBUG", "JSONARGPARSE_DEFAULT_ENV", "JSONARGPARSE_ADD_PRINT_COMPLETION_ARGUMENT")
+"""Variables that jsonargparse reads as switches."""
 
 FUNCTIONS = {
     "list": "pe_lightning.commands.list_registered",
@@ -64,15 +76,46 @@ Which positional encoding represents this signal best, how fast, and why.
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    It is 0, 1 after a fault of the program, 2 for input that has to be changed; after a signal 128 + its number: 130 for
-    Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+    The status is 0, 1 after a fault of the program, 2 for input that has to be changed; after a signal 128 + its number: 130
+    for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 141 if the reader of the output has closed it. Characters that the encoding
+    of a stream lacks are replaced.
 
     Args:
         args: The arguments; ``None`` takes those of the process.
     """
     if args is None:  # torch is not imported yet. Threads that wait in a loop would take the cores of other programs
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    verb, *arguments = (sys.argv[1:] if args is None else args) or ["--help"]
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        status = _answer(sys.argv[1:] if args is None else args)
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        # files are written with errors of their own: this is the output
+        if error.filename is not None or error.errno not in (errno.EPIPE, errno.ENOSPC):
+            return _fail(*last_resort(error))
+        problem = error
+    except Exception as error:
+        return _fail(*last_resort(error))
+    _discard(sys.stdout)
+    if isinstance(problem, BrokenPipeError):
+        return CLOSED_OUTPUT
+    return _fail(f"cannot write the output: {problem.strerror}", 2)
+
+
+def _discard(stream: TextIO) -> None:
+    """Sends the rest of a stream to nowhere: the interpreter flushes it at its end, and would fail again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _answer(args: Sequence[str]) -> int:
+    verb, *arguments = args or ["--help"]
     if verb in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -91,23 +134,32 @@ def main(args: Sequence[str] | None = None) -> int:
             stopped = interrupt if isinstance(interrupt, Interrupted) else Interrupted(signal.SIGINT)
             print(f"pe-lightning: {stopped}", file=sys.stderr)
             return exit_status(stopped.signum)
-        if isinstance(end, SystemExit) and end.code in (
-            None,
-            0,
-        ):  # the parser has printed what --help or --print_config ask for
-            return 0
+        if isinstance(end, SystemExit) and end.code in (None, 0):
+            return 0  # the parser has printed what --help or --print_config ask for
         raise
-    except Exception as error:
-        return _fail(*last_resort(error))
 
 
 def _fail(message: str, status: int) -> int:
-    """Prints an error with long words, such as paths of thousands of characters, cut in the middle."""
-    print("pe-lightning: error:", re.sub(LONG_WORD, r"\1...\2", message), file=sys.stderr)
+    """Prints an error. The traceback of a fault, where no file can be written, is not shortened."""
+    try:
+        print("pe-lightning: error:", paragraph(message) if status == 2 else message, file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
     return status
 
 
+def _check_environment() -> None:
+    """Refuses variables that libraries read as numbers or switches, and that are neither."""
+    for name in INTEGER_VARIABLES:
+        if (value := os.environ.get(name)) is not None and not value.isdecimal():
+            raise InputError(f"the environment variable {name} must be an integer >= 0; got {value!r}. Set it, or unset it")
+    for name in BOOLEAN_VARIABLES:
+        if (value := os.environ.get(name, "")).lower() not in ("", "true", "false"):
+            raise InputError(f"the environment variable {name} must be true or false; got {value!r}. Set it, or unset it")
+
+
 def _run(verb: str, arguments: Sequence[str]) -> int:
+    _check_environment()
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
     if verb in FUNCTIONS:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -21,6 +20,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from pe_lightning import __version__, runs
+from pe_lightning.config_checks import read_config
 from pe_lightning.errors import InputError
 from pe_lightning.files import write_atomically
 from pe_lightning.resumption import swa_ends_with
@@ -240,7 +240,10 @@ def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, A
     if verb != "fit" and not configured and config.is_file():
         # predict needs no data; a model that the checkpoint does not name is the one of the run
         keys = ("model",) if verb == "predict" else ("model", "data", "seed_everything")
-        saved = yaml.safe_load(config.read_text())
+        try:
+            saved = read_config(config)
+        except InputError as error:
+            raise InputError(f"{error}. Give another configuration by --config, or copy the one of the run again") from error
         settings = {key: saved[key] for key in keys if key in saved}
     if model is not None:
         settings["model"] = model

@@ -10,7 +10,6 @@ import functools
 import inspect
 import logging
 import os
-import pydoc
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from pe_lightning.arguments import VERBOSE, rewrite
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, locate, read_checkpoint, restoring
+from pe_lightning.config_checks import check_names
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
@@ -180,7 +180,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
             config = parser.parse_args(list(given))
     except ArgumentError as error:
         raise InputError(explain(str(error), OPTIONS)) from error
-    _check_classes(config.as_dict())
+    check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices
     if str(count).isdigit() and int(count) > max(64, 4 * processors):  # they would all be started
         raise InputError(f"trainer.devices: {count} processes are too many for {processors} processors")
@@ -195,15 +195,6 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     if config.ckpt_path:  # of an option, a configuration or the environment
         config.ckpt_path = str(locate(config.ckpt_path))
     return config
-
-
-def _check_classes(tree: Any) -> None:
-    """Refuses a ``class_path`` that is no class: the parser calls any function in the place of an optimiser."""
-    name = tree.get("class_path") if isinstance(tree, Mapping) else None
-    if isinstance(name, str) and not isinstance(pydoc.locate(name), type):
-        raise InputError(f"class_path: {name!r} is not a class; nothing else is made from a configuration")
-    for value in tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ():
-        _check_classes(value)
 
 
 def plain_values(verb: str, config: Namespace) -> dict[str, Any]:

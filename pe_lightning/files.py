@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -16,7 +17,7 @@ from pe_lightning.errors import InputError, show_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figure_bytes", "replacing", "save_figure", "write_atomically"]
+__all__ = ["append_lines", "figure_bytes", "replacing", "save_figure", "write_atomically"]
 
 
 def write_atomically(path: str | Path, content: str | bytes | memoryview) -> None:
@@ -51,15 +52,43 @@ def replacing(path: Path, size: int | None = None) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        needed = "" if size is None else f", which takes {show_bytes(size)}"
-        place = next(folder for folder in path.absolute().parents if folder.is_dir())
-        raise InputError(
-            f"cannot write {str(path)!r}{needed}: {error.strerror or error}; the disk has "
-            f"{show_bytes(shutil.disk_usage(place).free)} free. What was written before is kept"
-        ) from error
+        raise _not_written(path, size, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def append_lines(path: Path, lines: str) -> None:
+    """Appends whole lines to a file, or nothing.
+
+    Args:
+        path: The file, which exists.
+        lines: One or more lines, each with its line end.
+
+    Raises:
+        InputError: If they cannot be written; the lines before are kept.
+    """
+    data = lines.encode()
+    try:
+        with path.open("ab", buffering=0) as file:  # one system call: a kill leaves none or all
+            size = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        raise _not_written(path, len(data), error) from error
+
+
+def _not_written(path: Path, size: int | None, error: OSError) -> InputError:
+    needed = "" if size is None else f", which takes {show_bytes(size)}"
+    place = next(folder for folder in path.absolute().parents if folder.is_dir())
+    return InputError(
+        f"cannot write {str(path)!r}{needed}: {error.strerror or error}; the disk has "
+        f"{show_bytes(shutil.disk_usage(place).free)} free. What was written before is kept"
+    )
 
 
 def figure_bytes(figure: Figure, form: str = "png", dpi: int = 110) -> bytes:

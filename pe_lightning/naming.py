@@ -25,6 +25,7 @@ from lightning.pytorch import callbacks as lightning_callbacks
 
 from pe_lightning import encoders
 from pe_lightning.callbacks.registry import callbacks
+from pe_lightning.config_checks import load_limited
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import samplings
@@ -83,9 +84,6 @@ SHORT_FORMS = {
 
 NAMED_CLASSES: dict[str, Registry[Any]] = {"model": models, "data": datamodules}
 """Sections that name a class, with the registry of the names."""
-
-MAX_CONFIG_VALUES, MAX_CONFIG_DEPTH = 100_000, 100
-"""Limits of a configuration file; values repeated by YAML aliases count each time."""
 
 _load = jsonargparse.get_loader("yaml")
 
@@ -264,20 +262,5 @@ def _text_of(path: str) -> str:
 
 
 def _load_limited(text: str) -> Any:
-    """The content of a YAML text, refused if it is too large or too deep, as aliases that refer to themselves make it."""
-    refusal = InputError(
-        f"a configuration has more than {MAX_CONFIG_VALUES} values or {MAX_CONFIG_DEPTH} levels, or refers to itself "
-        "(YAML's & and *)"
-    )
-    try:
-        tree = _load(text)
-    except RecursionError as error:
-        raise refusal from error
-    rest, count = [(tree, 0)], 0
-    while rest:
-        (value, depth), count = rest.pop(), count + 1
-        if depth > MAX_CONFIG_DEPTH or count > MAX_CONFIG_VALUES:
-            raise refusal
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        rest += [(each, depth + 1) for each in inner]
-    return tree
+    """The content of a YAML text of limited size, as the parser reads it."""
+    return load_limited(text, _load)

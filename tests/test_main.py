@@ -1,7 +1,9 @@
 """What answers without training answers without Lightning."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +98,63 @@ def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
     monkeypatch.setattr("pe_lightning.cli.run", interrupted)
     assert main(["fit"]) == 130
     assert capsys.readouterr().err == "pe-lightning: interrupted\n"
+
+
+RUN = [sys.executable, "-m", "pe_lightning"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_is_full_is_one_line_and_status_2(unbuffered):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*RUN, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (done.returncode, done.stderr) == (2, "pe-lightning: error: cannot write the output: No space left on device\n")
+
+
+def test_an_output_that_nobody_reads_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run([*RUN, "--help"], stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
+    without = subprocess.run(["sh", "-c", f"exec {sys.executable} -m pe_lightning --help >&- 2>&-"])
+    assert without.returncode == 0
+
+
+def test_characters_that_an_encoding_lacks_are_replaced(tmp_path):
+    (tmp_path / "metrics.json").write_text('{"schema": 1, "signals": ["\u03c0"], "test/psnr_per_signal": [1.0]}')
+    done = subprocess.run(
+        [*RUN, "compare", str(tmp_path)], capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?, protocol" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("RANK", "x", "an integer >= 0"),
+        ("SLURM_NTASKS", "", "an integer >= 0"),
+        ("JSONARGPARSE_DEBUG", "1", "true or false"),
+    ],
+)
+def test_variables_of_the_environment(name, value, words, monkeypatch, capsys):
+    monkeypatch.setenv(name, value)
+    assert main(["cache", "list"]) == 2
+    assert capsys.readouterr().err == (
+        f"pe-lightning: error: the environment variable {name} must be {words}; got {value!r}. Set it, or unset it\n"
+    )
+
+
+def test_messages_are_one_printable_line_of_limited_length(tmp_path, capsys):
+    name = "\x1b[31m" + "\udcff \n" * 1000
+    assert main([name]) == 2
+    message = capsys.readouterr().err
+    assert message.rstrip("\n").isprintable()
+    assert len(message) < 1700

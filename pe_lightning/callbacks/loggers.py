@@ -12,16 +12,15 @@ from typing import Any
 from urllib.parse import urlparse
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor
 
 from pe_lightning.callbacks.base import TrainingClock
+from pe_lightning.callbacks.csv_log import CSVLog
 from pe_lightning.errors import InputError
 from pe_lightning.files import write_atomically
 
 __all__ = [
-    "TimedCSVLogger",
     "TolerantWandbLogger",
     "WandbSettings",
     "log_scores",
@@ -142,25 +141,6 @@ def wandb_is_offline() -> bool:
         return True
 
 
-class TimedCSVLogger(CSVLogger):
-    """The CSV log of a run, in ``logs/version_<n>/``; every row has the seconds of the fit, in the column ``seconds``.
-
-    Rows of a validation are exact. On a GPU those of a training step may be a little early: nothing waits for the device.
-
-    Args:
-        run_dir: The run directory.
-        clock: Of the fit, the one of ``fit_seconds``.
-    """
-
-    def __init__(self, run_dir: Path, clock: TrainingClock) -> None:
-        super().__init__(save_dir=run_dir, name="logs")
-        self.clock = clock
-
-    def log_metrics(self, metrics: dict[str, Tensor | float], step: int | None = None) -> None:  # type: ignore[override]
-        """Adds a row."""
-        super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
-
-
 def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
     """The loggers of a run; each process makes them, only the first one writes.
 
@@ -170,7 +150,7 @@ def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals
         settings: How the run appears in W&B.
         goals: Which way curves improve, ``max`` or ``min``, for the summary of a run: the best of each.
     """
-    loggers: list[Logger] = [TimedCSVLogger(run_dir, TrainingClock.of(trainer))]
+    loggers: list[Logger] = [CSVLog(run_dir, TrainingClock.of(trainer))]
     if settings.enabled:
         with wandb_may_fail():
             # the run is started here and not by WandbLogger, whose arguments make wandb warn

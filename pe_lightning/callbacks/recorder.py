@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from dataclasses import replace
@@ -32,9 +31,9 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
-from pe_lightning.files import write_atomically
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
+from pe_lightning.metrics_file import SCHEMA, write_metrics
 from pe_lightning.settings import flatten
 
 __all__ = ["RunRecorder", "reports"]
@@ -226,7 +225,7 @@ class RunRecorder(TimedCallback):
                 "numpy": np.__version__,
             },
         }
-        _write_json(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
+        write_metrics(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
         self.metrics["baselines"], best = score_baselines(data, metric_of(pl_module))
         pictures = []
         if tested is not None:
@@ -235,7 +234,7 @@ class RunRecorder(TimedCallback):
             folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
             pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best, self.pictures)
             self._tested = None
-        _write_json(self.run_dir / runs.METRICS, self.metrics)
+        write_metrics(self.run_dir / runs.METRICS, self.metrics)
         choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
@@ -249,7 +248,7 @@ class RunRecorder(TimedCallback):
             return
         scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
         plain = {key: value if math.isfinite(value) else None for key, value in scores.items()}
-        _write_json(self.run_dir / runs.METRICS, {"schema": 1, **plain})
+        write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
 
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -269,10 +268,6 @@ class RunRecorder(TimedCallback):
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forgets what was predicted."""
         self._writer = None
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:

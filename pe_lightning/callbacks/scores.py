@@ -14,6 +14,7 @@ from torch import Tensor
 from pe_lightning.callbacks.descriptions import Describes, metric_of
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import summary
+from pe_lightning.metrics_file import SCHEMA
 
 __all__ = ["score"]
 
@@ -41,7 +42,7 @@ def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, 
             f"{type(module).__name__}: a test must leave scores['test/{metric}'], and every score has the shape "
             f"({signals},), as describe()['signals'] names {signals}; got {shapes}"
         )
-    found: dict[str, Any] = {"schema": 1, "metric": metric}
+    found: dict[str, Any] = {"schema": SCHEMA, "metric": metric}
     for key, per_signal in scores.items():
         nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
         found |= summary(per_signal, key, nothing)

@@ -47,9 +47,9 @@ def error_of(capsys: pytest.CaptureFixture[str], arguments: list[str], status: i
         (b"a: &a [*a]\n", "refers to itself"),
         (b"a0: &a0 [x, x]\n" + b"".join(b"a%d: &a%d [*a%d, *a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, 40)), "values"),
         (b"[" * 2000 + b"]" * 2000, "levels"),
-        (b"\x89PNG\r\n\xff", "it is no text"),
+        (b"\x89PNG\r\n\xff", "it is not text"),
         (b"some words\n", "Unexpected config"),
-        (None, "is no file"),
+        (None, "is neither a file"),
     ],
     ids=["recursive", "growing", "deep", "picture", "words", "pipe"],
 )
@@ -224,6 +224,24 @@ def test_a_function_in_the_place_of_an_optimiser_is_not_called(capsys: pytest.Ca
     assert main(["fit", "--config", "c.yaml", "--data", "ImageDataModule", "--data.paths", "samples://astronaut"]) == 2
     assert "class_path: 'os.mkdir' is not a class" in capsys.readouterr().err
     assert not Path("a").exists()
+
+
+def test_a_function_in_an_argument_of_a_callback_is_not_called(capsys: pytest.CaptureFixture[str]) -> None:
+    callback = ["--trainer.callbacks+", "LambdaCallback", "--trainer.callbacks.on_fit_start", "os.mkdir"]
+    assert main([*FIT, *callback]) == 2
+    assert "'posix.mkdir' is not a class, and a configuration names classes only" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_a_damaged_configuration_beside_a_checkpoint(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    checkpoint = folder / "run/checkpoints/last.ckpt"
+    checkpoint.parent.mkdir(parents=True)
+    torch.save({"state_dict": {}, "hyper_parameters": {}}, checkpoint)
+    for content in (b"", b"\0", b"a: [", b"\xff", b"[" * 3000):
+        (folder / "run/config.yaml").write_bytes(content)
+        line = error_of(capsys, ["test", "--ckpt_path", str(checkpoint)])
+        assert "cannot read" in line
+        assert "config.yaml" in line
 
 
 @pytest.mark.parametrize(

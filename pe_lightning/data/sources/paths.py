@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, did_you_mean, paragraph
 
 __all__ = [
     "ARRAYS",
@@ -88,7 +88,7 @@ def reading(given: str) -> Iterator[None]:
     except Exception as error:  # decoders raise anything at all on damaged files
         if isinstance(error, OSError) and error.errno is not None:  # the operating system sets it, libraries do not
             raise InputError(f"cannot open {given!r}: {error.strerror or error}") from error
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        reason = f"{type(error).__name__}: {paragraph(str(error), 200)}"
         raise InputError(
             f"cannot read {given!r}; it is truncated, damaged or stored in a way that is not supported "
             f"({reason}). Copy it again, save it in another way, or remove it from the paths"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from pe_lightning import __version__
-from pe_lightning.errors import InputError, show_metric
-from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, look_up, printable
+from pe_lightning.errors import InputError, printable, show_metric
+from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, look_up
 from pe_lightning.experiments.compare.scores import (
     Row,
     ScoreTable,

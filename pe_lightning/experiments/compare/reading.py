@@ -7,20 +7,19 @@ import math
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from pe_lightning import runs
-from pe_lightning.errors import show_metric
+from pe_lightning.config_checks import read_config
+from pe_lightning.errors import paragraph, printable, show_metric
+from pe_lightning.metrics_file import read_metrics
 
-__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "look_up", "mean", "printable"]
+__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "look_up", "mean"]
 
-SCHEMA = 1
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
 """Folders of a run directory that hold no runs."""
 MISSING = "–"
@@ -127,9 +126,9 @@ def find_runs(paths: Sequence[str | Path]) -> Found:
     metrics, configs = {}, {}
     for folder in folders:
         try:
-            metrics[folder] = _checked({"metric": "psnr"} | _read(folder / runs.METRICS, json.loads))
+            metrics[folder] = _read(folder)
             if (folder / runs.CONFIG).is_file():
-                configs[folder] = _read(folder / runs.CONFIG, yaml.safe_load)
+                configs[folder] = read_config(folder / runs.CONFIG)
         except ValueError as error:
             ending = "; compared without its configuration" if folder in metrics else ""
             problems.append(f"{printable(folder)}: {error}{ending}")
@@ -153,22 +152,21 @@ def _label(path: Path, all_paths: Iterable[Path]) -> str:
     return printable(Path(*path.parts[-length:]))
 
 
-def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """A file whose content is a mapping; raises ValueError with the name of the file."""
+def _read(folder: Path) -> dict[str, Any]:
+    """The metrics of a run directory, as a fit or a test leaves them.
+
+    Raises:
+        ValueError: If there are none, they cannot be read, or they are not scores per signal.
+    """
     try:
-        return dict(parse(path.read_text(encoding="utf-8")))
+        metrics = {"metric": "psnr"} | read_metrics(folder / runs.METRICS)
     except FileNotFoundError:
-        raise ValueError(f"no {path.name}: the run did not reach its end") from None
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"{path.name} cannot be read: {printable(' '.join(str(error).split()))}") from error
-
-
-def _checked(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError unless these are the scores of a fit or a test, in the schema that is read here."""
-    if metrics.get("schema") != SCHEMA:
-        raise ValueError(f"the schema of {runs.METRICS} is {metrics.get('schema')!r}; this version reads {SCHEMA}")
+        raise ValueError(f"no {runs.METRICS}: the run did not reach its end") from None
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise ValueError(f"{runs.METRICS} cannot be read: {paragraph(reason, 300)}") from error
     test = f"test/{Metric.of(metrics['metric']).name}_per_signal"
-    if "signals" not in metrics or len(metrics.get(test, ())) != len(metrics["signals"]):
+    if "signals" not in metrics or metrics.get(test) is None:
         raise ValueError(f"{runs.METRICS} has no {test!r}, one per signal; compare reads the scores of a fit or a test")
     return metrics
 
@@ -177,11 +175,6 @@ def mean(values: Iterable[float | None]) -> float:
     """The mean; NaN if a value is missing, or all are."""
     found = [math.nan if value is None else value for value in values]
     return statistics.fmean(found) if found else math.nan
-
-
-def printable(text: str | Path) -> str:
-    """``text`` with a mark in place of every character that moves a cursor, breaks a line or is not UTF-8."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
 
 
 def look_up(tree: Any, key: str) -> Any:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pe_lightning.experiments.compare.reading import Run, printable
+from pe_lightning.errors import printable
+from pe_lightning.experiments.compare.reading import Run
 from pe_lightning.experiments.compare.scores import ScoreTable
 from pe_lightning.hdf5 import check_dataset
 from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of

@@ -20,8 +20,8 @@ from rich.text import Text
 from scipy.special import stdtrit
 
 from pe_lightning import verbs
-from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, look_up, mean, printable
+from pe_lightning.errors import InputError, did_you_mean, printable
+from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
 from pe_lightning.settings import flatten
 
 __all__ = ["Difference", "Row", "ScoreTable", "as_csv", "as_markdown", "cells", "compare", "print_scores", "why_several"]

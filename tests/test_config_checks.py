@@ -1,0 +1,79 @@
+"""Configurations that are damaged, too large, or name what is not a class."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pe_lightning.config_checks import check_names, load_limited, read_config
+from pe_lightning.errors import InputError
+
+DAMAGED = {
+    "empty": (b"", "holds no settings by name"),
+    "zero bytes": (b"\x00\x00", "it is not YAML"),
+    "unfinished": (b"a: [", "it is not YAML"),
+    "not UTF-8": (b"a: \xff\xfe", "it is not UTF-8 text"),
+    "deep": (b"[" * 3000 + b"]" * 3000, "levels, or refers to itself"),
+    "recursive": (b"a: &a [*a]", "refers to itself"),
+    "list": (b"- 1\n", "holds no settings by name"),
+    "number as a key": (b"1: 2\n", "holds no settings by name"),
+    "digits": (b"seed_everything: " + b"9" * 100_000, "Exceeds the limit"),
+    "date": (b"a: 2001-99-99\n", "holds a value that cannot be read"),
+    "code": (b"!!python/object/apply:os.getcwd []", "it is not YAML"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_configurations(case: str, tmp_path: Path) -> None:
+    content, words = DAMAGED[case]
+    (tmp_path / "config.yaml").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_config(tmp_path / "config.yaml")
+    message = str(error.value)
+    assert "config.yaml" in message
+    assert words in message
+    assert "\n" not in message
+    assert len(message) < 600
+
+
+def test_aliases_do_not_grow_without_end() -> None:
+    text = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+    with pytest.raises(InputError, match="more than 100000 values"):
+        load_limited(text)
+
+
+class OwnModel:
+    def __init__(self, loss: Any = torch.nn.functional.mse_loss, activation: Any = None) -> None: ...
+
+
+class Derived(OwnModel):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+NAME = f"{__name__}.Derived"
+
+
+@pytest.mark.parametrize("value", [os.getcwd, len, "text".upper, torch.nn.functional.relu, lambda: 0, torch.nn.ReLU()])
+@pytest.mark.parametrize("nested", [False, True])
+def test_functions_are_refused_wherever_they_are(value: Any, nested: bool) -> None:
+    inner: Any = [{"class_path": NAME, "init_args": {"activation": value}}] if nested else value
+    tree = {"trainer": {"callbacks": [{"class_path": NAME, "init_args": {"activation": inner}}]}}
+    with pytest.raises(InputError, match=r"trainer\.callbacks\.activation.* is not a class, and a configuration"):
+        check_names(tree)
+
+
+def test_classes_defaults_and_plain_values_are_allowed() -> None:
+    check_names(
+        {
+            "config": [Path("a.yaml")],
+            "model": {"class_path": NAME, "init_args": {"loss": torch.nn.functional.mse_loss, "activation": torch.nn.ReLU}},
+            "optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.1, "betas": (0.9, 0.99)}},
+        }
+    )
+    with pytest.raises(InputError, match=r"'os\.mkdir' is not a class"):
+        check_names([{"class_path": "os.mkdir"}])
