@@ -181,7 +181,7 @@ def auto(folder: str, count: int, steps: int, size: int) -> None:
             one.test(module, data, verbose=False)
             held, trained = (float(module.scores[f"{stage}/psnr"].mean()) for stage in ("test", "train"))
             chosen = (
-                f" = {module.solution['spectrum']['value']:.3g}, chosen in {module.solution['spectrum']['seconds']:.1f} s"
+                f" = {module.solution.spectrum.value:.3g}, chosen in {module.solution.spectrum.seconds:.1f} s"
                 if value == "auto"
                 else ""
             )  # type: ignore[index]

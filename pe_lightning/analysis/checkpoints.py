@@ -77,7 +77,7 @@ def layer_ranks(module: CoordinateModule, coords: Tensor) -> dict[str, float]:
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 8.
     """
-    return {f"layer{n}": stable_rank(layer).mean().item() for n, layer in enumerate(module.hidden(coords))}
+    return {f"layer{n}": stable_rank(layer).mean().item() for n, layer in enumerate(module.networks.hidden(coords))}
 
 
 def checkpoint_ranks(module: CoordinateModule, points: int = POINTS) -> dict[str, float]:

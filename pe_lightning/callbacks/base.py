@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import CoordinateModule
+from pe_lightning.modules.base import datamodule_of
 
 __all__ = [
     "PeriodicCallback",
@@ -38,8 +39,7 @@ def require_coordinates(owner: str, module: LightningModule) -> CoordinateModule
 
 def data_of(trainer: Trainer) -> SignalDataModule | None:
     """The Trainer's DataModule, if it is one of ours."""
-    data = getattr(trainer, "datamodule", None)
-    return data if isinstance(data, SignalDataModule) else None
+    return datamodule_of(trainer, SignalDataModule)
 
 
 def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:

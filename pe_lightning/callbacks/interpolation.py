@@ -69,12 +69,13 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
     return known[metric]
 
 
-def advice(report: Mapping[str, Any], folder: Path) -> str:
+def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = False) -> str:
     """A message with what to try if the result is below the best baseline, else an empty string.
 
     Args:
         report: The content of ``metrics.json``.
         folder: The run directory.
+        can_solve_exactly: Whether the model has an exact fit.
     """
     test = f"test/{report['metric']}"
     scores = {name: row[test] for name, row in report["baselines"].items() if row[test] is not None}
@@ -87,7 +88,7 @@ def advice(report: Mapping[str, Any], folder: Path) -> str:
     if gap < (TIE_DB if metric.unit == "dB" else TIE):
         return ""
     exact = "the exact fit (--model.warm_start true --trainer.max_steps 0), or "
-    trained = report.get("solve_seconds") is None and report["model"] == "ComplexLinear"
+    is_trained = can_solve_exactly and report.get("solve_seconds") is None
     config = folder / runs.CONFIG
     other = f"pe-lightning suggest --config {shlex.quote(str(config))}" if config.is_file() else "another encoder or width"
-    return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * trained}{other}."
+    return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * is_trained}{other}."

@@ -27,13 +27,13 @@ from pe_lightning.callbacks.scores import score
 from pe_lightning.callbacks.table import print_scores
 from pe_lightning.checkpoints import LAST, CheckpointFiles, locate
 from pe_lightning.data.batches import GridBatch
-from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics_file import SCHEMA, write_metrics
+from pe_lightning.modules.base import datamodule_of
 from pe_lightning.settings import flatten
 
 __all__ = ["RunRecorder", "reports"]
@@ -119,9 +119,13 @@ class RunRecorder(TimedCallback):
                     callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
         if stage != "fit":
             return
-        goals = {pl_module.monitor: pl_module.monitor_mode, f"train/{metric_of(pl_module)}": pl_module.monitor_mode}
-        goals["train/loss"] = "min"
-        if type(pl_module).__module__.startswith("pe_lightning."):  # a module of the user's own may log anything
+        # a module that does not declare its logged values may log anything
+        goals: dict[str, str] = getattr(pl_module, "logged_values", None) or {
+            pl_module.monitor: pl_module.monitor_mode,
+            f"train/{metric_of(pl_module)}": pl_module.monitor_mode,
+            "train/loss": "min",
+        }
+        if hasattr(pl_module, "logged_values"):
             check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
             group = self.wandb.group or data_name(pl_module.describe().get("signals", ["data"]), data)
@@ -240,7 +244,7 @@ class RunRecorder(TimedCallback):
         last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
         if self.table:
-            print_scores(self.metrics, self.run_dir)
+            print_scores(self.metrics, self.run_dir, getattr(pl_module, "can_solve_exactly", False))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the scores of a ``validate``; during a fit they are in the logs."""
@@ -258,8 +262,7 @@ class RunRecorder(TimedCallback):
         if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
         if self._writer is None:
-            data = getattr(trainer, "datamodule", None)
-            output = OutputGrid() if isinstance(data, SignalDataModule) else data if isinstance(data, OutputGrid) else None
+            output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
             self._writer = PredictionWriter(self.run_dir, info, output)
         for path in self._writer.add(outputs):
             if self.table:

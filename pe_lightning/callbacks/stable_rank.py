@@ -16,7 +16,7 @@ from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_curves
-from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
+from pe_lightning.modules import CoordinateModule
 
 __all__ = ["StableRank"]
 
@@ -54,7 +54,7 @@ class StableRank(PeriodicCallback):
         """Refuses a module whose layers are not known, before a run directory is made."""
         if stage == "fit":
             require_signals("StableRank", trainer)
-            if not isinstance(pl_module, (SimpleMLP, ComplexLinear)):
+            if not getattr(pl_module, "has_layers", False):
                 raise InputError(f"StableRank is for SimpleMLP and ComplexLinear, got a {type(pl_module).__name__}")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -22,12 +22,14 @@ MAX_TABLE_ROWS = 24
 """Of more signals than this the table has the mean only; metrics.json has them all."""
 
 
-def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
+def print_scores(report: Mapping[str, Any], run_dir: Path, can_solve_exactly: bool = False) -> None:
     """Prints the scores per signal beside interpolation, seconds and where the files are.
 
     Args:
         report: The content of ``metrics.json``.
         run_dir: The run directory.
+        can_solve_exactly: Whether the model has an exact fit, which is recommended where a trained one is below
+            interpolation.
     """
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
@@ -59,7 +61,7 @@ def print_scores(report: Mapping[str, Any], run_dir: Path) -> None:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)
     folder = Path(os.path.relpath(run_dir)) if run_dir.is_relative_to(Path.cwd()) else run_dir
-    if hint := advice(report, folder):
+    if hint := advice(report, folder, can_solve_exactly):
         console.print(hint, style="yellow", highlight=False, soft_wrap=True)
     if report["fit_seconds"] is not None:
         solved = report.get("solve_seconds") is not None

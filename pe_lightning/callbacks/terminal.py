@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -114,6 +114,9 @@ class PSNRProgressBar(ProgressBar):
     Args:
         refresh_every: Steps between two updates of the bar.
     """
+
+    prints_scores: ClassVar[bool] = True
+    """Scores are printed with this bar, so that modules need not print theirs."""
 
     def __init__(self, refresh_every: int = 20) -> None:
         super().__init__()

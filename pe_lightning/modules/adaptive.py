@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
@@ -15,8 +14,10 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import CoordinateModule, plain_encoder, trainer_of
+from pe_lightning.modules.base import trainer_of
+from pe_lightning.modules.coordinate import CoordinateModule
 from pe_lightning.modules.registry import models
+from pe_lightning.modules.report import FitReport
 from pe_lightning.networks.adaptive import AdaptiveNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
@@ -65,7 +66,7 @@ class Adaptive(CoordinateModule):
         noise: Literal["none", "auto"] = "none",
     ) -> None:
         super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
-        if self._several_encoders:
+        if not self.configured.one_for_all:
             raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
         if isinstance(angles, bool) or not isinstance(angles, int) or angles < 0:
             raise InputError(f"angles must be an integer >= 0, such as 12; got {angles!r}")
@@ -77,21 +78,11 @@ class Adaptive(CoordinateModule):
             raise InputError(f"noise must be 'none' or 'auto', got {noise!r}")
         self.angles, self.aspects, self.window, self.noise = angles, [float(rho) for rho in aspects], float(window), noise
         self._fields: list[AdaptiveGrid | AdaptivePoints] = []
-        self.save_hyperparameters(
-            {
-                "_class_path": f"{type(self).__module__}.{type(self).__qualname__}",
-                "encoder": plain_encoder(self._configured[0]),
-                "angles": angles,
-                "aspects": self.aspects,
-                "window": self.window,
-                "noise": noise,
-            },
-            logger=False,
-        )
+        self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise)
 
     def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
         """The bank, for samples that come later."""
-        return AdaptiveNetwork(Bank(self._configured[0], info.num_axes, self.angles, self.aspects))
+        return AdaptiveNetwork(Bank(self.configured.entries[0], info.num_axes, self.angles, self.aspects))
 
     @property
     def network(self) -> AdaptiveNetwork:
@@ -114,7 +105,7 @@ class Adaptive(CoordinateModule):
             InputError: If there are steps to train.
         """
         trainer = trainer_of(self)
-        if trainer is not None and trainer.state.fn == TrainerFn.FITTING and trainer.max_steps != 0:
+        if trainer is not None and self.is_fitting and trainer.max_steps != 0:
             raise InputError("Adaptive is solved for, not trained: set --trainer.max_steps 0")
         super().configure_model()
 
@@ -155,9 +146,9 @@ class Adaptive(CoordinateModule):
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
-        self.solution = {"solver": "adaptive", "solve_seconds": seconds, "members": len(self._fields[0].bank.forms)}
-        ridges = sorted(set(self.network.ridge.tolist()))
-        self.solution |= {"ridge": ridges[0] if len(ridges) == 1 else None}
+        ridges = set(self.network.ridge.tolist())
+        ridge = ridges.pop() if len(ridges) == 1 else None
+        self.solution = FitReport("adaptive", ridge, seconds, members=len(self._fields[0].bank.forms))
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""

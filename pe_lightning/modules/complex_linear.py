@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,9 +20,13 @@ from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
-from pe_lightning.modules.base import CoordinateModule, EncoderChoice, trainer_of
+from pe_lightning.modules.base import trainer_of
+from pe_lightning.modules.configured import ConfiguredEncoders
+from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data
+from pe_lightning.modules.optimization import parameter_groups
 from pe_lightning.modules.registry import models
+from pe_lightning.modules.report import ChoiceReport, FitReport, LearnedReport
 from pe_lightning.modules.sparse_fit import KeepLike, SparseOptions, denoised_fit, report_of, sparse_weights
 from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
@@ -30,15 +35,15 @@ from pe_lightning.solvers import Choice, Solution
 
 __all__ = ["ComplexLinear"]
 
-ENCODER_LR = 0.01
-"""Of the default optimiser, for an encoder's parameters: their logarithms, mostly."""
-HIDDEN_LIMIT = 1 << 24
-"""Numbers of a hidden layer, or features of the first axis, that are held at once outside training."""
+DEFAULT_ENCODER_LR = 0.01
+"""Learning rate of the default optimiser for the encoder's parameters, which are mostly logarithms."""
+MAX_VALUES_AT_ONCE = 1 << 24
+"""Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
+FEATURES_PER_SAMPLE_OF_A_LINE = 64
+"""Features that are computed per sample of a long axis, roughly."""
 SPARSE_KEY = "pe_lightning/sparse"
 WEIGHT_NAME = "networks.network.weight"
 """Name of the layer in the state of the module."""
-WINDOW = 64
-"""About how many features are computed per sample of a long axis."""
 
 
 @models.register("ComplexLinear")
@@ -85,7 +90,12 @@ class ComplexLinear(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
-    free: ClassVar[frozenset[str]] = CoordinateModule.free | {"center", "warm_start", "ridge"}
+    can_solve_exactly: ClassVar[bool] = True
+    has_layers: ClassVar[bool] = True
+    loss_is_quadratic: ClassVar[bool] = True
+    """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`, so that Gram matrices and
+    the rate of accelerated gradient descent apply. A subclass that defines :meth:`errors` declares it anew."""
+    may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"center", "warm_start", "ridge"}
 
     def __init__(
         self,
@@ -129,7 +139,10 @@ class ComplexLinear(CoordinateModule):
         self.warm_start = warm_start or self.sparse is not None
         self.ridge = ridge
         self._choice: Choice | None = None
-        self.remember(
+        self.save_arguments(
+            shared_encoder=shared_encoder,
+            encoder_lr=encoder_lr,
+            signals_per_chunk=signals_per_chunk,
             depth=depth,
             width=width,
             activation=activation,
@@ -141,6 +154,19 @@ class ComplexLinear(CoordinateModule):
             transform=transform,
             kept_as=kept_as,
         )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Checks that a subclass with errors of its own declares what its loss is.
+
+        Raises:
+            InputError: If it does not.
+        """
+        super().__init_subclass__(**kwargs)
+        if "errors" in vars(cls) and "loss_is_quadratic" not in vars(cls):
+            raise InputError(
+                f"{cls.__name__} defines errors(): set loss_is_quadratic = False in the class, or True if they still are "
+                "the prediction of the linear layer minus the truth"
+            )
 
     # -- building and the exact fit -------------------------------------------------------------------------------------
 
@@ -192,10 +218,8 @@ class ComplexLinear(CoordinateModule):
             self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
             self.choice_seconds = time.perf_counter() - began
             encoders = [encoder.cpu() for encoder in choice.encoders]
-            self.solution = {"choice": choice.report()}
-        same = all(encoder is encoders[0] for encoder in encoders)
-        self._configured = encoders[: 1 if same else None]
-        self._several_encoders = len(self._configured) > 1
+            self.solution = FitReport(choice=ChoiceReport(**choice.report()))
+        self.configured = ConfiguredEncoders.per_axis(encoders)
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
@@ -211,13 +235,13 @@ class ComplexLinear(CoordinateModule):
 
     def on_fit_start(self) -> None:
         """Solves for the linear layer, if asked to; a resumed fit has its weights already."""
-        if not self.warm_start or (self.solution is not None and "ridge" in self.solution):
+        if not self.warm_start or (self.solution is not None and self.solution.is_solved):
             return
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        data = self.require_data()
         dataset, process = data.shard()
         began, counts, noise = time.perf_counter(), None, dict[str, Any]()
         if self.features_are_trained:
-            solutions = self._learn(dataset, process)
+            solutions, report = self._learn(dataset, process)
             self.calibrate(to_device(dataset.calibration_batch(), self.device))
         else:
             encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
@@ -225,10 +249,8 @@ class ComplexLinear(CoordinateModule):
             found = solve_data(dataset, process, encoders, self.ridge, self.center, self.device, self._choice, **options)
             if self.sparse is not None and self.sparse.keep == "auto":
                 found, counts, noise = denoised_fit(self.sparse, found, dataset, self.center, self.device)
-            self.solution, solutions = found.report(), [found]
+            solutions, report = [found], FitReport.from_dict(found.report())
             del found
-        assert self.solution is not None
-        self.solution["solve_seconds"] = self.choice_seconds + time.perf_counter() - began
         # the network's features are the raw ones times the scales
         weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
@@ -240,8 +262,8 @@ class ComplexLinear(CoordinateModule):
         del weight, solutions
         if self.sparse is not None:
             self._sparsify(dataset, counts)
-            self.solution |= {"sparse": {**report_of(self.sparse_weights), **noise}}
-            self.solution["solve_seconds"] = self.choice_seconds + time.perf_counter() - began
+            report = replace(report, sparse=replace(report_of(self.sparse_weights), **noise))
+        self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 
@@ -252,7 +274,7 @@ class ComplexLinear(CoordinateModule):
             InputError: If there are steps to train a sparse layer.
         """
         trainer = trainer_of(self)
-        if self.sparse is not None and trainer is not None and self.is_fitted and trainer.max_steps != 0:
+        if self.sparse is not None and trainer is not None and self.is_fitting and trainer.max_steps != 0:
             raise InputError("with keep the layer is solved for, not trained: set --trainer.max_steps 0, or leave out keep")
         super().configure_model()
 
@@ -292,7 +314,7 @@ class ComplexLinear(CoordinateModule):
             checkpoint["state_dict"][WEIGHT_NAME] = torch.stack([kept.weight() for kept in self.sparse_weights])
         super().on_load_checkpoint(checkpoint)
 
-    def _learn(self, dataset: SignalDataset, process: Process) -> list[Solution]:
+    def _learn(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
         """Learns the encoders by variable projection, those of one signal after another, and solves with them.
 
         Every process learns from all samples of the signals that it fits, and so the same; the solves are shared.
@@ -314,11 +336,12 @@ class ComplexLinear(CoordinateModule):
             solutions.append(
                 solve_data(part, process, learned.encoders, learned.ridge, self.center, self.device, dtype=self.weight.dtype)
             )
-            reports.append({"ridge": learned.ridge, **learned.report()})
-        one = {report["ridge"] for report in reports}
-        self.solution = {**(self.solution or {}), **solutions[0].report(), "ridge": one.pop() if len(one) == 1 else None}
-        self.solution["learned"] = reports
-        return solutions
+            reports.append(LearnedReport(learned.ridge, **learned.report()))
+        ridges = {report.ridge for report in reports}
+        report = FitReport.from_dict(solutions[0].report())
+        choice = report.choice if self.solution is None else self.solution.choice
+        ridge = ridges.pop() if len(ridges) == 1 else None
+        return solutions, replace(report, ridge=ridge, choice=choice, learned=reports)
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.
@@ -333,18 +356,15 @@ class ComplexLinear(CoordinateModule):
         """
         curvature = self._curvature()
         if curvature is None and self.features_are_trained and self.encoder_lr is None:
-            encoder = list(self.encoding.parameters())
-            others = [parameter for parameter in parameters if all(parameter is not other for other in encoder)]
-            parameters = [{"params": others}, {"params": [p for p in encoder if p.requires_grad], "lr": ENCODER_LR}]
+            parameters = parameter_groups(parameters, self.encoding.parameters(), DEFAULT_ENCODER_LR)
         if curvature is None:
             return super().default_optimizer(parameters)
         return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
 
     def _curvature(self) -> float | None:
         """The largest second derivative of the loss, or a bound; ``None`` where it is not quadratic, not known, or zero."""
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        own_loss = type(self).errors is not ComplexLinear.errors
-        if self.trainer.max_steps == 0 or self.network.head is not None or self.features_are_trained or own_loss:
+        data, linear = self.require_data(), self.network.head is None and not self.features_are_trained
+        if self.trainer.max_steps == 0 or not (self.loss_is_quadratic and linear):
             return None
         batch = data.calibration_batch() if data.batching.kind == "full" else None
         if batch is None or batch.axes is None:
@@ -426,9 +446,8 @@ class ComplexLinear(CoordinateModule):
 
     def _gram(self, batch: GridBatch) -> GramErrors | None:
         """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples do."""
-        # a class with errors of its own has a loss of its own
-        unsuited = self.network.head is not None or self.features_are_trained or self.encoding.is_line
-        if unsuited or type(self).errors is not ComplexLinear.errors:
+        linear = self.network.head is None and not self.features_are_trained
+        if not (self.loss_is_quadratic and linear) or self.encoding.is_line:
             return None
 
         def make() -> GramErrors:
@@ -470,8 +489,8 @@ class ComplexLinear(CoordinateModule):
         axes = [x.to(torch.promote_types(x.dtype, network.weight.dtype)) for x in axes]
         # features of a row, and of a hidden layer `width` numbers per sample: a few rows at a time
         per_row = 0 if network.head is None else self.width * self.networks.num_signals * math.prod(map(len, axes[1:]))
-        per_row = max(per_row, WINDOW if self.encoding.is_line else self.encoding.num_features[0])
-        some_rows = torch.split(axes[0], max(1, HIDDEN_LIMIT // per_row))
+        per_row = max(per_row, FEATURES_PER_SAMPLE_OF_A_LINE if self.encoding.is_line else self.encoding.num_features[0])
+        some_rows = torch.split(axes[0], max(1, MAX_VALUES_AT_ONCE // per_row))
         if not self.features_are_shared:
             return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)
         blocks, dtype = [], network.weight.dtype

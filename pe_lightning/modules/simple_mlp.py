@@ -19,17 +19,18 @@ from pe_lightning.data.splits import GridSplit
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import CoordinateModule, EncoderChoice
+from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import samples_of
 from pe_lightning.modules.registry import models
+from pe_lightning.modules.report import FitReport, SpectrumReport
 from pe_lightning.networks import SimpleNetwork, find_activation
 from pe_lightning.networks.activations import check_options
 from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 
 __all__ = ["SimpleMLP"]
 
-CACHE_LIMIT = 1 << 30
-"""Bytes of training features that are remembered between steps; more are computed anew each step."""
+MAX_CACHED_BYTES = 1 << 30
+"""Training features of at most so many bytes are remembered between steps; more are computed anew in each step."""
 
 
 @models.register("SimpleMLP")
@@ -68,7 +69,8 @@ class SimpleMLP(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
-    free: ClassVar[frozenset[str]] = CoordinateModule.free | {"points_per_chunk"}
+    has_layers: ClassVar[bool] = True
+    may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"points_per_chunk"}
 
     def __init__(
         self,
@@ -107,7 +109,10 @@ class SimpleMLP(CoordinateModule):
         self.layout: Literal["auto", "axes", "directions", "joint"] = layout
         self.normalize = normalize
         self.points_per_chunk = points_per_chunk
-        self.remember(
+        self.save_arguments(
+            shared_encoder=shared_encoder,
+            encoder_lr=encoder_lr,
+            signals_per_chunk=signals_per_chunk,
             depth=depth,
             width=width,
             activation=activation,
@@ -118,7 +123,7 @@ class SimpleMLP(CoordinateModule):
             normalize=normalize,
             points_per_chunk=points_per_chunk,
         )
-        automatic = [encoder.automatic() is not None for encoder in self._configured]
+        automatic = [encoder.automatic() is not None for encoder in self.configured.entries]
         if any(automatic) and (omega == "auto" or not all(automatic)):
             raise InputError(
                 "SimpleMLP: one width is chosen for all encoders, or omega; give 'auto' to every encoder, or to omega alone"
@@ -139,21 +144,22 @@ class SimpleMLP(CoordinateModule):
         Raises:
             InputError: If there is something to choose and the samples are scattered, or the module is built already.
         """
-        automatic = self.omega == "auto" or self._configured[0].automatic() is not None
+        automatic = self.omega == "auto" or self.configured.entries[0].automatic() is not None
         if self.info is not None:
             if automatic:
                 raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
             return
         _, samples = samples_of(data.dataset)
-        joint = len(self._configured) == 1 and self._configured[0].joint and self.layout in ("auto", "joint")
+        entries = self.configured.entries
+        joint = len(entries) == 1 and entries[0].joint and self.layout in ("auto", "joint")
         one = [math.prod(samples) ** (1 / len(samples))]
-        sized = [encoder.for_samples(samples if joint else one) for encoder in self._configured]
-        self._configured = [encoder.below_mlp(one[0]) for encoder in sized]
+        sized = [encoder.for_samples(samples if joint else one) for encoder in entries]
+        self.configured.entries = [encoder.below_mlp(one[0]) for encoder in sized]
         if automatic:
             self._choose_by_spectrum(data, one[0], device)
 
     def _choose_by_spectrum(self, data: SignalDataModule, samples: float, device: torch.device) -> None:
-        began, encoders = time.perf_counter(), self._configured
+        began, encoders = time.perf_counter(), self.configured.entries
         if not isinstance(data.dataset.split, GridSplit):
             raise InputError(
                 "auto compares the spectra of grids, and the trained samples are scattered; give a number, such as "
@@ -168,7 +174,7 @@ class SimpleMLP(CoordinateModule):
             if self.omega == "auto":
                 return self._network(data.info, self.encoder, value)
             found = encoders_of(value)
-            return self._network(data.info, found if self._several_encoders else found[0], None)
+            return self._network(data.info, found[0] if self.configured.one_for_all else found, None)
 
         batch = to_device(data.dataset.choice_batch(), device)
         candidates = ladder(samples)
@@ -184,12 +190,11 @@ class SimpleMLP(CoordinateModule):
             width = encoders[0].width
             assert width is not None
             parameter, values = width.argument, [width.rule(value) for value in values]
-            self._configured = encoders_of(chosen)
+            self.configured.entries = encoders_of(chosen)
         self.choice_seconds = time.perf_counter() - began
         curve = [[value, distance] for value, (_, distance) in zip(values, tried, strict=True)]
         best = min(curve, key=lambda row: row[1])[0]
-        report = {"parameter": parameter, "value": best, "distances": curve, "seconds": self.choice_seconds}
-        self.solution = {"spectrum": report}
+        self.solution = FitReport(spectrum=SpectrumReport(parameter, best, curve, self.choice_seconds))
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""
@@ -206,7 +211,7 @@ class SimpleMLP(CoordinateModule):
         if self.features_are_shared:
             inputs = batch.axes if isinstance(batch, GridBatch) else (batch.coords,)
             count = batch.values.numel() // (signals * channels) * (1 if isinstance(batch, GridBatch) else len(batch.coords))
-            small = count * self.encoding.num_features * batch.values.element_size() <= CACHE_LIMIT
+            small = count * self.encoding.num_features * batch.values.element_size() <= MAX_CACHED_BYTES
             features = self.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
             values, each = _for_each(features)
             prediction = self.networks.call("respond", values, each=each)

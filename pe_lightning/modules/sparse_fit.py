@@ -20,6 +20,7 @@ from pe_lightning.encoders import Encoder, bandwidth
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, LiftingName, Operator, full_precision, lifting, mode_products
 from pe_lightning.metrics import psnr
+from pe_lightning.modules.report import SparseReport
 from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType
 from pe_lightning.solvers import Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
@@ -134,15 +135,10 @@ def sparse_weights(
     return found
 
 
-def report_of(weights: Sequence[SparseWeight]) -> dict[str, Any]:
-    """Plain values about the sparse layers of all signals."""
+def report_of(weights: Sequence[SparseWeight]) -> SparseReport:
+    """The report on the sparse layers of all signals."""
     first = weights[0]
-    return {
-        "kept": [kept.count for kept in weights],
-        "of": math.prod(first.shape),
-        "transform": first.transform,
-        "kept_as": first.stored_as,
-    }
+    return SparseReport([kept.count for kept in weights], math.prod(first.shape), first.transform, first.stored_as)
 
 
 class _Measure:

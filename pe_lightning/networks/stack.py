@@ -100,6 +100,18 @@ class Stack(nn.Module):
             parts = [some(*end) for end in ends]
         return tree_map(lambda *pieces: torch.cat(pieces), *parts)
 
+    def penalty(self, shared: bool) -> Tensor:
+        """The sum of the auxiliary losses of the encoders, ``()``: of one network if all have the same (``shared``)."""
+        penalties: Tensor = self.call("penalty")
+        return penalties[0] if shared else penalties.sum()
+
+    @torch.no_grad()
+    def hidden(self, coords: Tensor) -> list[Tensor]:
+        """The activations of every hidden layer at points ``(S or 1, P, D)``, each ``(S, P, width)``."""
+        each = len(coords) > 1
+        found: list[Tensor] = self.call("hidden", coords if each else coords[0], each=each)
+        return found
+
     @torch.no_grad()
     def change(self, method: str, *inputs: Any, each: bool = False) -> None:
         """Calls a method that changes its network in place, for one signal after another; arguments as in :meth:`call`."""

@@ -1,44 +1,41 @@
-"""What the tasks' LightningModules share: positions, building, the optimiser, scores, checkpoints."""
+"""The base of the tasks' LightningModules: positions of tokens, building, the loss, scores, checkpoints."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import torch
-from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from pe_lightning import __version__, metrics
-from pe_lightning.checkpoints import VERSION_KEY, check_optimizer, refuse_other_version
+from pe_lightning import metrics
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import plain_encoder, refuse_other_model, trainer_of
-from pe_lightning.resumption import Resumption
-from pe_lightning.tasks.data import TaskDataModule
+from pe_lightning.modules.base import TrainedModule, trainer_of
+from pe_lightning.modules.configured import plain_encoder
+from pe_lightning.tasks.data import task_data_of
 from pe_lightning.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 
 __all__ = ["AttentionTask", "count_right"]
 
 INFO_KEY = "pe_lightning/task"
-WARM_UP = 100
-"""Steps in which the learning rate rises."""
+LR_WARM_UP_STEPS = 100
+"""Steps in which the learning rate rises linearly."""
 
 
-class AttentionTask(LightningModule, ABC):
+class AttentionTask(TrainedModule):
     """A Transformer whose tokens have positions.
 
     Layers exist once the sizes of the task are known: from the DataModule when a Trainer fits or tests, from the checkpoint
     when one is loaded, or by :meth:`build`. The optimiser is AdamW; its rate rises for 100 steps and then falls to zero as a
     half cosine. The loss of a step is the mean over the targets of the batches of all processes, plus the encoder's
-    penalty: two processes take the steps of one, to rounding, where nothing is left out at random.
+    penalty: two processes take the same steps as one, to rounding, unless there is dropout.
 
     Args:
         encoder: The encoder of positions by name, where ``num_features: auto`` means ``width``; ``rope``, rotary positions
@@ -56,10 +53,9 @@ class AttentionTask(LightningModule, ABC):
     """The registered metric of the task."""
     task: ClassVar[str]
     """The :attr:`TaskDataModule.task` that it is for."""
-    monitor: str
-    monitor_mode: Literal["max", "min"]
-    scores: dict[str, Tensor]
-    """After a test, the score of each test set ``(S,)``."""
+    may_differ: ClassVar[frozenset[str]] = frozenset({"lr", "weight_decay"})
+    content_key: ClassVar[str] = INFO_KEY
+    content: ClassVar[str] = "sizes of an attention task"
     positions: Positions
 
     def __init__(
@@ -73,8 +69,6 @@ class AttentionTask(LightningModule, ABC):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__()
-        self.monitor = f"val/{self.metric}"
-        self.monitor_mode = "max" if metrics.metrics.get(self.metric).higher_is_better else "min"
         choice: PositionChoice = encoder if encoder in WITHOUT_FEATURES else resolve(cast(EncoderLike, encoder))
         self._choice = (choice,)  # in a tuple, so that it is no submodule: the positions have a copy
         self.combine: Combine = combine
@@ -86,13 +80,11 @@ class AttentionTask(LightningModule, ABC):
         self.info: dict[str, Any] | None = None
         plain = plain_encoder(choice) if isinstance(choice, Encoder) else choice
         given = {name: getattr(self, name) for name in ("combine", "width", "depth", "heads", "lr", "weight_decay")}
-        # LightningCLI and load_from_checkpoint read the class from here
-        path = f"{type(self).__module__}.{type(self).__qualname__}"
-        self.save_hyperparameters({"_class_path": path, "encoder": plain, **given}, logger=False)
+        self.save_arguments(encoder=plain, **given)
 
     @abstractmethod
     def make_layers(self, info: Mapping[str, Any]) -> None:
-        """Creates the layers for the sizes of the task, but for :attr:`positions`."""
+        """Creates the layers for the sizes of the task, except :attr:`positions`."""
 
     @abstractmethod
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -110,8 +102,13 @@ class AttentionTask(LightningModule, ABC):
 
     # -- building -----------------------------------------------------------------------------------------------------
 
+    @property
+    def metric_name(self) -> str:
+        """The registered metric of the task."""
+        return self.metric
+
     def build(self, info: Mapping[str, Any]) -> None:
-        """Creates the layers for a task; a module already built for the same task is left alone.
+        """Creates the layers for a task; does nothing if they were built for the same task.
 
         Args:
             info: :attr:`TaskDataModule.info`.
@@ -139,9 +136,10 @@ class AttentionTask(LightningModule, ABC):
 
     @property
     def encoder(self) -> Encoder | Simple | None:
-        """The encoder in force, with all it has learned; of one axis at a time, their encoding; ``None`` without one.
+        """The encoder of positions with its learned parameters; ``None`` without one.
 
-        Either maps positions ``(*batch, D)`` in [0, 1] to features.
+        It maps positions ``(*batch, D)`` in [0, 1] to features: an encoder of all axes at once, or the encoding of one
+        encoder per axis.
         """
         encoding = None if self.info is None else self.positions.encoding
         return encoding.encoders[0] if encoding is not None and encoding.layout == "joint" else encoding
@@ -150,17 +148,17 @@ class AttentionTask(LightningModule, ABC):
         """Builds for the Trainer's DataModule; without a Trainer the sizes come from the checkpoint."""
         if (trainer := trainer_of(self)) is None:
             return
-        data = getattr(trainer, "datamodule", None)
-        if isinstance(data, TaskDataModule):
+        if (data := task_data_of(trainer)) is not None:
             self.build(data.info)
         elif trainer.state.fn == TrainerFn.PREDICTING:
             raise InputError(f"predict writes signals, and {type(self).__name__} has none; use pe-lightning test")
         else:
-            raise InputError(f"{type(self).__name__} needs a DataModule of pe_lightning.tasks, got {type(data).__name__}")
+            raise InputError(f"{type(self).__name__} needs a DataModule of pe_lightning.tasks, such as PixelDataModule()")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the sizes of the task."""
-        checkpoint |= {VERSION_KEY: __version__, INFO_KEY: self.info}
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[INFO_KEY] = self.info
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Builds for the task of the checkpoint, or checks that it is the module's.
@@ -168,10 +166,7 @@ class AttentionTask(LightningModule, ABC):
         Raises:
             InputError: If the checkpoint is of another kind of model, encoder or task, or of another version.
         """
-        if INFO_KEY not in checkpoint:
-            raise InputError("this checkpoint is not of an attention task of pe_lightning")
-        refuse_other_version(checkpoint)
-        refuse_other_model(checkpoint["hyper_parameters"], dict(self.hparams), frozenset({"lr", "weight_decay"}))
+        super().on_load_checkpoint(checkpoint)
         if self.info is None:
             self.build(checkpoint[INFO_KEY])
         else:
@@ -179,35 +174,28 @@ class AttentionTask(LightningModule, ABC):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def configure_callbacks(self) -> list[Callback]:
-        """What makes a resumed fit equal the uninterrupted one."""
-        return [Resumption()]
-
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """AdamW, with a warm-up and a half cosine."""
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """AdamW."""
         # in mixed precision Lightning clips no gradients of a fused one
         fused = not str(self.trainer.precision).endswith("mixed")
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
+        return torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
+
+    def make_scheduler(self, optimizer: torch.optim.Optimizer) -> tuple[LambdaLR, str]:
+        """A linear warm-up and a half cosine over the steps of the fit."""
         total = max(self.trainer.estimated_stepping_batches, 1)
 
-        def rate(step: int) -> float:
-            risen = min(1.0, (step + 1) / WARM_UP)
+        def factor(step: int) -> float:
+            risen = min(1.0, (step + 1) / LR_WARM_UP_STEPS)
             return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / total))) / 2
 
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": LambdaLR(optimizer, rate), "interval": "step"}}
-
-    def on_train_start(self) -> None:
-        """Checks what the optimiser was given by a checkpoint."""
-        for optimizer in self.trainer.optimizers:
-            check_optimizer(optimizer)
+        return LambdaLR(optimizer, factor), "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
-        """The mean loss over the targets of all processes' batches, and the penalty; logged when it is time to."""
+        """The mean loss over the targets of all processes' batches, plus the penalty, ``()``."""
         # processes average their gradients, and each has its share of the sum
         loss: Tensor = self.loss_sum(batch) * (self.trainer.world_size / max(batch["total"], 1)) + self.positions.penalty()
-        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if every > 0 and (self.trainer.global_step + 1) % every == 0:
-            self.log("train/loss", loss, batch_size=1, prog_bar=True, sync_dist=True)
+        if self.logs_this_step:
+            self.log_step({"train/loss": self.trainer.strategy.reduce(loss.detach().clone(), reduce_op="mean")})
         return loss
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -218,7 +206,7 @@ class AttentionTask(LightningModule, ABC):
 
     def on_validation_epoch_end(self) -> None:
         """Logs the score."""
-        self.log(self.monitor, self.val_metric.per_signal()[0].float(), batch_size=1, prog_bar=True, sync_dist=True)
+        self.log_validation(self.val_metric.per_signal()[0].float())
         self.val_metric.reset()
 
     def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
@@ -230,22 +218,22 @@ class AttentionTask(LightningModule, ABC):
         self.update(metric, batch, (sets == batch["subset"])[:, None].expand(-1, len(batch["targets"])))
 
     def on_test_epoch_end(self) -> None:
-        """Keeps the score of each test set in ``self.scores`` and logs their mean."""
+        """Stores the score of each test set in ``self.scores`` and logs their mean."""
         values = self.test_metric.per_signal().cpu()
         self.test_metric.reset()
         self.scores = {f"test/{self.metric}": values}
         self.log(f"test/{self.metric}", values.mean().float(), batch_size=1, sync_dist=True)
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- description --------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """What the module is, as plain values, for ``metrics.json``; with what its DataModule is, if a Trainer has one."""
+        """Plain values for ``metrics.json``: model, encoder and optimiser, and the data if a Trainer has some."""
         encoding = None if self.info is None else self.positions.encoding
         described: dict[str, Any] = {"name": self._choice[0]}
         if encoding is not None:
             first = encoding.encoders[0]
             described = {"name": first.name, **first.resolved(), "num_features": encoding.num_features}
-        data = getattr(trainer_of(self), "datamodule", None)
+        data = task_data_of(trainer_of(self))
         return {
             "model": type(self).__name__,
             "num_params": sum(p.numel() for p in self.parameters() if p.requires_grad),
@@ -256,7 +244,7 @@ class AttentionTask(LightningModule, ABC):
             "optimizer": {"name": "AdamW", "lr": self.lr, "weight_decay": self.weight_decay, "schedule": "cosine"},
             "protocol": "test set",
             "sampling": {"name": "random"},
-            "data_fingerprint": data.fingerprint if isinstance(data, TaskDataModule) else None,
+            "data_fingerprint": None if data is None else data.fingerprint,
         }
 
 

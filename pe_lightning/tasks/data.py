@@ -11,15 +11,16 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import LightningDataModule, Trainer
 from torch import Tensor
 
 from pe_lightning.data.loaders import TrainLoader, permutation
 from pe_lightning.distributed import Process
 from pe_lightning.encoders.base import check_count
 from pe_lightning.errors import InputError
+from pe_lightning.modules.base import datamodule_of
 
-__all__ = ["Examples", "TaskDataModule"]
+__all__ = ["Examples", "TaskDataModule", "task_data_of"]
 
 Examples = Mapping[str, Tensor]
 """Tensors by name, ``(M, ...)`` each; ``targets`` are what is predicted, -1 where nothing is."""
@@ -93,6 +94,11 @@ class TaskDataModule(LightningDataModule, ABC):
     def test_dataloader(self) -> _InOrder:
         """This process's share of the test examples; a batch has the number of its test set in ``subset``."""
         return _InOrder([self.examples[name] for name in self.info["subsets"]], 4 * self.batch_size, self.process)
+
+
+def task_data_of(trainer: Trainer | None) -> TaskDataModule | None:
+    """The DataModule of a Trainer, if it is one of a task."""
+    return datamodule_of(trainer, TaskDataModule)  # type: ignore[type-abstract]
 
 
 class _Shuffled(TrainLoader):

@@ -23,7 +23,7 @@ from pe_lightning.media.pictures import write_png
 from pe_lightning.metrics import SignalMetric
 from pe_lightning.modules.registry import models
 from pe_lightning.tasks.base import AttentionTask, count_right
-from pe_lightning.tasks.data import Examples, TaskDataModule
+from pe_lightning.tasks.data import Examples, TaskDataModule, task_data_of
 from pe_lightning.tasks.transformer import Transformer, table
 
 __all__ = ["PixelClassification", "PixelDataModule", "PixelGeneration"]
@@ -273,7 +273,8 @@ class PixelGeneration(AttentionTask):
         """Writes drawn pictures into the run directory."""
         trainer: Trainer = self.trainer
         folder = RunRecorder.run_dir_of(trainer)
-        if folder is None or not trainer.is_global_zero or not isinstance(data := trainer.datamodule, TaskDataModule):  # type: ignore[attr-defined]
+        data = task_data_of(trainer)
+        if folder is None or not trainer.is_global_zero or data is None:
             return
         drawn = self.sample(SAMPLES, data.examples["val"]["positions"][0])
         path = write_pictures(folder / "samples.png", drawn.cpu(), self.levels)

@@ -88,7 +88,7 @@ def test_the_ranks_of_its_layers_are_those_of_the_activations(fitted):
     found = analysis.checkpoint_ranks(analysis.load_module(path))
     coords = torch.stack(torch.meshgrid(*[torch.arange(n) / n for n in (12, 10)], indexing="ij"), -1).reshape(1, -1, 2)
     assert list(found) == ["features", "layer0", "layer1"]
-    for name, layer in zip(["layer0", "layer1"], module.hidden(coords), strict=True):
+    for name, layer in zip(["layer0", "layer1"], module.networks.hidden(coords), strict=True):
         values = [np.linalg.svd(one.numpy(), compute_uv=False) for one in layer]
         assert found[name] == pytest.approx(np.mean([(v**2).sum() / v[0] ** 2 for v in values]), rel=1e-4)
 

@@ -145,11 +145,12 @@ def test_baselines_have_the_metric_of_the_module():
 
 def test_what_is_below_interpolation_says_so_with_what_to_try(tmp_path):
     baselines = {name: {"test/psnr": score} for name, score in (("nearest", 20.0), ("linear", 25.0), ("bicubic", 27.0))}
-    report = {"metric": "psnr", "baselines": baselines, "model": "ComplexLinear", "solve_seconds": None}
+    report = {"metric": "psnr", "baselines": baselines, "solve_seconds": None}
     assert advice(report | {"test/psnr": 26.96}, tmp_path) == ""
     assert advice(report | {"test/psnr": None}, tmp_path) == ""
-    text = advice(report | {"test/psnr": 24.0}, tmp_path)
+    text = advice(report | {"test/psnr": 24.0}, tmp_path, can_solve_exactly=True)
     assert text.startswith("3.00 dB below bicubic interpolation. Try the exact fit")
+    assert "exact fit" not in advice(report | {"test/psnr": 24.0}, tmp_path)
     (tmp_path / "config.yaml").touch()
     text = advice(report | {"test/psnr": 12.5, "solve_seconds": 0.1}, tmp_path)
     assert text == f"14.50 dB below bicubic interpolation. Try pe-lightning suggest --config {tmp_path / 'config.yaml'}."

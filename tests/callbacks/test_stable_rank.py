@@ -24,7 +24,7 @@ def test_every_layer_from_the_first_step_to_the_last(kind, fit):
     assert list(found) == ["steps", "features", *layers]
     assert found["steps"] == [0, 5, 10, 12]
     coords = sample_coordinates(data.train_batch(), 2048)
-    at_the_end = [stable_rank(layer).mean().item() for layer in run.module.hidden(coords)]
+    at_the_end = [stable_rank(layer).mean().item() for layer in run.module.networks.hidden(coords)]
     assert [found[name][-1] for name in layers] == pytest.approx(at_the_end)
     encoding = run.module.networks.network_of(0).encoding
     assert found["features"] == pytest.approx([feature_rank(encoding, data.train_batch(), coords).item()] * 4)

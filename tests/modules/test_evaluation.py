@@ -73,7 +73,7 @@ def test_a_simple_grid_in_turns(points_per_chunk: int) -> None:
 def test_a_complex_grid_below_a_head_in_turns(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module, axes = built("complex-head"), axes_of(5, 6)
     whole = module.predict_grid(axes)
-    monkeypatch.setattr(complex_linear, "HIDDEN_LIMIT", limit)
+    monkeypatch.setattr(complex_linear, "MAX_VALUES_AT_ONCE", limit)
     torch.testing.assert_close(module.predict_grid(axes), whole, rtol=1e-11, atol=1e-11)
 
 

@@ -36,8 +36,8 @@ def test_no_steps_give_the_solver_s_fit(make_trainer):
     batch = data.train_batch()
     expected = solve_grid(batch.values, GAU, batch.axes, ridge=1e-3)
     torch.testing.assert_close(model.predict_grid(batch.axes), expected.predict(batch.axes), atol=2e-5, rtol=0)
-    assert model.solution["ridge"] == 1e-3
-    assert model.solution["solver"] == "grid"
+    assert model.solution.ridge == 1e-3
+    assert model.solution.solver == "grid"
 
 
 def test_it_is_the_ridge_regression_of_numpy(make_trainer):
@@ -99,7 +99,7 @@ def test_points(make_trainer, shared):
     data = TensorDataModule(values, sampling=RandomSampling(fraction=0.5, shared=shared))
     model = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)
     batch = data.train_batch()
-    assert model.solution["converged"]
+    assert model.solution.converged
     at_mean = (batch.values - batch.values.mean(1, keepdim=True)).square().sum()
     assert model.errors(batch).square().sum() < 0.1 * at_mean
 
@@ -111,9 +111,9 @@ def test_sigma_and_ridge_are_chosen_and_come_back_from_the_checkpoint(make_train
     trainer = make_trainer(max_steps=0, num_sanity_val_steps=0)
     trainer.fit(model, datamodule=data)
     chosen = model.encoding.encoders[0].sigma
-    choice = model.solution["choice"]
-    assert model.solution["ridge"] == choice["ridge"] > 0
-    assert len(choice["curve"]) > 3
+    choice = model.solution.choice
+    assert model.solution.ridge == choice.ridge > 0
+    assert len(choice.curve) > 3
     trainer.save_checkpoint(tmp_path / "model.ckpt", weights_only=False)
     torch.load(tmp_path / "model.ckpt", weights_only=True)
     again = ComplexLinear.load_from_checkpoint(tmp_path / "model.ckpt")

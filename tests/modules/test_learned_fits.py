@@ -101,7 +101,7 @@ def test_fitted_alone_is_fitted_together(key: str, kind: str) -> None:
         batch, optimizer = data.train_batch(), torch.optim.SGD(module.parameters(), lr=0.05)
         for _ in range(3):
             optimizer.zero_grad()
-            (module.errors(batch).square().mean(1).sum() + module.penalty()).backward()
+            (module.errors(batch).square().mean(1).sum() + module.networks.penalty(module.features_are_shared)).backward()
             optimizer.step()
         return module
 

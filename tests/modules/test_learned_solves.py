@@ -46,7 +46,7 @@ def test_fitted_alone_is_fitted_together(sampling: str, make_trainer: MakeTraine
     shared = fitted(rough(3), make_trainer, sampling, shared_encoder=True)
     assert torch.as_tensor(shared.encoders[0].sigma).shape == ()
     assert shared.solution is not None
-    assert len(shared.solution["learned"]) == 1
+    assert len(shared.solution.learned) == 1
 
 
 def test_it_is_the_fit_of_the_documented_functions(make_trainer: MakeTrainer) -> None:

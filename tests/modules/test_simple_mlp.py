@@ -79,9 +79,9 @@ def test_what_is_chosen_is_reported_and_in_the_checkpoint(make_trainer: MakeTrai
         module.choose(TensorDataModule(waves(frequency)), torch.device("cpu"))
         assert torch.equal(torch.get_rng_state(), before)
         assert module.solution is not None
-        found.append(module.solution["spectrum"]["value"])
-        assert module.solution["spectrum"]["parameter"] == "omega"
-        rows = module.solution["spectrum"]["distances"]
+        found.append(module.solution.spectrum.value)
+        assert module.solution.spectrum.parameter == "omega"
+        rows = module.solution.spectrum.distances
         assert found[-1] == min(rows, key=lambda row: row[1])[0]
     assert found[0] == found[1] < found[2]
     trainer = fit(module, TensorDataModule(waves(6.0)), make_trainer, 2, limit_val_batches=0)
@@ -90,7 +90,7 @@ def test_what_is_chosen_is_reported_and_in_the_checkpoint(make_trainer: MakeTrai
     coords = torch.rand(7, 2)
     assert torch.equal(loaded(coords), module(coords))
     assert loaded.networks.network.mlp.activations[0].omega.item() == pytest.approx(found[2])
-    assert loaded.describe()["solution"] == module.solution
+    assert loaded.solution == module.solution
 
 
 @pytest.mark.parametrize("name", ["rff", "gau", "linf"])
@@ -101,9 +101,9 @@ def test_a_width_is_chosen_by_spectra(name: str, make_trainer: MakeTrainer) -> N
         module = SimpleMLP({"name": name, "num_features": 32, "sigma": "auto"}, depth=1, width=16)
         fit(module, TensorDataModule(waves(frequency)), make_trainer, 1, limit_val_batches=0)
         assert module.solution is not None
-        assert module.solution["spectrum"]["parameter"] == "sigma"
+        assert module.solution.spectrum.parameter == "sigma"
         found.append(module.encoders[0].resolved()["sigma"])
-        assert found[-1] == pytest.approx(module.solution["spectrum"]["value"])
+        assert found[-1] == pytest.approx(module.solution.spectrum.value)
     assert found[0] > found[1] if name == "gau" else found[0] < found[1]
 
 
@@ -188,4 +188,4 @@ def test_the_omega_of_gabor_is_one_that_may_be_given(make_trainer: MakeTrainer) 
     module = SimpleMLP("identity", depth=2, width=8, activation="gabor", omega="auto", activation_scale=2.0)
     fit(module, TensorDataModule(noise), make_trainer, 1)
     assert module.solution is not None
-    assert module.solution["spectrum"]["value"] <= 12
+    assert module.solution.spectrum.value <= 12

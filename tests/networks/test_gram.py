@@ -17,6 +17,7 @@ from pe_lightning import encoders
 from pe_lightning.data import Batching, GridBatch, PointBatch, TensorDataModule
 from pe_lightning.data.loaders import FullLoader
 from pe_lightning.distributed import Process
+from pe_lightning.errors import InputError
 from pe_lightning.linalg import Banded
 from pe_lightning.metrics import psnr
 from pe_lightning.modules import ComplexLinear, complex_linear
@@ -25,10 +26,17 @@ from pe_lightning.networks.gram import REFRESH, GramErrors
 
 
 class BySamples(ComplexLinear):
-    """The same model; errors of its own take it off the Gram matrices."""
+    """The same model, evaluated at the samples instead of through Gram matrices."""
 
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        return super().errors(batch)
+    loss_is_quadratic = False
+
+
+def test_a_subclass_with_errors_of_its_own_declares_whether_its_loss_is_quadratic() -> None:
+    with pytest.raises(InputError, match=r"Absolute defines errors.*set loss_is_quadratic = False"):
+
+        class Absolute(ComplexLinear):
+            def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+                return super().errors(batch).abs().sqrt()
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""The encoders of a model as the user configured them, or as a fit resolved them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pe_lightning.encoders import Encoder, EncoderLike, registry, resolve
+
+__all__ = ["ConfiguredEncoders", "plain_encoder"]
+
+
+class ConfiguredEncoders:
+    """One encoder for all axes, or one per axis or direction; networks are made from copies of them.
+
+    Args:
+        encoder: An encoder, its name or its description; or a sequence of them.
+
+    Attributes:
+        entries: The encoders.
+        one_for_all: Whether the single entry is for all axes.
+    """
+
+    def __init__(self, encoder: EncoderLike | Sequence[EncoderLike]) -> None:
+        self.one_for_all = isinstance(encoder, (str, Mapping, Encoder))
+        given: Sequence[EncoderLike] = [encoder] if self.one_for_all else encoder  # type: ignore[assignment, list-item]
+        self.entries: list[Encoder] = [resolve(entry) for entry in given]
+
+    @classmethod
+    def per_axis(cls, encoders: Sequence[Encoder]) -> ConfiguredEncoders:
+        """From one encoder per axis; axes that all have the same object have one for all."""
+        same = all(encoder is encoders[0] for encoder in encoders)
+        return cls(encoders[0] if same else list(encoders))
+
+    @classmethod
+    def from_checkpoint(cls, specs: Sequence[Mapping[str, Any]], first_axes: Sequence[int] | None) -> ConfiguredEncoders:
+        """From :meth:`specs` and :attr:`first_axes`; ``None``: no axes share an encoder, as in older checkpoints."""
+        made = [resolve(spec) for spec in specs]
+        if len(made) == 1:
+            return cls(made[0])
+        return cls([made[axis] for axis in first_axes] if first_axes is not None else made)
+
+    def copy(self) -> Encoder | list[Encoder]:
+        """An independent copy: the encoder for all axes, or the list."""
+        return copy.deepcopy(self.entries[0] if self.one_for_all else self.entries)
+
+    def specs(self) -> list[dict[str, Any]]:
+        """The description of each entry."""
+        return [plain_encoder(encoder) for encoder in self.entries]
+
+    @property
+    def first_axes(self) -> list[int]:
+        """First axis that uses each encoder: axes of equal sizes share theirs."""
+        return [self.entries.index(encoder) for encoder in self.entries]
+
+
+def plain_encoder(encoder: Encoder) -> dict[str, Any]:
+    """The encoder as ``{"class_path": ..., "init_args": {...}}``, which :func:`pe_lightning.encoders.resolve` takes.
+
+    Every argument is written, so that equal encoders have equal descriptions however they were spelt.
+    """
+    cls, given = type(encoder), encoder.given()
+    arguments = {key: given.get(key, parameter.default) for key, parameter in registry.parameters(cls).items()}
+    return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": arguments}

@@ -1,0 +1,531 @@
+"""The base of the modules of signals as functions of coordinates: building from data, the loss, scores, predictions."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
+from torch import Tensor, nn
+
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.loaders import FullLoader
+from pe_lightning.distributed import SignalsStrategy
+from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.errors import InputError
+from pe_lightning.linalg import full_precision
+from pe_lightning.metrics import psnr
+from pe_lightning.modules.base import TrainedModule, datamodule_of, trainer_of
+from pe_lightning.modules.batch_cache import BatchCache
+from pe_lightning.modules.configured import ConfiguredEncoders
+from pe_lightning.modules.optimization import (
+    LR_HALF_LIFE_STEPS,
+    clip_by_norm,
+    flush_subnormal,
+    harmonic_decay,
+    parameter_groups,
+)
+from pe_lightning.modules.report import FitReport
+from pe_lightning.modules.scoring import SignalScores, held_out_score
+from pe_lightning.modules.sharding import SignalShard
+from pe_lightning.networks import Stack
+
+__all__ = ["CoordinateModule", "EncoderChoice"]
+
+EncoderChoice = Encoder | list[Encoder] | str
+"""An encoder for all axes, or one per axis. At run time names and descriptions are accepted in their place."""
+
+SIGNALS_KEY = "pe_lightning/signals"
+ENCODERS_KEY = "pe_lightning/encoders"
+FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
+SOLUTION_KEY = "pe_lightning/solution"
+COORDINATE_ROUNDING_PRECISIONS = ("16-true", "bf16-true")
+"""Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
+
+
+class CoordinateModule(TrainedModule):
+    """A set of signals as functions of coordinates, one network per signal, all fitted together.
+
+    Parameters exist once the shape of the signals is known: from the DataModule when a Trainer fits, from the checkpoint
+    when one is loaded, or by :meth:`build`. Everything that is taken from the training samples (chosen widths, scales of
+    features, means) is set by :meth:`build_from` alone, before the optimiser is made. The training loss is the sum over
+    signals of their mean squared errors, so that the steps of a signal do not depend on the number of the others.
+
+    A subclass defines :meth:`make_network`, :meth:`calibrate`, :meth:`errors` and :meth:`predict_grid`, and calls
+    :meth:`save_arguments` in its constructor.
+
+    Args:
+        encoder: One encoder, or one per axis.
+        shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
+        encoder_lr: Learning rate of the encoder's parameters; ``None``: that of the network.
+        signals_per_chunk: Signals whose network is evaluated at a time; ``None``: all.
+        optimizer: Makes the optimiser from the parameters; ``None``: :meth:`default_optimizer`.
+        lr_scheduler: Makes the scheduler from the optimiser; it steps after every optimiser step
+            (``ReduceLROnPlateau``: after every validation). ``None``: a constant rate; with the default optimiser the rate
+            falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
+    """
+
+    networks: Stack
+    may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
+    content_key: ClassVar[str] = SIGNALS_KEY
+    content: ClassVar[str] = "shape of signals"
+    has_layers: ClassVar[bool] = False
+    """Whether the networks have features and hidden layers, whose activations :meth:`Stack.hidden` returns."""
+
+    def __init__(
+        self,
+        encoder: EncoderLike | Sequence[EncoderLike],
+        shared_encoder: bool,
+        encoder_lr: float | None,
+        signals_per_chunk: int | None,
+        optimizer: OptimizerCallable | None,
+        lr_scheduler: LRSchedulerCallable | None,
+    ) -> None:
+        super().__init__()
+        self.configured = ConfiguredEncoders(encoder)
+        """Encoders as configured; once :meth:`build_from` has resolved what they leave to the data, the result."""
+        if encoder_lr is not None and not encoder_lr > 0:
+            raise InputError(f"encoder_lr must be a positive number, or null for that of the network; got {encoder_lr!r}")
+        if signals_per_chunk is not None and not (isinstance(signals_per_chunk, int) and signals_per_chunk >= 1):
+            raise InputError(f"signals_per_chunk must be an integer >= 1, or null for all; got {signals_per_chunk!r}")
+        self.shared_encoder = shared_encoder
+        self.encoder_lr = encoder_lr
+        self.signals_per_chunk = signals_per_chunk
+        self.optimizer = optimizer
+        self.lr_scheduler = lr_scheduler
+        self.info: SignalInfo | None = None
+        self.is_calibrated = False
+        """Whether scales and means have been set, from data or a checkpoint."""
+        self.choice_seconds = 0.0
+        """Seconds that choosing widths took before the fit started, counted as a part of the fit."""
+        self.shard: SignalShard | None = None
+        """The signals of this process, during a fit under the strategy ``signals``."""
+        self.solution: FitReport | None = None
+        """Results of an exact fit and of a choice."""
+        self.batch_cache = BatchCache()
+        self.last_train_errors: tuple[Tensor, int] | None = None
+        """Squared-error sum per signal ``(S,)`` of the last batch, before the step, and the number of values in each sum;
+        under several processes, those of this process's share."""
+
+    # -- defined by subclasses ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_network(self, info: SignalInfo) -> nn.Module:
+        """The network of one signal of this shape, with an ``encoding`` made from :attr:`encoder`."""
+
+    @abstractmethod
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        """Sets the buffers that come from the training samples: scales of features, means."""
+
+    @abstractmethod
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+
+    @abstractmethod
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Prediction minus truth on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
+
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Resolves what the encoders leave to the data, before any parameter exists; does nothing by default."""
+
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        """The optimiser for ``optimizer: null``: the papers' Adam."""
+        return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
+
+    # -- what it consists of ------------------------------------------------------------------------------------------
+
+    @property
+    def encoder(self) -> Encoder | list[Encoder]:
+        """A copy of the configured encoder, or of the list of them: models given the same one do not share it."""
+        return self.configured.copy()
+
+    @property
+    def encoding(self) -> Any:
+        """The encoding of the networks; tensors that each signal has for itself have a leading axis."""
+        return self.networks.network.encoding
+
+    @property
+    def encoders(self) -> list[Encoder]:
+        """The encoders of the networks, one per axis or direction."""
+        return list(self.encoding.encoders)
+
+    @property
+    def features_are_shared(self) -> bool:
+        """Whether all signals have the same features at the same coordinates."""
+        return all(f"encoding.{name}" in self.networks.shared for name, _ in self.encoding.named_parameters())
+
+    @property
+    def features_are_trained(self) -> bool:
+        """Whether the encoding has trained parameters."""
+        return any(parameter.requires_grad for parameter in self.encoding.parameters())
+
+    @property
+    def num_params(self) -> int:
+        """Trainable parameters of one signal: its own, and those that all signals share."""
+        return self.networks.num_params if self.info is not None else 0
+
+    @property
+    def metric_name(self) -> str:
+        """The metric of the data; ``psnr`` before the module is built."""
+        return self.info.metric if self.info is not None else "psnr"
+
+    def require_info(self) -> SignalInfo:
+        """The shape of the signals.
+
+        Raises:
+            InputError: If the module has not been built.
+        """
+        if self.info is None:
+            raise InputError(
+                f"{type(self).__name__} has no parameters yet: fit it with a Trainer, load a checkpoint, or call "
+                "build(SignalInfo(...))"
+            )
+        return self.info
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values for ``metrics.json``: model, shape of the signals, encoders, optimiser, exact solution."""
+        info, solution = self.require_info(), self.solution or FitReport()
+        encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in self.encoders]
+        return {
+            "model": type(self).__name__,
+            "num_params": self.num_params,
+            "num_signals": info.num_signals,
+            "grid": list(info.grid),
+            "channels": info.channels,
+            "signals": list(info.names),
+            "encoding": self.encoding.name,
+            # one entry where all axes or directions have the same encoder
+            "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
+            "optimizer": self.optimization,
+            "solve_seconds": solution.solve_seconds,
+            "ridge": solution.ridge,
+            "solution": None if self.solution is None else self.solution.to_dict(),
+        }
+
+    # -- building -----------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint.
+
+        Raises:
+            InputError: If there is no shape to build for, the module was built for another, or the Trainer's precision
+                would round the coordinates.
+        """
+        trainer = trainer_of(self)
+        if trainer is None:
+            return
+        if trainer.precision in COORDINATE_ROUNDING_PRECISIONS:
+            raise InputError(
+                f"precision {trainer.precision!r} would round the coordinates, so that neighbouring samples fall "
+                f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
+            )
+        if self.is_fitting:
+            self.build_from(self.require_data(), trainer.strategy.root_device)
+            self._take_shard(trainer)
+        elif (data := datamodule_of(trainer, SignalDataModule)) is not None:
+            self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
+
+    def require_data(self) -> SignalDataModule:
+        """The Trainer's DataModule.
+
+        Raises:
+            InputError: If it is not one of signals.
+        """
+        data = datamodule_of(trainer_of(self), SignalDataModule)
+        if data is None:
+            raise InputError(
+                f"{type(self).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such "
+                "as TensorDataModule(values), to the Trainer"
+            )
+        return data
+
+    def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
+        """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once.
+
+        Args:
+            data: The DataModule that the module is going to be fitted to.
+            device: Where to compute; the CPU by default.
+
+        Raises:
+            InputError: If the module cannot represent these signals, or was built for others.
+        """
+        if self.is_calibrated:
+            self.build(data.info)
+            return
+        self.choose(data, device or torch.device("cpu"))
+        self.build(data.info)
+        self.calibrate(data.calibration_batch())
+        self.is_calibrated = True
+
+    def build(self, info: SignalInfo, source: str = "the data") -> None:
+        """Creates the parameters for signals of this shape; does nothing if it was built for the same shape.
+
+        Args:
+            info: The shape.
+            source: Where it comes from, for the message of the error.
+
+        Raises:
+            InputError: If the module was built for signals of another shape.
+        """
+        if self.info is not None:
+            mine, theirs = _shape_in_words(self.info), _shape_in_words(info)
+            if mine != theirs:
+                raise InputError(f"this module holds {mine}; {source} has {theirs}")
+            return
+        # Lightning may be inside a context that creates tensors on another device or without gradients; initial weights
+        # come from the CPU's generator, so that a seed means the same model everywhere
+        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+            network = self.make_network(info)
+            each_its_own = any(p.requires_grad for p in network.encoding.parameters()) and not self.shared_encoder  # type: ignore[union-attr]
+            names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
+            shared = () if each_its_own else [name for name in names if name.startswith("encoding.")]
+            self.networks = Stack(network, info.num_signals, shared, self.signals_per_chunk)
+            self.info = info
+            self._set_shard(None)
+
+    def _take_shard(self, trainer: Trainer) -> None:
+        """Removes signals owned by other ranks, if the strategy gives each process its own."""
+        if not isinstance(trainer.strategy, SignalsStrategy) or self.shard is not None:
+            return
+        shard = SignalShard(trainer.strategy, self.require_info().num_signals)
+        if self.features_are_trained and self.features_are_shared:
+            raise InputError("strategy signals exchanges no gradients, but all signals train one encoder; set strategy ddp")
+        shard.take(self.networks)
+        self._set_shard(shard)
+
+    def _set_shard(self, shard: SignalShard | None) -> None:
+        self.shard = shard
+        self.signal_scores = SignalScores(self.metric_name, self.require_info().num_signals, shard).to(self.device)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save_arguments(self, **arguments: Any) -> None:
+        """Saves the hyper-parameters, with the encoders as configured."""
+        specs = self.configured.specs()
+        super().save_arguments(encoder=specs[0] if self.configured.one_for_all else specs, **arguments)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the shape of the signals, the encoders as resolved for the data, and what a solver found."""
+        super().on_save_checkpoint(checkpoint)
+        if self.info is not None:
+            checkpoint[SIGNALS_KEY] = self.info.to_dict()
+            checkpoint[ENCODERS_KEY] = self.configured.specs()
+            checkpoint[FIRST_AXES_KEY] = self.configured.first_axes
+            checkpoint[SOLUTION_KEY] = None if self.solution is None else self.solution.to_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Builds from the checkpoint's shape of the signals, or checks that it is the module's.
+
+        Raises:
+            InputError: If the checkpoint is of another kind of model, encoder or shape, or of an earlier version.
+        """
+        super().on_load_checkpoint(checkpoint)
+        found = ConfiguredEncoders.from_checkpoint(checkpoint[ENCODERS_KEY], checkpoint.get(FIRST_AXES_KEY))
+        mine = self.configured
+        if (found.specs(), found.first_axes) != (mine.specs(), mine.first_axes):  # the fit chose sizes and widths
+            self.configured = found
+            self.info = self.shard = None
+        is_new = self.info is None
+        self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
+        solution = checkpoint[SOLUTION_KEY]
+        self.solution = None if solution is None else FitReport.from_dict(solution)
+        self.is_calibrated = True  # the state that is loaded next holds the scales and the means
+        if is_new:  # a model fitted in float64 comes back in float64
+            tensors = checkpoint["state_dict"].values()
+            self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
+            if self.is_fitting:
+                self._take_shard(self.trainer)
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of all parameters; those of encoders are a group of their own if they have their own rate."""
+        parameters: Any = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        if self.encoder_lr is not None and self.features_are_trained:
+            parameters = parameter_groups(parameters, self.encoding.parameters(), self.encoder_lr)
+        return (self.optimizer or self.default_optimizer)(parameters)
+
+    def make_scheduler(self, optimizer: torch.optim.Optimizer) -> tuple[LRSchedulerTypeUnion | None, str]:
+        """The configured scheduler; with the default optimiser the default schedule, else none."""
+        if self.lr_scheduler is not None:
+            scheduler = self.lr_scheduler(optimizer)
+            return scheduler, type(scheduler).__name__
+        if self.optimizer is None:
+            return harmonic_decay(optimizer), f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
+        return None, "constant"
+
+    def on_train_start(self) -> None:
+        """Removes results of an earlier fit, and checks the state of the optimiser."""
+        self.batch_cache.clear()
+        super().on_train_start()
+
+    def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
+        """The sum over signals of the mean squared error, and the encoders' penalties, ``()``."""
+        trainer, loader, logged = self.trainer, self.trainer.train_dataloader, self.logs_this_step
+        given, repeated = batch, loader.batch if isinstance(loader, FullLoader) else None
+        if repeated is not None:  # Lightning makes a new one in every step where it changes its dtype
+            batch = self.cached("batch", (repeated,), lambda: given)
+        # a line search compares losses of nearby weights
+        compares_losses = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
+        squared = self.squared_errors(batch, repeated is not None and not compares_losses, logged)
+        own = math.prod(batch.values.shape[1:])
+        self.last_train_errors = squared.detach(), own
+        is_share = batch.total is not None and self.shard is None
+        count = own if batch.total is None else batch.total * batch.values.shape[-1]
+        if logged:
+            all_squared = squared.detach().clone()  # a reduction writes into its input
+            if is_share:
+                all_squared = trainer.strategy.reduce(all_squared, reduce_op="sum")
+            self.log_step(self.signal_scores.of_training(all_squared, count))
+        loss = squared.sum() / count
+        # processes average their gradients, and each has its share of the sum
+        loss = loss * trainer.world_size if is_share else loss
+        return loss + self.networks.penalty(shared=self.features_are_shared) if self.features_are_trained else loss
+
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+        """The sum of squared errors of each signal, ``(S,)``.
+
+        Args:
+            batch: The training samples.
+            every_step: Whether the following steps have the same batch, so that results that depend on it alone are worth
+                computing.
+            exact: Whether the value may not rely on earlier ones. The gradient never does.
+        """
+        errors = self.errors(batch)
+        # a dot product per signal: one pass over the errors, forward and backward; in full precision, as half precision
+        # overflows at 65504
+        with torch.autocast(errors.device.type, enabled=False):
+            return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
+
+    def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
+        """``compute()``, remembered while the same ``inputs`` come and the encoding is not trained."""
+        return compute() if self.features_are_trained else self.batch_cache.get(name, inputs, compute)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Flushes near-subnormal gradients to zero."""
+        flush_subnormal(self.parameters(), optimizer)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Applies the Trainer's gradient clipping; a norm is over all signals, also where processes have their own."""
+        if self.shard is None or not gradient_clip_val or gradient_clip_algorithm == "value":
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        else:
+            clip_by_norm(optimizer, gradient_clip_val, self.shard.sum)
+
+    def on_train_end(self) -> None:
+        """Frees the features of the training batch."""
+        self.batch_cache.clear()
+
+    def on_fit_end(self) -> None:
+        """Gathers the signals that other processes fitted, and prints the score of fits with Lightning's progress bar."""
+        self.choice_seconds = 0.0
+        if self.shard is not None:
+            self.shard.gather(self.networks)
+            self._set_shard(None)
+        data, bar = datamodule_of(self.trainer, SignalDataModule), self.trainer.progress_bar_callback
+        # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
+        silent = bar is None or getattr(bar, "prints_scores", False) or not self.trainer.is_global_zero
+        if not silent and data is not None and not data.streamed and data.effective_protocol != "none":
+            with torch.no_grad():
+                batch = data.transfer_batch_to_device(data.evaluation_batch(), self.device, 0)
+                rank_zero_info(held_out_score(self._evaluate(batch.axes), batch, data))
+
+    def last_train_psnr(self) -> Tensor:
+        """PSNR of the last training batch before its step, mean over signals, ``()``; NaN before the first step.
+
+        Under several processes it is the PSNR of this process's share.
+        """
+        if self.last_train_errors is None:
+            return torch.tensor(float("nan"))
+        squared, count = self.last_train_errors
+        return psnr(squared, torch.full_like(squared, count)).mean()
+
+    # -- scores -------------------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
+        """Scores the held-out samples."""
+        self.signal_scores.add(self._evaluate(batch.axes), batch)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the score of the held-out samples, mean over signals; nothing when no sample is held out."""
+        score = self.signal_scores.held_out_mean()
+        if not score.isnan():
+            self.log_validation(score.float())
+
+    def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
+        """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
+        prediction = self._evaluate(batch.axes)
+        self.signal_scores.add(prediction, batch, with_trained=True)
+        return {"prediction": prediction}
+
+    def on_test_epoch_end(self) -> None:
+        """Stores the scores per signal in ``self.scores`` and logs their means."""
+        self.scores = self.signal_scores.of_test()
+        for name, values in self.scores.items():
+            if values.isfinite().all():
+                self.log(name, values.mean().float(), batch_size=1, sync_dist=True)
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
+        return self._at_any(self.at_points, coords)
+
+    def gradient(self, coords: Tensor) -> Tensor:
+        """First derivatives at any coordinates: ``(*batch, D)`` -> ``(S, *batch, C, D)``; differentiable.
+
+        The unit is values per unit of the coordinates, which is the whole length of an axis: divide by the number of
+        samples ``N_a`` for the change from one sample of the axis to the next.
+        """
+        return self._at_any(lambda points: self.derivatives("gradient", points), coords)
+
+    def laplacian(self, coords: Tensor) -> Tensor:
+        r"""The Laplacian :math:`\sum_a \partial^2 f / \partial x_a^2` at any coordinates; differentiable.
+
+        ``(*batch, D)`` -> ``(S, *batch, C)``, in values per squared unit of the coordinates.
+        """
+        return self._at_any(lambda points: self.derivatives("laplacian", points), coords)
+
+    def _at_any(self, function: Callable[[Tensor], Tensor], coords: Tensor) -> Tensor:
+        """A function of points ``(P, D)`` -> ``(S, P, *rest)``, called at ``(*batch, D)`` -> ``(S, *batch, *rest)``."""
+        info = self.require_info()
+        self.encoding.check_points(coords)
+        found = function(coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
+        return found.reshape(len(found), *coords.shape[:-1], *found.shape[2:])
+
+    def at_points(self, points: Tensor) -> Tensor:
+        """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""
+        values: Tensor = self.networks(points)
+        return values
+
+    def derivatives(self, name: str, points: Tensor) -> Tensor:
+        """``gradient``, ``(S, P, C, D)``, or ``laplacian``, ``(S, P, C)``, at points known to be valid, ``(P, D)``."""
+        # vmap takes no operation in place on a slope that is the same for all signals, times a feature that is not
+        found: Tensor = self.networks.call(name, points, in_turn=not self.features_are_shared)
+        return found
+
+    def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
+        """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""
+        return self._evaluate(batch)
+
+    def _evaluate(self, axes: Sequence[Tensor]) -> Tensor:
+        """The prediction in full precision: scores are of the weights, whatever the training steps round."""
+        with full_precision(self.device):
+            return self.predict_grid(axes)
+
+
+def _shape_in_words(info: SignalInfo) -> str:
+    """What two sets of signals must have in common for the parameters of one to fit the other."""
+    return f"{info.num_signals} signal(s) of {info.num_axes} axes and {info.channels} channel(s)"

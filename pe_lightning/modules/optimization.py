@@ -1,0 +1,159 @@
+"""Optimisers: parameter groups, checks before the first step, schedules, gradients. Nothing here knows a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
+
+from pe_lightning.errors import InputError
+
+__all__ = [
+    "LR_HALF_LIFE_STEPS",
+    "check_optimizer_covers",
+    "clip_by_norm",
+    "describe_optimizer",
+    "flush_subnormal",
+    "harmonic_decay",
+    "parameter_groups",
+    "refuse_clipping_of_fused",
+    "step_plateau",
+    "with_scheduler",
+]
+
+LR_HALF_LIFE_STEPS = 500
+"""Steps after which the learning rate of the default schedule has halved."""
+SUBNORMAL_MARGIN = 128
+"""Gradients below this many times the square root of the smallest normal number are flushed to zero."""
+
+
+def parameter_groups(
+    parameters: Sequence[nn.Parameter], encoder_parameters: Iterable[nn.Parameter], encoder_lr: float
+) -> list[dict[str, Any]]:
+    """Two groups: the parameters of the network at the optimiser's rate, those of the encoder at their own.
+
+    Args:
+        parameters: All trained parameters.
+        encoder_parameters: The parameters of the encoder; frozen ones are left out.
+        encoder_lr: Learning rate of the second group.
+    """
+    encoder = [parameter for parameter in encoder_parameters if parameter.requires_grad]
+    network = [parameter for parameter in parameters if all(parameter is not other for other in encoder)]
+    return [{"params": network}, {"params": encoder, "lr": encoder_lr}]
+
+
+def check_optimizer_covers(optimizer: Optimizer, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
+    """Checks that every trained parameter is in the optimiser.
+
+    Raises:
+        InputError: If one is missing.
+    """
+    stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    missing = [name for name, p in parameters if p.requires_grad and id(p) not in stepped]
+    if missing:
+        raise InputError(f"the optimiser leaves out {', '.join(missing)}; pass it all parameters it is called with")
+
+
+def refuse_clipping_of_fused(optimizer: Optimizer, trainer: Trainer) -> None:
+    """Refuses gradient clipping in mixed precision with a fused optimiser, which Lightning cannot do.
+
+    Raises:
+        InputError: With the options that work.
+    """
+    fused = any(group.get("fused") for group in optimizer.param_groups)
+    if fused and trainer.gradient_clip_val and str(trainer.precision).endswith("mixed"):
+        name = f"{type(optimizer).__module__.rpartition('.')[0]}.{type(optimizer).__name__}"
+        raise InputError(
+            "gradients of a fused optimiser cannot be clipped in mixed precision; leave out gradient_clip_val, or type "
+            f"--model.optimizer {name} --model.optimizer.lr {optimizer.defaults['lr']:g} --model.optimizer.fused false"
+        )
+
+
+def harmonic_decay(optimizer: Optimizer) -> LambdaLR:
+    """The default schedule: the learning rate times ``1 / (1 + t / 500)`` at step ``t``."""
+    return LambdaLR(optimizer, lambda step: 1 / (1 + step / LR_HALF_LIFE_STEPS))
+
+
+def with_scheduler(
+    optimizer: Optimizer,
+    scheduler: LRSchedulerTypeUnion | None,
+    monitor: str,
+    mode: Literal["max", "min"],
+    validation_period: int | None,
+) -> OptimizerLRScheduler:
+    """What ``configure_optimizers`` returns: schedulers step after every optimiser step.
+
+    ``ReduceLROnPlateau`` steps after every validation instead.
+
+    Args:
+        optimizer: The optimiser.
+        scheduler: Its scheduler; ``None``: a constant rate.
+        monitor: The value of the model's validation.
+        mode: Whether that value grows (``max``) or falls (``min``) as the fit improves.
+        validation_period: Epochs between two validations.
+
+    Raises:
+        InputError: If ``ReduceLROnPlateau`` waits for the value to change in the other direction.
+    """
+    if scheduler is None:
+        return optimizer
+    if not isinstance(scheduler, ReduceLROnPlateau):
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+    monitored = getattr(scheduler, "monitor", monitor)
+    if monitored == monitor and scheduler.mode != mode:
+        direction = "grows" if mode == "max" else "falls"
+        raise InputError(f"ReduceLROnPlateau: {monitor} {direction} as the fit improves; set mode={mode!r}")
+    plateau = {"scheduler": scheduler, "monitor": monitored, "interval": "epoch", "frequency": validation_period or 1}
+    return {"optimizer": optimizer, "lr_scheduler": plateau}  # type: ignore[return-value]
+
+
+def step_plateau(trainer: Trainer, monitor: str, score: Tensor) -> None:
+    """Steps ``ReduceLROnPlateau`` by the value that it monitors; not in the validation of a fit stopped within an epoch.
+
+    Args:
+        trainer: The Trainer.
+        monitor: Name of the score of the validation.
+        score: That score, ``()``.
+
+    Raises:
+        InputError: If the scheduler monitors a value that is not logged.
+    """
+    if trainer.should_stop and not trainer.is_last_batch:
+        return
+    for config in trainer.lr_scheduler_configs:
+        if isinstance(config.scheduler, ReduceLROnPlateau):
+            value = score if config.monitor == monitor else trainer.callback_metrics.get(str(config.monitor))
+            if value is None:
+                raise InputError(f"ReduceLROnPlateau: nothing is logged as {config.monitor}; there is {monitor}")
+            config.scheduler.step(value)
+
+
+def describe_optimizer(optimizer: Optimizer, schedule: str) -> dict[str, Any]:
+    """Name, arguments that are not zero or off, and schedule, as plain values for ``metrics.json``."""
+    settings = {key: x for key, x in optimizer.defaults.items() if x and isinstance(x, (bool, int, float, tuple))}
+    return {"name": type(optimizer).__name__, **settings, "schedule": schedule}
+
+
+def flush_subnormal(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> None:
+    """Flushes near-subnormal gradients and momenta to zero, in place.
+
+    They change no weight, but their squares, and momenta as they decay, are subnormal numbers, which processors are slow at.
+    """
+    for parameter in parameters:
+        for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
+            if values is not None:
+                torch.hardshrink(values, SUBNORMAL_MARGIN * torch.finfo(values.dtype).tiny ** 0.5, out=values)
+
+
+def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Callable[[Tensor], Tensor]) -> None:
+    """Clips gradients by their total norm where each process holds parameters of its own."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    squared = get_total_norm([p.grad for p in parameters]).square()
+    clip_grads_with_norm_(parameters, max_norm, sum_over_processes(squared).sqrt())

@@ -1,0 +1,122 @@
+"""Results of an exact fit and of the choice of a width, as plain values for ``metrics.json`` and checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ChoiceReport", "FitReport", "LearnedReport", "SparseReport", "SpectrumReport"]
+
+
+@dataclass(frozen=True)
+class ChoiceReport:
+    """How width and ridge were chosen (:class:`pe_lightning.solvers.Choice`)."""
+
+    rule: str
+    ridge: float
+    parameter: list[str | None]
+    """Per axis, the argument of the encoder that sets its width."""
+    value: list[Any]
+    """Per axis, its value."""
+    curve: list[list[float]]
+    """Ridge and held-out PSNR in dB at the chosen width."""
+    factors: list[list[float]]
+    """Width relative to its default, and the best held-out PSNR in dB."""
+    factor: float
+    tried: list[dict[str, Any]]
+    """Everything that was tried: ``ridge``, ``psnr`` in dB, ``width`` by argument."""
+
+
+@dataclass(frozen=True)
+class LearnedReport:
+    """How the encoders of one signal were learned by variable projection."""
+
+    ridge: float
+    evaluations: int
+    start_psnr: float
+    """Held-out PSNR in dB of the encoders as they were configured."""
+    held_out_psnr: float
+    """Held-out PSNR in dB of the learned encoders."""
+
+
+@dataclass(frozen=True)
+class SpectrumReport:
+    """How a width or a frequency was chosen by the spectrum of the untrained network."""
+
+    parameter: str
+    value: float
+    distances: list[list[float]]
+    """Value and distance of the two spectra."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SparseReport:
+    """Which part of an exact fit is kept (``keep``)."""
+
+    kept: list[int]
+    """Numbers kept of each signal."""
+    of: int
+    """Numbers of the whole layer of a signal."""
+    transform: str
+    kept_as: str
+    noise: list[Any] | None = None
+    """Of each signal, the estimated noise, where it is removed."""
+    denoised: list[bool] | None = None
+    """Whether each signal was denoised."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """Results of an exact fit and of a choice; ``None`` for what was not done."""
+
+    solver: str | None = None
+    """``grid``, ``line``, ``points`` or ``adaptive``; ``None`` if nothing was solved."""
+    ridge: float | None = None
+    """Relative ridge; ``None`` too if signals have different ones."""
+    solve_seconds: float | None = None
+    absolute_ridge: float | None = None
+    ranks: list[int] | None = None
+    joint_rank: int | None = None
+    effective_rank: float | None = None
+    methods: list[str] | None = None
+    iterations: list[int] | None = None
+    converged: bool | None = None
+    relative_residual: float | None = None
+    members: int | None = None
+    """Encoders in the bank of the adaptive fit."""
+    choice: ChoiceReport | None = None
+    spectrum: SpectrumReport | None = None
+    learned: list[LearnedReport] | None = None
+    """One per signal, or one for all that share their encoders."""
+    sparse: SparseReport | None = None
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the weights are an exact solution."""
+        return self.solver is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without what was not done; ``ridge`` is there whenever something was solved."""
+        plain = dataclasses.asdict(self, dict_factory=_without_none)
+        return {**plain, "ridge": self.ridge} if self.is_solved else plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> FitReport:
+        """The report that :meth:`to_dict` described; also takes the ``report()`` of a solver's solution."""
+        nested: dict[str, Any] = {}
+        if plain.get("choice") is not None:
+            nested["choice"] = ChoiceReport(**plain["choice"])
+        if plain.get("spectrum") is not None:
+            nested["spectrum"] = SpectrumReport(**plain["spectrum"])
+        if plain.get("learned") is not None:
+            nested["learned"] = [LearnedReport(**entry) for entry in plain["learned"]]
+        if plain.get("sparse") is not None:
+            nested["sparse"] = SparseReport(**plain["sparse"])
+        return cls(**{**plain, **nested})
+
+
+def _without_none(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in items if value is not None}
