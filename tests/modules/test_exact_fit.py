@@ -160,7 +160,7 @@ def test_bad_ridges(ridge):
 
 
 def test_other_refusals(make_trainer):
-    with pytest.raises(InputError, match="relu, gelu, silu"):
+    with pytest.raises(InputError, match="gelu, relu, silu"):
         ComplexLinear(GAU, depth=1, activation="tanh", warm_start=True)
     with pytest.raises(InputError, match="one width is chosen for all encoders"):
         SimpleMLP([{"name": "gau", "num_features": 16, "sigma": "auto"}, "gau"])
