@@ -9,6 +9,8 @@ import errno
 import importlib
 import io
 import os
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -68,8 +70,8 @@ Which positional encoding represents this signal best, how fast, and why.
 
   pe-lightning fit my.jpg --encoder tri        fit signals of your own exactly: pictures, sound, tables, videos, volumes
   pe-lightning fit --config image/demo         train on a sample photograph, by one of the recipes that come with it
-  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024
-  pe-lightning VERB --help                     all options of a verb
+  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
+  pe-lightning VERB --help                     the options of a verb
 """
 
 
@@ -161,7 +163,10 @@ def _check_environment() -> None:
 def _run(verb: str, arguments: Sequence[str]) -> int:
     _check_environment()
     if verb not in VERBS:
-        raise InputError(f"unknown verb {verb!r}{did_you_mean(verb, VERBS) or '.'} Verbs: {', '.join(VERBS)}")
+        if os.path.exists(verb) or re.search(r"\w\.\w|://", verb):
+            raise InputError(f"{verb!r} is not a verb; to fit a file: pe-lightning fit {shlex.quote(verb)}")
+        near = did_you_mean(verb.lstrip("-"), VERBS) or "."
+        raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join(VERBS)}")
     if verb in FUNCTIONS:
         from pe_lightning.verbs import call
 

@@ -24,7 +24,7 @@ from pe_lightning.errors import InputError
 if TYPE_CHECKING:
     from pe_lightning.registry import Registry
 
-__all__ = ["VERBOSE", "Option", "expand", "read", "rewrite"]
+__all__ = ["VERBOSE", "Known", "Option", "expand", "read", "rewrite"]
 
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
@@ -99,12 +99,13 @@ def read(
     return positional, options
 
 
-def rewrite(verb: str, words: Sequence[str]) -> list[str]:
+def rewrite(verb: str, words: Sequence[str], known: Known | None = None) -> list[str]:
     """The words after ``fit``, ``validate``, ``test`` or ``predict`` as the parser of that verb takes them.
 
     Args:
         verb: The verb.
         words: Files, options and short forms, in any order.
+        known: Takes the classes and instances that the options name.
 
     Raises:
         InputError: If there are neither files nor a recipe for ``fit``, no checkpoint for another verb, the kind of the
@@ -132,34 +133,40 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options = [Option((f"--config={json.dumps(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-    return [*expand(options), *positional]
+    return [*expand(options, known), *positional]
 
 
-def expand(options: Iterable[Option]) -> list[str]:
+def expand(options: Iterable[Option], known: Known | None = None) -> list[str]:
     """Options with registered names, recipes and short forms replaced by what jsonargparse takes: ``--key=value`` each.
+
+    Args:
+        options: The options, in their order.
+        known: Takes the classes and instances that the options name.
 
     Raises:
         InputError: If a name or an argument is unknown.
     """
-    known = _Known()
+    known = Known() if known is None else known
     return [word for option in options for word in _expanded(option, known)]
 
 
 @dataclass
-class _Known:
-    """What earlier options say, on which the meaning of later ones depends.
+class Known:
+    """The classes and instances that the options so far name, on which the meaning of later options depends.
 
     Args:
-        data: The class of the DataModule.
+        classes: The classes of ``model`` and ``data``.
         named: The last ``encoder``, ``sampling`` and ``source``, in the ``class_path`` form.
         automatic_width: Whether the width of an encoder was ``auto``; an encoder without a width does not say it.
+        short_help: Whether ``--help`` was given, and not ``--help=all``.
     """
 
-    data: type[Any] | None = None
+    classes: dict[str, type[Any]] = field(default_factory=dict)
     named: dict[str, Any] = field(default_factory=dict)
     automatic_width: bool = False
+    short_help: bool = False
 
-    def name(self, key: str, value: Any) -> None:
+    def remember(self, key: str, value: Any) -> None:
         """Remembers an instance of a registered class."""
         from pe_lightning import naming
 
@@ -167,11 +174,14 @@ class _Known:
         self.automatic_width = self.automatic_width or (key == "encoder" and naming.has_automatic_width(value))
 
 
-def _expanded(option: Option, known: _Known) -> list[str]:
+def _expanded(option: Option, known: Known) -> list[str]:
     from pe_lightning import naming
 
     key, value = option.key, option.value
     head, *path = key.split(".")
+    if key in ("h", "help"):
+        known.short_help = value != "all"
+        return ["--help"]
     if value is None or key.endswith(".help"):
         return [f"--{key}" if head in naming.NAMED_CLASSES else option.name, *option.values]
     if key == "config":
@@ -184,7 +194,8 @@ def _expanded(option: Option, known: _Known) -> list[str]:
     if not path:
         tree = naming.read_value(value)
         cls = naming.find_class(head, tree)
-        known.data = cls if head == "data" else known.data
+        if cls is not None:
+            known.classes[head] = cls
         if isinstance(tree, dict):  # the class with its arguments
             return [f"--{head}={json.dumps(naming.expand_tree({head: tree})[head])}"]
         return [f"--{head}={value if cls is None else naming.path_of(cls)}"]
@@ -192,9 +203,9 @@ def _expanded(option: Option, known: _Known) -> list[str]:
     if last in naming.NAMED_INSTANCES:
         before = naming.AUTOMATIC_WIDTH if known.automatic_width else known.named.get(last)
         found = naming.expand(naming.read_value(value), last, before)
-        known.name(last, found)
+        known.remember(last, found)
         return [f"--{key}={found if isinstance(found, str) else json.dumps(found)}"]
-    if head == "data" and len(path) == 1 and naming.is_short_form(last, known.data):
+    if head == "data" and len(path) == 1 and naming.is_short_form(last, known.classes.get("data")):
         group, _, name = naming.SHORT_FORMS[last].partition(".")
         # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
         return [f'--data.{group}={{"{name}": null}}' if value.strip() == "null" else f"--data.{group}.{name}={value}"]
@@ -203,26 +214,26 @@ def _expanded(option: Option, known: _Known) -> list[str]:
     return [f"--{key}={value}"]
 
 
-def _expanded_argument(option: Option, key: str, argument: str, value: str, known: _Known) -> list[str]:
+def _expanded_argument(option: Option, key: str, argument: str, value: str, known: Known) -> list[str]:
     """An argument of an encoder, a sampling or a source: ``--model.encoder.sigma 0.1``."""
     from pe_lightning import naming
 
     words = []
     if key in naming.DEFAULT_NAMES and key not in known.named:  # jsonargparse cannot change an argument of a default
         default = naming.expand(naming.DEFAULT_NAMES[key], key)
-        known.name(key, default)
+        known.remember(key, default)
         words.append(f"--{option.key.rpartition('.')[0]}={json.dumps(default)}")
     current = known.named.get(key)
     if not isinstance(current, Mapping) or argument.endswith("+"):
         return [*words, f"--{option.key}={value}"]
     registry: Registry[Any] = naming.NAMED_INSTANCES[key]
     found = registry.arguments(registry.get(current["class_path"]), {argument: value})
-    known.name(key, {**current, "init_args": {**(current.get("init_args") or {}), **found}})
+    known.remember(key, {**current, "init_args": {**(current.get("init_args") or {}), **found}})
     # ``width`` is another argument of the class, or none
     return [*words, *(f"--{option.key.rpartition('.')[0]}.{name}={value}" for name in found)]
 
 
-def _read_config(config: str, known: _Known) -> str:
+def _read_config(config: str, known: Known) -> str:
     """The file that a configuration is in, after remembering what it names."""
     from pe_lightning import naming, recipes
 
@@ -232,9 +243,9 @@ def _read_config(config: str, known: _Known) -> str:
         section = tree.get(head)
         section = {"class_path": section} if isinstance(section, str) else dict(section or {})
         arguments = section.get("init_args") or section
-        if head == "data":
-            known.data = naming.find_class("data", section) or known.data
+        if (cls := naming.find_class(head, section)) is not None:
+            known.classes[head] = cls
         for key in naming.NAMED_INSTANCES.keys() & arguments.keys():
             if arguments[key] is not None:
-                known.name(key, naming.expand(arguments[key], key))
+                known.remember(key, naming.expand(arguments[key], key))
     return found

@@ -26,18 +26,19 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.cli import LightningArgumentParser, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
-from pe_lightning import encoders, naming, recipes, runs, tasks
-from pe_lightning.arguments import VERBOSE, rewrite
+from pe_lightning import naming, runs, tasks
+from pe_lightning.arguments import VERBOSE, Known, rewrite
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, locate, read_checkpoint, restoring
 from pe_lightning.config_checks import check_names
-from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data import ImageDataModule, SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
+from pe_lightning.help import PURPOSES, short_help
 from pe_lightning.interrupts import Interrupted, exit_status
-from pe_lightning.modules import CoordinateModule
+from pe_lightning.modules import ComplexLinear, CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
 from pe_lightning.resumption import Resumption
 
@@ -47,7 +48,7 @@ OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-    *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format")),
+    *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format", "scale")),
     *(f"--data.{name}" for name in naming.SHORT_FORMS),
 ]
 """Options offered as spelling suggestions, besides the arguments of a class that is named."""
@@ -90,7 +91,13 @@ def run(verb: str, arguments: Sequence[str]) -> int:
         InputError: If something that was given has to be changed.
     """
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
-    job = build(verb, parse(verb, rewrite(verb, arguments)))
+    known = Known()
+    words = rewrite(verb, arguments, known)
+    if known.short_help:
+        named = {"model": ComplexLinear, "data": ImageDataModule, **known.classes}
+        print(short_help(verb, **named), end="")
+        return 0
+    job = build(verb, parse(verb, words))
     execute(job)
     # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
     return exit_status(job.stop.signum) if job.stop.signum and job.trainer.is_global_zero else 0
@@ -120,14 +127,10 @@ def _is_ours(record: logging.LogRecord) -> bool:
 @functools.cache
 def make_parser(verb: str) -> LightningArgumentParser:
     """The parser of ``fit``, ``validate``, ``test`` or ``predict``, for any LightningModule and LightningDataModule."""
-    listed = (
-        f"Encoders: {', '.join(encoders.names())} (see pe-lightning encoders). Recipes for --config: "
-        f"{', '.join(recipes.names())}. --encoder is short for --model.encoder; -v shows what Lightning says."
-    )
-    usage = {"fit": f"Fits signals: pe-lightning fit FILE ..., exactly unless --config says otherwise. {listed}"}
     parser = LightningArgumentParser(
         prog=f"pe-lightning {verb}",
-        description=usage.get(verb, listed),
+        usage=f"pe-lightning {verb} [options]; pe-lightning {verb} --help is shorter",
+        description=PURPOSES[verb],
         parser_mode=naming.MODE,
         exit_on_error=False,
         allow_abbrev=False,
@@ -136,8 +139,6 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="A configuration file, or the name of a recipe.")
     seed = "Seed of all random generators; true draws one."
     parser.add_argument("--seed_everything", type=bool | int, default=0, help=seed)
-    parser.add_lightning_class_args(Trainer, "trainer")
-    parser.set_defaults(TRAINER_DEFAULTS)
     parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
     parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
     parser.add_class_arguments(WandbSettings, "wandb")
@@ -152,12 +153,17 @@ def make_parser(verb: str) -> LightningArgumentParser:
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
         shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
         parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
+        scale = "Samples per axis relative to the size that the model was fitted at, in place of output_shape."
+        parser.add_argument("--scale", type=float, default=1.0, help=scale)
         written = "What is written: auto suits the source (PNG, MP4, WAV, else NPY), or png, mp4, gif, wav, npy, h5."
         parser.add_argument("--output_format", type=str, default="auto", help=written)
         parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
-        parser.link_arguments("output_format", "data.init_args.output_format")
+        for name in ("scale", "output_format"):
+            parser.link_arguments(name, f"data.init_args.{name}")
     taken = inspect.signature(getattr(Trainer, verb)).parameters.keys()
     parser.add_method_arguments(Trainer, verb, skip={*NOT_OPTIONS & taken})
+    parser.add_lightning_class_args(Trainer, "trainer")
+    parser.set_defaults(TRAINER_DEFAULTS)
     return parser
 
 

@@ -6,7 +6,7 @@ import inspect
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -16,15 +16,21 @@ from pe_lightning.errors import InputError, did_you_mean, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.verbs import console
 
+if TYPE_CHECKING:
+    from pe_lightning.encoders import Encoder
+
 __all__ = ["cache", "list_encoders", "list_networks", "list_registered"]
 
 
-def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int:
+def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None, scores: str | None = None) -> int:
     """Lists the registered encoders, those of installed plugins included: name, feature, arguments, reference.
+
+    With names, shows these with the description of every argument.
 
     Exit status: 0, or 1 if a plugin could not be imported.
 
     Args:
+        names: Encoders to show: gau tri.
         pages: A folder: instead of the list, a page in Markdown of each encoder and network, with figures, is written there.
         scores: For the pages: measured scores, a file of benchmarks/encoder_scores.py.
 
@@ -40,9 +46,27 @@ def list_encoders(*, pages: str | None = None, scores: str | None = None) -> int
         print(f"wrote {len(written)} pages to {pages}")
     elif scores is not None:
         raise InputError("--scores is for the pages: give --pages DIR too")
+    elif names:
+        print("\n".join([_describe_encoder(registry.get(name)) for name in names]), end="")
     else:
         return list_registered(["encoders"])
     return 1 if registry.broken() else 0
+
+
+def _describe_encoder(cls: type[Encoder]) -> str:
+    """Name, feature, arguments and reference of an encoder, and an example of its use."""
+    from pe_lightning.encoders import registry
+    from pe_lightning.help import argument_descriptions, layout, plain_text
+
+    name = registry.name_of(cls)
+    title = re.split(r"\n|:math:", inspect.getdoc(cls) or "")[0].rstrip(" .:,")
+    widths = {} if cls.width is None else {cls.width.argument: cls.width.text}
+    entries = [(f"{key} = {widths.get(key, value)}", about) for key, value, about in argument_descriptions(cls)]
+    example = " ".join([f"--encoder {name}", *(f"--encoder.{width} auto" for width in widths)])
+    return (
+        f"{name}: {plain_text(title)}\n\nfeature:   {cls.formula}\nreference: {reference_of(cls)}\n\n"
+        f"arguments:\n{layout(entries)}\n  pe-lightning fit my.jpg {example}\n"
+    )
 
 
 def _encoder_table() -> Table:

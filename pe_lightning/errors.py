@@ -15,7 +15,7 @@ import pydoc
 import re
 import tempfile
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = [
@@ -40,14 +40,23 @@ class InputError(ValueError):
     """What was given, what is allowed, and what to type instead."""
 
 
-def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
     """The nearest of ``allowed`` as a clause of an error message, or an empty string.
+
+    Args:
+        word: The unknown word.
+        allowed: The known words.
+        aliases: Further known words, and the word to suggest in place of each.
 
     >>> did_you_mean("gua", ["gau", "tri"])
     "; did you mean 'gau'?"
+    >>> did_you_mean("guassian", ["gau", "tri"], {"Gaussian": "gau"})
+    "; did you mean 'gau'?"
     """
-    by_folded = {name.lower(): name for name in allowed}
-    near = [by_folded[match] for match in difflib.get_close_matches(word.lower(), by_folded, n=3, cutoff=0.6)]
+    suggestions = {**(aliases or {}), **{name: name for name in allowed}}
+    by_folded = {name.lower(): suggestion for name, suggestion in suggestions.items()}
+    close = difflib.get_close_matches(word.lower(), by_folded, n=3, cutoff=0.6)
+    near = list(dict.fromkeys(by_folded[match] for match in close))
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
 
 

@@ -177,8 +177,8 @@ class Registry(Generic[T]):
         by_class_name = {cls.__name__: cls for cls in self._classes.values()}
         if name in by_class_name:
             return by_class_name[name]
-        # names after class names: of words that differ only in case, did_you_mean suggests the last
-        reason = did_you_mean(str(name), [*by_class_name, *known]) or "."
+        aliases = {cls.__name__: registered for registered, cls in self._classes.items()}
+        reason = did_you_mean(str(name), known, aliases) or "."
         module, _, attribute = str(name).rpartition(".")
         if module:
             try:
@@ -236,9 +236,10 @@ class Registry(Generic[T]):
         for key in given:
             if key not in allowed:
                 takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
-                raise InputError(
-                    f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}{did_you_mean(key, allowed) or '.'} {takes}"
-                )
+                owners = [name for name, other in self._classes.items() if key in self.parameters(other)]
+                other = f"; {self.kind} {owners[0]!r} has it: name that first." if len(owners) == 1 else "."
+                near = did_you_mean(key, allowed) or other
+                raise InputError(f"{self.kind} {self.name_of(cls)!r} has no argument {key!r}{near} {takes}")
         return dict(given)
 
     def parameters(self, cls: type[T]) -> dict[str, inspect.Parameter]:

@@ -43,7 +43,8 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigm", "1"], ["encoder 'gau' has no argument 'sigm'", "'sigma'", "padding"]),
         (["--model.encoder", "{name: tri, half_with: 1}"], ["'tri' has no argument 'half_with'", "'half_width'"]),
         (["--data.batch_sise", "9"], ["ImageDataModule has no argument 'batch_sise'", "'batch_size'"]),
-        (["--data.sampling.fraction", "0.5"], ["'fraction'", "stride"]),
+        (["--model.encoder", "guassian"], ["did you mean 'gau'?"]),
+        (["--data.sampling.fraction", "0.5"], ["'grid' has no argument 'fraction'", "'random' has it: name that first"]),
         (["--wandb.projct", "x"], ["--wandb.projct", "'--wandb.project'"]),
         (["--trainer.callbacks+", "PeakMemry"], ["unknown callback 'PeakMemry'", "'PeakMemory'"]),
         # values that are not allowed
@@ -71,7 +72,10 @@ def test_options(capsys, arguments, words):
     [
         (["fti"], ["unknown verb 'fti'", "'fit'"]),
         (["test"], ["test needs a checkpoint", "--ckpt_path"]),
-        (["encoders", "gau"], ["unknown argument 'gau'"]),
+        (["--encoders"], ["unknown verb '--encoders'", "'encoders'"]),
+        (["my.jpg"], ["'my.jpg' is not a verb", "pe-lightning fit my.jpg"]),
+        (["fit", "my.jpg", "--encoders", "tri"], ["unknown option '--encoders'", "'--encoder'"]),
+        (["cache", "list", "gau"], ["unknown argument 'gau'"]),
         (["fit"], ["fit needs signals, pe-lightning fit my.jpg"]),
         (["fit", "--model", "ComplexLinear", "--data", "ImageDataModule"], ["ComplexLinear needs encoder"]),
     ],
@@ -106,6 +110,8 @@ def checkpoint(tmp_path_factory) -> Path:
         ("test", "--model.center false", ["center=True", "center=False"]),
         ("predict", "--output_shape 4 x", ["output_shape"]),
         ("predict", "--output_shape 0 4", ["output_shape"]),
+        ("predict", "--scale 0", ["scale must be a number above 0"]),
+        ("predict", "--scale 2 --output_shape 4 4", ["output_shape or scale, not both"]),
         ("predict", "--output_format bmp", ["output_format: expected one of 'auto', 'png'", "got bmp"]),
     ],
 )

@@ -215,7 +215,7 @@ def test_predict_needs_neither_data_nor_configuration(fitted, tmp_path):
     alone = tmp_path / "alone"
     alone.mkdir()
     (fitted / "checkpoints/last.ckpt").rename(alone / "model.ckpt")
-    assert main(["predict", "--ckpt_path", str(alone / "model.ckpt"), "--output_shape", "64", "64"]) == 0
+    assert main(["predict", "--ckpt_path", str(alone / "model.ckpt"), "--scale", "2"]) == 0
     large = picture(alone / "predict/64x64/astronaut.png").astype(int)
     small = picture(fitted / "reconstructions/astronaut.png").astype(int)
     assert np.abs(large[::2, ::2] - small).max() <= 1

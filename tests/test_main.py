@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pe_lightning import __version__, encoders
+from pe_lightning import __version__, encoders, recipes
 from pe_lightning.__main__ import VERBS, main
 from pe_lightning.networks import activations
 from pe_lightning.registry import REGISTRIES, find_registry
@@ -80,15 +80,57 @@ def test_networks_lists_models_and_activations(capsys):
     )
 
 
-def test_help_of_a_verb_lists_the_encoders_and_its_options(capsys):
+def test_encoders_named_are_described_one_by_one(capsys):
+    assert main(["encoders", "gau", "hash"]) == 0
+    shown = capsys.readouterr().out
+    gau, hash_grid = shown.split("hash: ", 1)
+    for name in encoders.registry.parameters(encoders.registry.get("gau")):
+        assert f"\n  {name} = " in gau
+    assert "sigma = 0.64/K" in gau
+    assert "Eq. 54" in gau
+    assert "--encoder gau --encoder.sigma auto" in gau
+    assert "Number of levels." in hash_grid
+    assert main(["encoders", "guass"]) == 2
+    assert "unknown encoder 'guass'; did you mean 'gau'?" in capsys.readouterr().err
+
+
+def test_the_help_of_fit_is_short_and_begins_with_what_matters(capsys):
     assert main(["fit", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert ", ".join(encoders.names()[:3]) in " ".join(shown.split())
-    for option in ("--model", "--wandb.project", "--trainer.max_steps", "--float32_matmul_precision"):
-        assert option in shown
+    words = " ".join(shown.split())
+    assert len(shown.splitlines()) < 130
+    usage, *_ = shown.split("\n\n")
+    for part in ("[FILE ...]", "--config RECIPE", "--encoder NAME", "--model.OPTION VALUE", "--data.OPTION VALUE"):
+        assert part in usage
+    for names in (encoders.names(), recipes.names(), find_registry("models").names(), find_registry("datamodules").names()):
+        assert ", ".join(names) in words
+    order = ["--config", "--encoder", "--model", "--data", "--data.paths PATHS", "--data.batch full", "--model.depth 0"]
+    order += ["--trainer.max_steps 2000", "--wandb.project pe-lightning", "--float32_matmul_precision highest", "--help=all"]
+    places = [shown.index(f" {option}", shown.index("what is fitted")) for option in order]
+    assert places == sorted(places)
+    assert "--trainer.limit_train_batches" not in shown
     assert "--output_shape" not in shown
+
+
+def test_the_help_shows_the_options_of_the_classes_that_are_named(capsys):
+    assert main(["fit", "samples://phantom3d", "--model", "SimpleMLP", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "options of --data VideoDataModule" in shown
+    assert "--data.frames" in shown
+    assert "options of --model SimpleMLP" in shown
     assert main(["predict", "--help"]) == 0
-    assert "--output_shape" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "--scale" in shown
+    assert "--data" not in shown.partition("Options of other")[0]
+
+
+def test_help_all_ends_with_the_options_of_the_trainer(capsys):
+    assert main(["fit", "--help=all"]) == 0
+    shown = capsys.readouterr().out
+    places = [
+        shown.index(f"\n  {option}") for option in ("--model", "--data", "--wandb.tags", "--trainer.limit_val_batches")
+    ]
+    assert places == sorted(places)
 
 
 def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
