@@ -13,11 +13,13 @@ import re
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
 from pe_lightning import __version__
+from pe_lightning.durations import Durations
 from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
 from pe_lightning.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
@@ -117,6 +119,7 @@ def _discard(stream: TextIO) -> None:
 
 
 def _answer(args: Sequence[str]) -> int:
+    Durations.command_began = time.perf_counter()
     verb, *arguments = args or ["--help"]
     if verb in ("-h", "--help", "help"):
         print(HELP, end="")
@@ -139,6 +142,8 @@ def _answer(args: Sequence[str]) -> int:
         if isinstance(end, SystemExit) and end.code in (None, 0):
             return 0  # the parser has printed what --help or --print_config ask for
         raise
+    finally:
+        Durations.command_began = None
 
 
 def _fail(message: str, status: int) -> int:

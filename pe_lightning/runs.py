@@ -1,4 +1,4 @@
-"""Run directories ``<root>/<data>-<model>-<encoder>/<n>``: the names of their files, and how one is created.
+"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: the names of their files, and how one is created.
 
 A run directory is created by one ``mkdir``, which succeeds for one process only, so two runs never share one.
 """

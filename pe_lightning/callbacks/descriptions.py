@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sources.paths import SourceFile
 
-__all__ = ["Describes", "data_name", "describe", "encoder_names", "metric_of"]
+__all__ = ["Describes", "data_name", "describe", "encoder_names", "metric_of", "run_name"]
 
 
 @runtime_checkable
@@ -42,6 +42,13 @@ def encoder_names(described: Mapping[str, Any]) -> str:
     """The distinct encoders of a description, joined by ``+``; empty for none."""
     entries = described["encoder"] if isinstance(described["encoder"], list) else [described["encoder"]]
     return "+".join(dict.fromkeys(entry["name"].rpartition(".")[2] for entry in entries if entry))
+
+
+def run_name(described: Mapping[str, Any], data: SignalDataModule | None) -> str:
+    """The name of a run: data, model, network and encoder, joined by dashes: ``camera-SimpleMLP-sine-identity``."""
+    first = described.get("data_name") or data_name(described.get("signals", ["data"]), data)
+    network = (described.get("network") or {}).get("name", "")
+    return "-".join(filter(None, [first, described["model"], network, encoder_names(described)]))
 
 
 def data_name(signals: Sequence[str], data: SignalDataModule | None) -> str:

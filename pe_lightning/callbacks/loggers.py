@@ -43,7 +43,7 @@ class WandbSettings:
     Args:
         project: Project that runs are collected in.
         entity: User or team that owns the project; ``None`` is the account's default.
-        name: Name of the run; ``None`` is ``<data>-<model>-<encoder>-<n>``.
+        name: Name of the run; ``None`` is ``<data>-<model>-<activation>-<encoder>-<n>``.
         group: Group that the run belongs to; ``None`` is the name of the data.
         job_type: What the run does, to distinguish runs of a group.
         tags: Tags of the run.
@@ -197,9 +197,12 @@ def log_scores(
     step: int,
     checkpoint: Path | None = None,
 ) -> None:
-    """Logs the final scores; to W&B also those per signal, comparisons, the curve of a choice, and a checkpoint."""
+    """Logs what the module does not log itself: deviations, SSIM, baselines, parameters and seconds, by ``log_metrics``.
+
+    To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint.
+    """
     test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
-    keys = (test, f"{test}_std", "test/ssim", train, "num_params", "fit_seconds")
+    keys = (f"{test}_std", "test/ssim", "num_params", "fit_seconds")  # the module has logged the mean scores itself
     scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
     baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
     columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
@@ -208,7 +211,6 @@ def log_scores(
         logger.log_metrics(baselines | scores, step)
         if isinstance(logger, WandbLogger):
             with wandb_may_fail():
-                logger.experiment.summary.update(scores | baselines)
                 logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
                 _log_media(logger, metrics, pictures[:LOGGED_PICTURES], curve, step)
                 if checkpoint is not None:

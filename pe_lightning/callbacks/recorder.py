@@ -20,7 +20,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 import pe_lightning
 from pe_lightning import runs
 from pe_lightning.callbacks.base import TimedCallback, check_monitors, data_of
-from pe_lightning.callbacks.descriptions import Describes, data_name, describe, encoder_names, metric_of
+from pe_lightning.callbacks.descriptions import Describes, data_name, describe, metric_of, run_name
 from pe_lightning.callbacks.interpolation import score_baselines
 from pe_lightning.callbacks.loggers import WandbSettings, log_scores, make_loggers
 from pe_lightning.callbacks.scores import score
@@ -29,6 +29,7 @@ from pe_lightning.checkpoints import LAST, CheckpointFiles, locate
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
+from pe_lightning.durations import Durations
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
@@ -84,6 +85,7 @@ class RunRecorder(TimedCallback):
         self.run_dir: Path | None = None
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
+        self.durations = Durations()
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
         self._writer: PredictionWriter | None = None
@@ -108,6 +110,7 @@ class RunRecorder(TimedCallback):
                 "with 'model', 'num_params' and 'encoder', the attributes monitor ('val/<metric>') and monitor_mode ('max' "
                 "or 'min'), and after a test scores ('test/<metric>' -> values per signal)"
             )
+        self.durations.mark("reading")
         pl_module.configure_model()
         chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
         self.run_dir = Path(str(trainer.strategy.broadcast(str(chosen))))
@@ -129,7 +132,9 @@ class RunRecorder(TimedCallback):
             check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
             group = self.wandb.group or data_name(pl_module.describe().get("signals", ["data"]), data)
+            self.durations.mark("fit")
             trainer.loggers = make_loggers(trainer, self.run_dir, replace(self.wandb, group=group), goals)
+            self.durations.mark("W&B" if self.wandb.enabled else "logs")
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
         if self.ckpt_path is not None and (stage != "fit" or self.ckpt_path.parent.name == runs.CHECKPOINTS):
@@ -138,10 +143,8 @@ class RunRecorder(TimedCallback):
         elif self.folder is not None:
             folder = Path(self.folder).absolute()
         else:
-            described = module.describe()
-            first = described.get("data_name") or data_name(described.get("signals", ["data"]), data_of(trainer))
-            name = [first, described["model"], encoder_names(described)]
-            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", "-".join(filter(None, name)))
+            name = run_name(module.describe(), data_of(trainer))
+            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -186,6 +189,7 @@ class RunRecorder(TimedCallback):
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Makes the files for predictions of signals that stay in their file."""
         data, info = data_of(trainer), getattr(pl_module, "info", None)
+        self.durations.mark("fit")
         self._files = self._tested = None
         if self.run_dir is not None and info is not None and data is not None and data.streamed:
             self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
@@ -231,6 +235,7 @@ class RunRecorder(TimedCallback):
         }
         write_metrics(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
         self.metrics["baselines"], best = score_baselines(data, metric_of(pl_module))
+        self.durations.mark("scores")
         pictures = []
         if tested is not None:
             mask = data.split.train_mask().numpy() if data is not None else None
@@ -243,8 +248,9 @@ class RunRecorder(TimedCallback):
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
+        self.durations.mark("files")
         if self.table:
-            print_scores(self.metrics, self.run_dir, getattr(pl_module, "can_solve_exactly", False))
+            print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the scores of a ``validate``; during a fit they are in the logs."""

@@ -13,6 +13,7 @@ from rich.table import Table
 from pe_lightning import runs
 from pe_lightning.callbacks.descriptions import encoder_names
 from pe_lightning.callbacks.interpolation import advice
+from pe_lightning.durations import Durations
 from pe_lightning.errors import show_metric
 from pe_lightning.metrics import metrics, unit_of
 
@@ -22,12 +23,13 @@ MAX_TABLE_ROWS = 24
 """Of more signals than this the table has the mean only; metrics.json has them all."""
 
 
-def print_scores(report: Mapping[str, Any], run_dir: Path, can_solve_exactly: bool = False) -> None:
-    """Prints the scores per signal beside interpolation, seconds and where the files are.
+def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations, can_solve_exactly: bool = False) -> None:
+    """Prints the scores per signal beside interpolation, the seconds that everything took, and where the files are.
 
     Args:
         report: The content of ``metrics.json``.
         run_dir: The run directory.
+        durations: Of the command, by what it did.
         can_solve_exactly: Whether the model has an exact fit, which is recommended where a trained one is below
             interpolation.
     """
@@ -38,7 +40,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, can_solve_exactly: bo
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
     units = {key: "" if key == "test/ssim" else unit for key in shown}
     per = " per signal" if "grid" in report else ""
-    table = Table(title=f"{report['model']}, {encoder_names(report)}, {report['num_params']:,} parameters{per}")
+    network = (report.get("network") or {}).get("name", "")
+    method = ", ".join(filter(None, [report["model"], network, encoder_names(report)]))
+    table = Table(title=f"{method}, {report['num_params']:,} parameters{per}")
     table.add_column("signal")
     for key in units:
         table.add_column(titles[key], justify="right")
@@ -66,7 +70,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, can_solve_exactly: bo
     if report["fit_seconds"] is not None:
         solved = report.get("solve_seconds") is not None
         parts = ["solved exactly"] * solved + [f"{report['steps']} steps"] * (report["steps"] > 0 or not solved)
+        every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
         console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False)
+        console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
     # printed without wrapping, so that the path can be copied
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():
         print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder
+from pe_lightning.encoders.base import plain
 from pe_lightning.errors import InputError
 
 __all__ = ["EncoderList", "Encoding", "largest_row_norm"]
+
+MAX_LISTED_VALUES = 64
+"""Numbers of a learned parameter that are listed one by one in a description."""
 
 
 class EncoderList(nn.Module):
@@ -51,6 +55,14 @@ class Encoding(nn.Module):
             raise InputError(f"an encoding needs at least one axis, got num_axes={num_axes}")
         self.num_axes = num_axes
 
+    def learned(self) -> dict[str, Any]:
+        """Trained parameters as plain values by name, ``<axis>.<parameter>``; axes that share an encoder share the entry.
+
+        A parameter of more than :data:`MAX_LISTED_VALUES` numbers is its shape, mean and standard deviation.
+        """
+        trained = ((name, p.detach()) for name, p in self.named_parameters() if p.requires_grad)
+        return {name.removeprefix("encoders."): _summary(values) for name, values in trained}
+
     def check_axes(self, axes: Sequence[Tensor]) -> None:
         """Raises :class:`InputError` unless there is one coordinate vector per axis."""
         if len(axes) != self.num_axes:
@@ -64,6 +76,13 @@ class Encoding(nn.Module):
         if coords.ndim < 1 or coords.shape[-1] != self.num_axes or not coords.is_floating_point():
             wanted = f"coordinates are floating-point numbers of shape (*batch, {self.num_axes})"
             raise InputError(f"{wanted}; got {tuple(coords.shape)}, {coords.dtype}")
+
+
+def _summary(values: Tensor) -> Any:
+    if values.numel() <= MAX_LISTED_VALUES:
+        return plain(values.nan_to_num())
+    numbers = values.double().nan_to_num()
+    return {"shape": list(values.shape), "mean": float(numbers.mean()), "std": float(numbers.std())}
 
 
 def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:

@@ -130,6 +130,12 @@ class Adaptive(CoordinateModule):
         network.first.copy_(torch.stack([along[0] for along in positions]))
         network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
 
+    def describe(self) -> dict[str, Any]:
+        """As of any module; numbers of features play no part."""
+        described = super().describe()
+        described["encoder"].pop("num_features", None)  # one entry: a bank has one encoder
+        return described
+
     def on_fit_start(self) -> None:
         """Fits."""
         self.solve()

@@ -52,7 +52,7 @@ class TrainedModule(LightningModule, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.optimization: dict[str, Any] | None = None
-        """Optimiser of the latest fit, its arguments and its schedule, as plain values."""
+        """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,8 @@ class TrainedModule(LightningModule, ABC):
         refuse_clipping_of_fused(optimizer, self.trainer)
         check_optimizer_covers(optimizer, self.named_parameters())
         scheduler, schedule = self.make_scheduler(optimizer)
-        self.optimization = describe_optimizer(optimizer, schedule)
+        takes_steps = self.trainer.max_steps != 0
+        self.optimization = describe_optimizer(optimizer, schedule) if takes_steps else None
         period = self.trainer.check_val_every_n_epoch
         return with_scheduler(optimizer, scheduler, self.monitor, self.monitor_mode, period)
 

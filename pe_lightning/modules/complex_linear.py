@@ -177,6 +177,10 @@ class ComplexLinear(CoordinateModule):
         encoding = Complex(self.encoder, info.num_axes, self.normalize)
         return ComplexNetwork(encoding, info.channels, self.depth, self.width, self.activation)
 
+    def describe_network(self) -> dict[str, Any] | None:
+        """The head, if there is one."""
+        return {"name": self.activation, "depth": self.depth, "width": self.width} if self.depth else None
+
     @property
     def network(self) -> ComplexNetwork:
         """The networks of all signals: its weight is ``(S, outputs, K_1, ..., K_D)``, its mean ``(S, C)``."""

@@ -189,6 +189,10 @@ class CoordinateModule(TrainedModule):
             )
         return self.info
 
+    def describe_network(self) -> dict[str, Any] | None:
+        """The layers after the encoding, as plain values with a ``name`` that run directories have; ``None`` without any."""
+        return None
+
     def describe(self) -> dict[str, Any]:
         """Plain values for ``metrics.json``: model, shape of the signals, encoders, optimiser, exact solution."""
         info, solution = self.require_info(), self.solution or FitReport()
@@ -200,9 +204,11 @@ class CoordinateModule(TrainedModule):
             "grid": list(info.grid),
             "channels": info.channels,
             "signals": list(info.names),
+            "network": self.describe_network(),
             "encoding": self.encoding.name,
             # one entry where all axes or directions have the same encoder
             "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
+            "learned": self.encoding.learned(),
             "optimizer": self.optimization,
             "solve_seconds": solution.solve_seconds,
             "ridge": solution.ridge,

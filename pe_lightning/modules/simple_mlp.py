@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -137,6 +137,16 @@ class SimpleMLP(CoordinateModule):
         encoding = Simple(encoder, info.num_axes, self.layout, self.normalize)
         scale, channels = self.activation_scale, info.channels
         return SimpleNetwork(encoding, channels, self.depth, self.width, self.activation, self.sigmoid, omega, scale)
+
+    def describe_network(self) -> dict[str, Any] | None:
+        """The activation with its options in force, and the hidden layers."""
+        kind = find_activation(self.activation)
+        options = {
+            "omega": self._omega or kind.default_omega,
+            "activation_scale": self.activation_scale or kind.default_scale,
+        }
+        given = {key: value for key, value in options.items() if value is not None}
+        return {"name": self.activation, **given, "depth": self.depth, "width": self.width} if self.depth else None
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Sets what encoders leave to the data, resolutions and default widths, and chooses what is ``auto`` by spectra.

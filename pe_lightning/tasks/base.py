@@ -240,6 +240,7 @@ class AttentionTask(TrainedModule):
             "data_name": (self.info or {}).get("task", "data"),
             "signals": (self.info or {}).get("subsets", ["data"]),
             "encoder": described,
+            "learned": {} if encoding is None else encoding.learned(),
             "combine": self.combine,
             "optimizer": {"name": "AdamW", "lr": self.lr, "weight_decay": self.weight_decay, "schedule": "cosine"},
             "protocol": "test set",

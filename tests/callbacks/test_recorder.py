@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import h5py
@@ -22,10 +23,12 @@ from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, 
 from pe_lightning.callbacks.interpolation import advice, score_baselines
 from pe_lightning.data import TensorDataModule, VideoDataModule
 from pe_lightning.data.options import Batching, Storage
+from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.curves import read_curve
 from pe_lightning.experiments.compare.reading import find_runs
 from pe_lightning.metrics import psnr
+from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
 from pe_lightning.runs import frames_of
 
 ROOT = Path(__file__).parents[2]
@@ -247,3 +250,47 @@ def test_a_baseline_that_fails_costs_nothing_but_itself(monkeypatch):
     assert found["bicubic"]["test/psnr"] is None
     assert "evenly spaced" in found["bicubic"]["test/psnr_reason"]
     assert found["linear"]["test/psnr"] > 0
+
+
+# -- what a run is called, and what it says it did ----------------------------------------------------------------------
+
+
+class Decay(Encoder):
+    """An encoder of a plug-in, with a learned parameter that is no argument."""
+
+    def __init__(self, num_features: int = 4) -> None:
+        super().__init__(num_features)
+        self.rate = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return torch.exp(-self.rate * torch.arange(self.num_features, device=x.device) * x[..., None])
+
+
+@pytest.mark.parametrize(
+    ("module", "steps", "name", "optimizer"),
+    [
+        (lambda: ComplexLinear("gau", warm_start=True), 0, "8x8-ComplexLinear-gau", None),
+        (lambda: SimpleMLP("identity", depth=1, width=4, activation="sine"), 1, "8x8-SimpleMLP-sine-identity", "Adam"),
+        (lambda: SimpleMLP("identity", depth=1, width=4, activation="gabor"), 1, "8x8-SimpleMLP-gabor-identity", "Adam"),
+        (lambda: SimpleMLP(Decay(), depth=0), 1, "8x8-SimpleMLP-Decay", "Adam"),
+        (lambda: Adaptive("gau"), 0, "8x8-Adaptive-gau", None),
+    ],
+)
+def test_a_run_is_named_by_its_network_and_records_what_it_used(
+    module, steps, name, optimizer, make_trainer, tmp_path, capsys
+):
+    data = TensorDataModule(signals(1, 8, 8), names=["8x8"])
+    recorder = RunRecorder(tmp_path, log=False)
+    trainer = make_trainer(max_steps=steps, callbacks=[recorder])
+    trainer.fit(fitted := module(), data)
+    trainer.test(fitted, data, verbose=False)
+    assert recorder.run_dir == tmp_path / name / "1"
+    report = json.loads((recorder.run_dir / "metrics.json").read_text())
+    assert (report["optimizer"] or {}).get("name") == optimizer
+    rate = pytest.approx(2.0, abs=0.1)
+    learned = {"0.rate": rate, "1.rate": rate} if "Decay" in name else {}
+    assert report["learned"] == learned
+    assert ("num_features" in report["encoder"]) == (("gau" in name and "Adaptive" not in name) or "Decay" in name)
+    printed = capsys.readouterr().out
+    solved = "solved exactly" if steps == 0 else "1 steps"
+    assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)

@@ -218,11 +218,23 @@ def _conditions(run: Run) -> tuple[str, ...]:
     return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
 
 
+def _row_names(runs: Sequence[Run], by: str | None) -> list[str]:
+    """The row of each run. Runs of one encoder but of several networks are one row per network: ``identity, sine``."""
+    if by is None:
+        return [run.label for run in runs]
+    names = [f"no {by}" if (value := look_up(run.metrics, by)) is MISSING else as_text(value) for run in runs]
+    networks = ["" if (value := look_up(run.metrics, "network.name")) is MISSING else as_text(value) for run in runs]
+    several = [name for name, _ in set(zip(names, networks, strict=True))] if by == "encoder.name" else []
+    return [
+        f"{name}, {network}" if network and several.count(name) > 1 else name
+        for name, network in zip(names, networks, strict=True)
+    ]
+
+
 def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     groups: dict[str, list[Run]] = {}
-    for run in runs:
-        value = run.label if by is None else look_up(run.metrics, by)
-        groups.setdefault(f"no {by}" if value is MISSING else as_text(value), []).append(run)
+    for run, name in zip(runs, _row_names(runs, by), strict=True):
+        groups.setdefault(name, []).append(run)
     rows = [Row(name, tuple(group)) for name, group in groups.items()]
     for run in runs:  # all on the same samples, with the same interpolations of them
         for method, scores in run.metrics.get("baselines", {}).items():

@@ -67,6 +67,15 @@ def test_of_one_signal_there_is_no_interval(make_run, tmp_path):
     assert "one signal has no interval" in next(table.notes)
 
 
+def test_one_encoder_in_several_networks_is_a_row_per_network(make_run, tmp_path):
+    for folder, network in (("a/1", "sine"), ("b/1", "gabor"), ("c/1", "sine")):
+        make_run(folder, (10.0,), encoder={"name": "identity"}, network={"name": network}, baselines={})
+    make_run("d/1", (9.0,), network={"name": "relu"}, baselines={})
+    make_run("e/1", (8.0,), encoder={"name": "tri"}, network=None, baselines={})
+    (table,) = tables(tmp_path, by="encoder.name")
+    assert {row.name: len(row.runs) for row in table.rows} == {"identity, sine": 2, "identity, gabor": 1, "gau": 1, "tri": 1}
+
+
 OTHER = [{"data_fingerprint": "f"}, {"data_fingerprint": None}, {"protocol": "all"}, {"sampling": {"name": "random"}}]
 
 
