@@ -42,7 +42,8 @@ class SignalDataModule(LightningDataModule):
         source: What reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
-            every axis; grid of stride 2 only), ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
+            every axis; grid of stride 2 only), ``midpoints`` (halfway between trained ones on every axis; even strides),
+            ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
         batching: What one training step sees: a :class:`Batching`, or a mapping of its arguments.
         storage: Where values are held: a :class:`Storage`, or a mapping of its arguments.
     """

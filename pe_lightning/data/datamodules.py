@@ -34,7 +34,7 @@ class ImageDataModule(SignalDataModule):
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: What one training step sees: all samples, random points or blocks.
         storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
         **source: Arguments of :class:`~pe_lightning.data.sources.images.ImageSource`.
@@ -65,7 +65,7 @@ class RowDataModule(SignalDataModule):
     Args:
         paths: One or more files, folders or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: What one training step sees: all samples, random points or blocks.
         storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
         **source: Arguments of :class:`~pe_lightning.data.sources.rows.RowSource`.
@@ -98,7 +98,7 @@ class VideoDataModule(SignalDataModule):
     Args:
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: What one training step sees: all samples, random points or blocks.
         storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
         **source: Arguments of :class:`~pe_lightning.data.sources.video.VideoSource`.
@@ -130,7 +130,7 @@ class TensorDataModule(SignalDataModule):
         values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.data.sources.tensor.TensorSource`.
         names: One name per signal; ``signal0``, ``signal1``, ... by default.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd``, ``all`` or ``none``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: What one training step sees: all samples, random points or blocks.
         storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
 

@@ -17,11 +17,12 @@ from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split", "check_protocol"]
 
-Protocol: TypeAlias = Literal["rest", "odd", "all", "none"]
+Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 """Which samples are scored. The same predictor differs by more than 1 dB between protocols.
 
 - ``rest``: everything that is not trained on (the papers').
 - ``odd``: only the samples whose index is odd on every axis; with a grid of stride 2.
+- ``midpoints``: only the samples halfway between trained ones on every axis; with a grid of even strides.
 - ``all``: every sample, the trained ones included.
 - ``none``: nothing.
 """
@@ -58,6 +59,17 @@ class Split(ABC):
         """Whether the protocol ``odd`` scores held-out samples only."""
         return False
 
+    def midpoints_of(self, block: Block) -> Tensor:
+        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans.
+
+        Raises:
+            InputError: If no samples are halfway.
+        """
+        raise InputError(
+            "protocol 'midpoints' needs sampling: {name: grid, stride: 2}, or another even stride on every axis; set that, "
+            "or protocol: rest"
+        )
+
     @abstractmethod
     def train_mask_of(self, block: Block) -> Tensor:
         """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
@@ -74,6 +86,8 @@ class Split(ABC):
         """
         if protocol == "rest":
             return ~self.train_mask_of(block)
+        if protocol == "midpoints":
+            return self.midpoints_of(block)
         if protocol == "odd" and not self.allows_odd:
             raise InputError(
                 "protocol 'odd' needs sampling: {name: grid, stride: 2, offset: 0}, between whose samples it scores; set "
@@ -131,6 +145,15 @@ class GridSplit(Split):
     def allows_odd(self) -> bool:
         """Whether every even sample is trained on."""
         return set(self.stride) == {2} and not any(int(index[0]) for index in self.index)
+
+    def midpoints_of(self, block: Block) -> Tensor:
+        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans."""
+        if any(stride % 2 for stride in self.stride):
+            return super().midpoints_of(block)
+        axes = zip(block, self.index, self.stride, strict=True)
+        return _outer_and(
+            [(torch.arange(part.start, part.stop) - int(index[0])) % stride == stride // 2 for part, index, stride in axes]
+        )
 
     def take(self, values: Tensor) -> Tensor:
         """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous."""

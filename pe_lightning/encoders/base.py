@@ -224,9 +224,10 @@ class Encoder(nn.Module, ABC):
             count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
             changes: dict[str, Any] = {"num_features": count}
             arguments = registry.parameters(type(self))
-            if "spacing" in arguments and abs(count * spacing - 1) > 1e-9:
+            padding = self._given.get("padding", "auto")
+            if "spacing" in arguments and padding != "wrap" and abs(count * spacing - 1) > 1e-9:
                 changes["spacing"] = spacing
-            if "padding" in arguments and self._given.get("padding", "auto") == "auto":
+            if "padding" in arguments and padding == "auto":
                 changes["padding"] = "edge"
             made = self.copy(**changes)
         if made.width is not None and samples < made.features_per_unit - 1e-6:

@@ -28,8 +28,8 @@ from pe_lightning.errors import InputError
 __all__ = ["BSpline", "CubicKernel", "Gaussian", "Impulse", "Keys", "Laplace", "Rectangle", "Shifted", "Triangle"]
 
 
-PaddingLike: TypeAlias = int | Literal["edge", "auto"]
-"""Shifts past each end, or what is done without (:class:`Shifted`)."""
+PaddingLike: TypeAlias = int | Literal["edge", "wrap", "auto"]
+"""Shifts past each end, or how coordinates past them are treated (:class:`Shifted`)."""
 
 NEGLIGIBLE = 2.0**-30
 """Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
@@ -47,8 +47,8 @@ class Shifted(Encoder):
         num_features: Number of shifts ``K``, the first at 0.
         padding: Number of further shifts past each end; the output then has ``K + 2 * padding`` features. The shifts end
             at ``(K - 1)/K``, so the far border is badly covered without: two or three repair it. Or ``edge``: coordinates
-            past the last shift take its features. ``auto`` is ``edge`` where the shifts are set at the samples
-            (``num_features: auto``), else 0.
+            past the last shift take its features. Or ``wrap``: the axis is periodic, and features continue at its other end
+            (circular shifts). ``auto`` is ``edge`` where the shifts are set at the samples (``num_features: auto``), else 0.
         spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Another one is
             needed for shifts at the samples where their number is not 1 over their distance: 171 samples of 512 with
             stride 3 are 3/512 apart.
@@ -65,14 +65,18 @@ class Shifted(Encoder):
         self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: float | None = None
     ) -> None:
         self.num_shifts = self.count_value(num_features)  # without the padding
-        if isinstance(padding, str) and padding not in ("edge", "auto"):
-            raise InputError(f"{type(self).__name__}: padding must be an integer >= 0, 'edge' or 'auto', got {padding!r}")
+        if isinstance(padding, str) and padding not in ("edge", "wrap", "auto"):
+            raise InputError(
+                f"{type(self).__name__}: padding must be an integer >= 0, 'edge', 'wrap' or 'auto', got {padding!r}"
+            )
         self.outside = 0 if isinstance(padding, str) else check_count(self, "padding", padding, minimum=0)
         self.padding: PaddingLike = 0 if padding == "auto" else padding
         super().__init__(self.num_shifts + 2 * self.outside)
         self.spacing = 1 / self.num_shifts if spacing is None else check_positive(self, "spacing", spacing, 1.0)
         # not 1 / (1 / K), which is not always K
         self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
+        if padding == "wrap" and abs(self.spacing * self.num_shifts - 1) > 1e-9:
+            raise InputError(f"{type(self).__name__}: padding: wrap needs a spacing of 1/{self.num_shifts}; leave it out")
 
     def indices(self, x: Tensor) -> Tensor:
         """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
@@ -90,7 +94,8 @@ class Shifted(Encoder):
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
-        return self.placed(x)[..., None] - self.indices(x) / self.resolution
+        offsets = self.placed(x)[..., None] - self.indices(x) / self.resolution
+        return offsets - offsets.detach().round() if self.padding == "wrap" else offsets
 
     def placed(self, x: Tensor) -> Tensor:
         """The coordinates whose features are taken, in the dtype to compute in."""
@@ -107,8 +112,8 @@ class Shifted(Encoder):
 
     @property
     def support(self) -> float | None:
-        """Distance from its shift beyond which a feature is negligible."""
-        if self.reach is None:
+        """Distance from its shift beyond which a feature is negligible; ``None`` if there is none, or features wrap."""
+        if self.reach is None or self.padding == "wrap":
             return None
         width = self.spacing if self.width is None else torch.as_tensor(getattr(self, self.width.argument)).max().item()
         return self.reach * width + (self.spacing if self.padding == "edge" else 0.0)
@@ -153,7 +158,7 @@ class Gaussian(Shifted):
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
         trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
@@ -207,7 +212,7 @@ class Triangle(Shifted):
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         half_width: Half of the support, ``d``, in units of the [0, 1] domain. Default ``1/K``. (The paper's Prop. 5
             writes the full width ``2 d``.)
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
         trainable: Whether ``half_width`` is where training starts from, as a parameter that stays positive.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
@@ -268,7 +273,7 @@ class Laplace(Shifted):
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         scale: Length ``ℓ`` over which a feature falls by the factor e, in units of the [0, 1] domain. Default
             ``1.5/K``.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
         trainable: Whether ``scale`` is where training starts from, as a parameter that stays positive.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
@@ -323,7 +328,7 @@ class Rectangle(Shifted):
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         sigma: Full width, in units of the [0, 1] domain. Default ``1/K``.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Prop. 4.
@@ -354,6 +359,8 @@ class Rectangle(Shifted):
         whole = self._cells.is_integer()  # then hi - lo is the same for every x, whatever its rounding
         lo = hi - self._cells if whole else cell(x, self.resolution, -self._cells / 2)[..., None]
         indices = self.indices(x)
+        if self.padding == "wrap":
+            return ((hi - indices).remainder_(self.num_shifts) < hi - lo).to(dtype)
         return (indices <= hi).bitwise_and_(indices > lo).to(dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
@@ -378,7 +385,7 @@ class Impulse(Shifted):
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Sec. 4;
@@ -390,7 +397,10 @@ class Impulse(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """One at the nearest shift."""
-        column = cell(self.placed(x), self.resolution, 0.5).add_(self.outside).clamp(0, self.num_features - 1).long()
+        column = cell(self.placed(x), self.resolution, 0.5).add_(self.outside)
+        if self.padding == "wrap":
+            column.remainder_(self.num_shifts)
+        column = column.clamp(0, self.num_features - 1).long()
         features = x.new_zeros(*x.shape, self.num_features)
         return features.scatter_add_(-1, column[..., None], features.new_ones(*x.shape, 1))
 
@@ -418,6 +428,8 @@ class CubicKernel(Shifted):
         # subtract first: near its shift, x - t_i is exact in floating point, K x - i is not
         values = torch.stack(self.weights((coords - left / self.resolution) * self.resolution), -1)
         columns = left[..., None] + (self.outside + torch.arange(-1, 3, dtype=left.dtype, device=left.device))
+        if self.padding == "wrap":
+            columns.remainder_(self.num_shifts)
         inside = (columns >= 0).bitwise_and_(columns < self.num_features)
         columns = columns.clamp(0, self.num_features - 1).long()
         features = values.new_zeros(*x.shape, self.num_features)
@@ -437,7 +449,7 @@ class Keys(CubicKernel):
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Keys, *Cubic Convolution Interpolation for Digital Image Processing*, IEEE Trans. ASSP 29, 1981.
@@ -463,7 +475,7 @@ class BSpline(CubicKernel):
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Unser, *Splines: A Perfect Fit for Signal and Image Processing*, IEEE Signal Processing Magazine, 1999.

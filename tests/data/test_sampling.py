@@ -129,6 +129,18 @@ def test_odd_is_within_rest(grid, data):
     assert split.test_mask_of("odd", block).equal(odd[(slice(None), *block)])
 
 
+def test_midpoints_are_halfway_between_trained_samples():
+    split = GridSampling([4, 2], [1, 0]).split((10, 5), 1)
+    rows, columns = np.arange(10) % 4 == 3, np.arange(5) % 2 == 1
+    assert split.test_mask("midpoints")[0].numpy().tolist() == (rows[:, None] & columns).tolist()
+    assert not (split.test_mask("midpoints") & split.train_mask()).any()
+    two = GridSampling(2).split((7, 8), 1)
+    assert two.test_mask("midpoints").equal(two.test_mask("odd"))
+    for sampling in (GridSampling(3), RandomSampling()):
+        with pytest.raises(InputError, match="'midpoints' needs sampling"):
+            sampling.split((9, 9), 1).test_mask("midpoints")
+
+
 @pytest.mark.parametrize("sampling", [GridSampling(3), GridSampling([2, 3]), GridSampling(2, 1), RandomSampling()])
 def test_odd_needs_a_grid_of_stride_two(sampling):
     with pytest.raises(InputError, match=r"'odd' needs sampling: \{name: grid, stride: 2"):

@@ -266,3 +266,36 @@ def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str)
     assert encoder.stable_rank(10**6) <= 50
     with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
         create("keys").stable_rank(10)
+
+
+WRAPPED: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
+    ("gau", {"sigma": 0.1}, lambda d: np.exp(-(d**2) / 0.02)),
+    ("tri", {"half_width": 0.3}, lambda d: np.maximum(1 - np.abs(d) / 0.3, 0)),
+    ("laplace", {"scale": 0.2}, lambda d: np.exp(-np.abs(d) / 0.2)),
+    ("rect", {"sigma": 0.23}, lambda d: ((d >= -0.115) & (d < 0.115)).astype(float)),
+    ("impulse", {}, lambda d: (np.abs(d) == np.abs(d).min(1, keepdims=True)).astype(float)),
+    ("keys", {}, lambda d: cubic_convolution(12 * np.abs(d))),
+    ("bspline", {}, lambda d: cubic_spline(12 * np.abs(d))),
+]
+
+
+def cubic_convolution(s: Array) -> Array:
+    near, far = 1 - 2.5 * s**2 + 1.5 * s**3, 2 - 4 * s + 2.5 * s**2 - 0.5 * s**3
+    return np.where(s <= 1, near, np.where(s < 2, far, 0))
+
+
+def cubic_spline(s: Array) -> Array:
+    return np.where(s <= 1, 2 / 3 - s**2 + s**3 / 2, np.maximum(2 - s, 0) ** 3 / 6)
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), WRAPPED, ids=[name for name, *_ in WRAPPED])
+def test_features_of_circular_shifts_continue_at_the_other_end(name, arguments, expected) -> None:
+    """The features at x are those at x + 1, and the offset to a shift is the shortest one around the circle."""
+    x = torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.999
+    encoder = create(name, num_features=12, padding="wrap", **arguments)
+    offsets = x.numpy()[:, None] - np.arange(12) / 12
+    np.testing.assert_allclose(encoder(x), expected(offsets - np.round(offsets)), atol=1e-12)
+    np.testing.assert_allclose(encoder(x + 1), encoder(x), atol=1e-9)
+    assert encoder.sized(1 / 7, 7.0).support is None
+    with pytest.raises(InputError, match="needs a spacing of 1/12"):
+        create(name, num_features=12, padding="wrap", spacing=0.05, **arguments)
