@@ -220,6 +220,8 @@ def _read_mask(file: SourceFile) -> NDArray[np.bool_]:
     if kind not in PICTURES or is_jpeg:  # JPEG does not keep zeros as zeros
         raise InputError(f"the mask {file.given!r} is no .npy file and no image that is stored exactly, such as PNG")
     image = decode_image(file)
+    if np.isnan(image).any():
+        raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")
     if image.shape[-1] in (2, 4):
         return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
     return np.asarray(image.any(axis=-1))
