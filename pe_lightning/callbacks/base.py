@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
+from pe_lightning import checks
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import CoordinateModule
@@ -52,9 +53,7 @@ def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
 
 def check_steps(owner: object, every_n_steps: int) -> int:
     """The number of steps between two actions of a callback, if it is at least 1, else an InputError."""
-    if every_n_steps < 1:
-        raise InputError(f"{type(owner).__name__}: every_n_steps must be an integer >= 1, got {every_n_steps}")
-    return every_n_steps
+    return checks.integer(f"{type(owner).__name__}: every_n_steps", every_n_steps, 1)
 
 
 def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:

@@ -10,6 +10,7 @@ from lightning.pytorch.loggers import WandbLogger
 from PIL import Image
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
 from pe_lightning.callbacks.registry import callbacks
@@ -42,8 +43,7 @@ class Snapshots(PeriodicCallback):
 
     def __init__(self, every_n_steps: int = 100, signals: int = 4) -> None:
         super().__init__(every_n_steps)
-        if signals < 1:
-            raise InputError(f"Snapshots: signals must be >= 1, got {signals}")
+        checks.integer("Snapshots: signals", signals, 1)
         self.signals = signals
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

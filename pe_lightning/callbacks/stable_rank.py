@@ -8,6 +8,7 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.analysis.checkpoints import encoding_rank, layer_ranks
 from pe_lightning.analysis.ranks import sample_coordinates
 from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
@@ -42,8 +43,7 @@ class StableRank(PeriodicCallback):
 
     def __init__(self, every_n_steps: int = 100, points: int = 2048) -> None:
         super().__init__(every_n_steps)
-        if points < 2:
-            raise InputError(f"StableRank: points must be >= 2, got {points}")
+        checks.integer("StableRank: points", points, 2)
         self.points = points
         self._curves: dict[str, list[Any]] = {}  # with the steps, under that name
         self._resumed = False

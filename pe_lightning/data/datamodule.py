@@ -17,6 +17,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
+from pe_lightning.checks import choice
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import SignalDataset, to_device
@@ -26,7 +27,7 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import Sampling, samplings
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.splits import GridSplit, Protocol, Split, check_protocol
+from pe_lightning.data.splits import GridSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, load, unit_blocks
 from pe_lightning.distributed import Process, SignalsStrategy
 from pe_lightning.errors import InputError
@@ -57,7 +58,7 @@ class SignalDataModule(LightningDataModule):
         storage: Storage = Storage(),
     ) -> None:
         super().__init__()
-        check_protocol(protocol)
+        choice("protocol", protocol, Protocol)
         self.source = sources.resolve(source)
         self.sampling = samplings.resolve(sampling)
         self.protocol = protocol

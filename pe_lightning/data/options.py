@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pe_lightning.checks import choice, integer, integers
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.data.sources.checks import check_choice, check_count, is_count, is_list
 from pe_lightning.errors import InputError
 from pe_lightning.limits import free_memory
 
@@ -46,14 +46,15 @@ class Batching:
     steps_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("batching.kind", self.kind, BatchKind)
-        check_count("batching.steps_per_epoch", self.steps_per_epoch, 1)
-        per_axis = self.kind == "blocks" and self.size and is_list(self.size, lambda size: is_count(size, 1))
-        if self.size is not None and not per_axis and (self.kind == "full" or not is_count(self.size, 1)):
+        choice("batching.kind", self.kind, BatchKind)
+        if self.steps_per_epoch is not None:
+            integer("batching.steps_per_epoch", self.steps_per_epoch, 1)
+        if self.size is not None and self.kind == "full":
             raise InputError(
-                "batching.size is an integer >= 1 for batches of points, such an integer or one per axis for blocks, and is "
-                f"left out for full batches; got {self.size!r} for {self.kind}"
+                f"batching.size is for batches of points or blocks; leave it out for full ones; got {self.size!r}"
             )
+        if self.size is not None:
+            (integers if self.kind == "blocks" else integer)("batching.size", self.size, 1)
 
     @property
     def num_points(self) -> int:
@@ -88,9 +89,8 @@ class Storage:
     cache_dir: str | None = None
 
     def __post_init__(self) -> None:
-        if self.in_memory != "auto" and not isinstance(self.in_memory, bool):
-            raise InputError(f"in_memory must be auto, true or false; got {self.in_memory!r}")
-        check_choice("cache", self.cache, Literal["auto", "off"])
+        choice("in_memory", self.in_memory, ("auto", True, False))
+        choice("cache", self.cache, ("auto", "off"))
 
     def loads(self, raw: RawSignals) -> bool:
         """Whether these signals are loaded into memory."""

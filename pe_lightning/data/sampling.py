@@ -6,7 +6,6 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pe_lightning.checks import flag, integer, integers, number
 from pe_lightning.data.random_keys import chosen_positions, largest_chosen_key
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand, format_of, reading
@@ -77,9 +77,8 @@ class GridSampling(Sampling):
     """
 
     def __init__(self, stride: int | list[int] = 2, offset: int | list[int] = 0) -> None:
-        # plain numbers, whatever kind was given: they go into metrics.json
-        self.stride = _whole_numbers("stride", stride, 1)
-        self.offset = _whole_numbers("offset", offset, 0)
+        self.stride = integers("stride", stride, 1)
+        self.offset = integers("offset", offset, 0)
         if np.max(self.offset) >= np.max(self.stride):
             raise InputError(f"offset is the first trained sample, less than the stride {stride}; got {offset}")
 
@@ -115,18 +114,10 @@ class RandomSampling(Sampling):
     """
 
     def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
-        if not _is_share(fraction):
-            raise InputError(f"fraction is the trained share of the samples, in (0, 1], such as 0.25; got {fraction!r}")
-        if not _is_whole(seed, 0):
-            raise InputError(f"seed must be an integer >= 0, got {seed!r}")
-        if not isinstance(shared, bool):
-            raise InputError(f"shared must be true or false, got {shared!r}")
-        if count is not None and not _is_whole(count, 1):
-            raise InputError(f"count must be an integer >= 1, got {count!r}")
-        self.fraction = float(fraction)
-        self.seed = int(seed)
-        self.shared = shared
-        self.count = None if count is None else int(count)
+        self.fraction = number("fraction", fraction, "(0, 1]", hint=", such as 0.25")
+        self.seed = integer("seed", seed)
+        self.shared = flag("shared", shared)
+        self.count = None if count is None else integer("count", count, 1)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The chosen points, per signal or shared."""
@@ -172,10 +163,8 @@ class MaskSampling(Sampling):
     def __init__(self, path: str | list[str] = "", invert: bool = False) -> None:
         if not path:
             raise InputError("path is the mask file, or a list of one per signal: sampling: {name: mask, path: FILE}")
-        if not isinstance(invert, bool):
-            raise InputError(f"invert must be true or false, got {invert!r}")
         self.path = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(one) for one in path]
-        self.invert = invert
+        self.invert = flag("invert", invert)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The marked samples, per signal or shared."""
@@ -225,22 +214,6 @@ def _read_mask(file: SourceFile) -> NDArray[np.bool_]:
     if image.shape[-1] in (2, 4):
         return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
     return np.asarray(image.any(axis=-1))
-
-
-def _is_whole(value: Any, least: int) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, Real) and 0 < float(value) <= 1
-
-
-def _whole_numbers(name: str, given: int | list[int], least: int) -> int | list[int]:
-    numbers = list(given) if isinstance(given, (list, tuple)) else [given]
-    if not numbers or not all(_is_whole(number, least) for number in numbers):
-        raise InputError(f"{name} must be an integer >= {least}, or a list of one per axis; got {given!r}")
-    plain = [int(number) for number in numbers]
-    return plain if isinstance(given, (list, tuple)) else plain[0]
 
 
 def _by(numbers: Sequence[int]) -> str:

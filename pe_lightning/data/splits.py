@@ -6,16 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pe_lightning.blocks import Block, shape_of, whole
 from pe_lightning.data.random_keys import chosen_in
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError
 
-__all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split", "check_protocol"]
+__all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split"]
 
 Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 """Which samples are scored. The same predictor differs by more than 1 dB between protocols.
@@ -29,13 +29,6 @@ Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 
 SAMPLES_AT_ONCE = 1 << 22
 """Samples of a large random split that are looked at together."""
-
-
-def check_protocol(protocol: str) -> None:
-    """Raises :class:`InputError` if there is no such protocol."""
-    if protocol not in get_args(Protocol):
-        near = did_you_mean(str(protocol), get_args(Protocol))
-        raise InputError(f"unknown protocol {protocol!r}{near or '.'} Protocols: {', '.join(get_args(Protocol))}")
 
 
 @dataclass(frozen=True, eq=False)

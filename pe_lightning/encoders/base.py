@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
@@ -393,29 +394,18 @@ def points(encoder: Encoder, x: Tensor) -> Tensor:
 
 
 def check_choice(owner: object, name: str, value: T, allowed: Sequence[T]) -> T:
-    """``value`` if it is one of those allowed, else an :class:`InputError` that names it."""
-    if not any(value is one or (value == one and type(value) is type(one)) for one in allowed):
-        words = " or ".join(str(one).lower() for one in allowed)
-        raise InputError(f"{type(owner).__name__}: {name} must be {words}, got {value!r}")
-    return value
+    """``value`` if it is one of those allowed, else an :class:`InputError` that names the owner."""
+    return checks.choice(f"{type(owner).__name__}: {name}", value, allowed)
 
 
 def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
-    """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not minimum <= int(value) < 2**63:
-        raise InputError(f"{type(owner).__name__}: {name} must be an integer >= {minimum}, got {value!r}")
-    return int(value)
+    """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names the owner."""
+    return checks.integer(f"{type(owner).__name__}: {name}", value, minimum)
 
 
 def check_positive(owner: object, name: str, value: object, maximum: float = 1e12, minimum: float = 1e-12) -> float:
-    """``value`` if it is a number in [``minimum``, ``maximum``], else an :class:`InputError` that names it."""
-    number: Any = value  # compared before it is converted: float() of a very long integer overflows
-    if isinstance(value, bool) or not isinstance(value, Real) or not minimum <= number <= maximum:
-        raise InputError(
-            f"{type(owner).__name__}: {name} must be a {'positive ' if minimum else ''}number from {minimum:g} to "
-            f"{maximum:g}, got {value!r}"
-        )
-    return float(value)
+    """``value`` if it is a number in [``minimum``, ``maximum``], else an :class:`InputError` that names the owner."""
+    return checks.number(f"{type(owner).__name__}: {name}", value, f"[{minimum:g}, {maximum:g}]")
 
 
 def plain(value: object) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
@@ -68,14 +69,11 @@ class Adaptive(CoordinateModule):
         super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
         if not self.configured.one_for_all:
             raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
-        if isinstance(angles, bool) or not isinstance(angles, int) or angles < 0:
-            raise InputError(f"angles must be an integer >= 0, such as 12; got {angles!r}")
-        if not all(isinstance(rho, (int, float)) and 1 < rho <= 100 for rho in aspects):
-            raise InputError(f"aspects must be numbers above 1 and up to 100, such as [2, 6]; got {aspects!r}")
-        if isinstance(window, bool) or not 0.1 <= window <= 100:
-            raise InputError(f"window must be a number of trained samples from 0.1 to 100, such as 0.8; got {window!r}")
-        if noise not in ("none", "auto"):
-            raise InputError(f"noise must be 'none' or 'auto', got {noise!r}")
+        checks.integer("angles", angles, hint=", such as 12")
+        for aspect in aspects:
+            checks.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
+        checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
+        checks.choice("noise", noise, ("none", "auto"))
         self.angles, self.aspects, self.window, self.noise = angles, [float(rho) for rho in aspects], float(window), noise
         self._fields: list[AdaptiveGrid | AdaptivePoints] = []
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise)

@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import SignalDataset, to_device
@@ -32,6 +33,7 @@ from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.solvers import Choice, Solution
+from pe_lightning.solvers.choice import check_ridge
 
 __all__ = ["ComplexLinear"]
 
@@ -117,12 +119,9 @@ class ComplexLinear(CoordinateModule):
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
-        if depth < 0 or width < 1:
-            raise InputError(f"ComplexLinear: depth must be >= 0 and width >= 1; got depth={depth}, width={width}")
-        if ridge != "auto" and (isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not 0 <= ridge < math.inf):
-            raise InputError(
-                f"ridge must be 'auto' or a number >= 0, got {ridge!r}; 1e-3 is moderate, 0 plain least squares"
-            )
+        checks.integer("ComplexLinear: depth", depth)
+        checks.integer("ComplexLinear: width", width, 1)
+        check_ridge(ridge)
         if not find_activation(activation, plain=True).carries_identity and warm_start and depth:
             allowed = ", ".join(name for name in activations if activations.get(name).carries_identity)
             raise InputError(f"warm_start with a head needs one of the activations {allowed}; got {activation!r}")

@@ -14,6 +14,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
 
+from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
@@ -91,10 +92,10 @@ class CoordinateModule(TrainedModule):
         super().__init__()
         self.configured = ConfiguredEncoders(encoder)
         """Encoders as configured; once :meth:`build_from` has resolved what they leave to the data, the result."""
-        if encoder_lr is not None and not encoder_lr > 0:
-            raise InputError(f"encoder_lr must be a positive number, or null for that of the network; got {encoder_lr!r}")
-        if signals_per_chunk is not None and not (isinstance(signals_per_chunk, int) and signals_per_chunk >= 1):
-            raise InputError(f"signals_per_chunk must be an integer >= 1, or null for all; got {signals_per_chunk!r}")
+        if encoder_lr is not None:
+            checks.number("encoder_lr", encoder_lr, "(0, inf)", hint=", or null for that of the network")
+        if signals_per_chunk is not None:
+            checks.integer("signals_per_chunk", signals_per_chunk, 1, hint=", or null for all")
         self.shared_encoder = shared_encoder
         self.encoder_lr = encoder_lr
         self.signals_per_chunk = signals_per_chunk

@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import to_device
@@ -93,11 +94,9 @@ class SimpleMLP(CoordinateModule):
         kind = find_activation(activation)
         adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler)
-        if depth < 0 or width < 1 or points_per_chunk < 1:
-            raise InputError(
-                f"SimpleMLP: depth must be >= 0, width and points_per_chunk >= 1; got depth={depth}, width={width}, "
-                f"points_per_chunk={points_per_chunk}"
-            )
+        checks.integer("SimpleMLP: depth", depth)
+        checks.integer("SimpleMLP: width", width, 1)
+        checks.integer("SimpleMLP: points_per_chunk", points_per_chunk, 1)
         self.depth = depth
         self.width = width
         check_options(activation, omega, activation_scale)

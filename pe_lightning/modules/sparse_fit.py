@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.splits import GridSplit
@@ -57,8 +58,7 @@ class SparseOptions:
     def __post_init__(self) -> None:
         keep, allowed = self.keep, "a count such as 100000, a share such as 0.1, {psnr: 40}, or auto"
         lifting(self.transform)
-        if self.stored_as not in get_args(ValueType):
-            raise InputError(f"kept_as must be one of {', '.join(get_args(ValueType))}; got {self.stored_as!r}")
+        checks.choice("kept_as", self.stored_as, ValueType)
         if isinstance(keep, dict):
             goal = keep.get("psnr")
             number = isinstance(goal, (int, float)) and not isinstance(goal, bool)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pe_lightning import checks
 from pe_lightning.encoders.base import exact_dtype
 from pe_lightning.encoders.shifted import exponential
 from pe_lightning.errors import InputError
@@ -363,9 +364,8 @@ def check_options(name: str, omega: float | str | None, scale: float | None) -> 
         if getattr(kind, default) is None:
             having = ", ".join(other for other in activations if getattr(activations.get(other), default) is not None)
             raise InputError(f"activation {name!r} has no {option}, got {value!r}; leave it out. These have: {having}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 1e6:
-            auto = " or 'auto'" if option == "omega" else ""
-            raise InputError(f"{option} must be a positive number{auto}, such as {getattr(kind, default):g}; got {value!r}")
+        auto = " or 'auto'" if option == "omega" else ""
+        checks.number(option, value, "[1e-6, 1e6]", hint=f"{auto}, such as {getattr(kind, default):g}")
     frequency = kind.default_omega if omega is None else omega
     if isinstance(frequency, (int, float)) and frequency > (largest := kind.largest_omega(scale)):
         raise InputError(

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
@@ -164,9 +165,7 @@ def check_ridge(ridge: object) -> float | None:
     """
     if ridge == "auto":
         return None
-    if isinstance(ridge, (int, float)) and not isinstance(ridge, bool) and 0 <= ridge < math.inf:
-        return float(ridge)
-    raise InputError(f"ridge must be 'auto' or a number >= 0, relative to the mean joint diagonal; got {ridge!r}")
+    return checks.number("ridge", ridge, "[0, inf)", hint=" or 'auto' (1e-3 is moderate, 0 plain least squares)")
 
 
 def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choice | None:

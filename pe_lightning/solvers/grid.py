@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
     Banded,
@@ -165,8 +166,7 @@ class GridSolver:
         Warns:
             LowRankWarning: If features or ridge leave so few degrees of freedom that hardly any signal can be represented.
         """
-        if not 0 <= ridge < math.inf:
-            raise InputError(f"ridge must be a number >= 0, got {ridge!r}; 1e-3 is moderate, 0 is plain least squares")
+        checks.number("ridge", ridge, "[0, inf)", hint=" (1e-3 is moderate, 0 plain least squares)")
         samples = math.prod(self.grid)
         covered = int(self._sums[2, 0, 0]) if self._blocks and self._sums.numel() else 0
         if covered != samples:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
@@ -194,8 +195,8 @@ def solve_points(
     """
     if precondition and check_ridge(ridge) == 0:
         raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")
-    if iterations < 0 or not 0 <= tolerance < 1:
-        raise InputError(f"iterations must be >= 0 and tolerance in [0, 1); got {iterations} and {tolerance}")
+    checks.integer("iterations", iterations)
+    checks.number("tolerance", tolerance, "[0, 1)")
     began = time.perf_counter()
     options: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
     options.update(center=center, distributed=distributed)

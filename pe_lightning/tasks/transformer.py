@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pe_lightning import checks
 from pe_lightning.encoders.learned_fourier import decay
 from pe_lightning.errors import InputError
 
@@ -193,8 +194,10 @@ class Transformer(nn.Module):
 
     def __init__(self, width: int, heads: int, depth: int, causal: bool = False, cross: bool = False) -> None:
         super().__init__()
-        if min(width, heads, depth) < 1 or width % heads:
-            raise InputError(f"width, heads and depth are at least 1, and heads divide width; got {width}, {heads}, {depth}")
+        for name, value in (("width", width), ("heads", heads), ("depth", depth)):
+            checks.integer(name, value, 1)
+        if width % heads:
+            raise InputError(f"heads must divide width; got {heads} and {width}")
         self.causal = causal
         self.blocks = nn.ModuleList(_Block(width, heads, cross) for _ in range(depth))
         self.norm = nn.LayerNorm(width)

@@ -164,11 +164,11 @@ def test_data_is_loaded_once_whatever_is_called_how_often():
     ("arguments", "match"),
     [
         ({"sampling": "rnd"}, "unknown sampling 'rnd'"),
-        ({"protocol": "rst"}, "unknown protocol 'rst'"),
+        ({"protocol": "rst"}, "protocol must be one of rest, odd, all, none; got 'rst'; did you mean 'rest'"),
         ({"center_crop": -4}, "center_crop"),
         ({"batching": {"kind": "point"}}, "batching.kind"),
-        ({"storage": {"cache": "on"}}, "cache must be one of auto, off"),
-        ({"storage": {"in_memory": "no"}}, "in_memory must be auto, true or false; got 'no'"),
+        ({"storage": {"cache": "on"}}, "cache must be auto or off; got 'on'"),
+        ({"storage": {"in_memory": "no"}}, "in_memory must be one of auto, true, false; got 'no'"),
     ],
 )
 def test_arguments_are_checked_before_anything_is_read(arguments, match):

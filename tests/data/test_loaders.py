@@ -212,10 +212,10 @@ def test_a_small_buffer_holds_some_blocks_and_mixes_them(monkeypatch, world_size
     ("settings", "match"),
     [
         ({"kind": "some"}, "batching.kind must be one of full, points, blocks"),
-        ({"size": 5}, "left out for full batches; got 5 for full"),
-        ({"kind": "points", "size": 0}, "got 0 for points"),
-        ({"kind": "points", "size": [3, 3]}, "batching.size is"),
-        ({"kind": "blocks", "size": [3, -1]}, "or one per axis"),
+        ({"size": 5}, "leave it out for full"),
+        ({"kind": "points", "size": 0}, "batching.size must be an integer >= 1; got 0"),
+        ({"kind": "points", "size": [3, 3]}, r"batching.size must be an integer >= 1; got \[3, 3\]"),
+        ({"kind": "blocks", "size": [3, -1]}, "or a list of one per axis"),
         ({"steps_per_epoch": True}, "steps_per_epoch must be an integer >= 1"),
     ],
 )

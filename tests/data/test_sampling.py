@@ -199,7 +199,7 @@ def test_a_count_instead_of_a_share():
     [
         *(("grid", {"stride": s}, "stride must be an integer >= 1") for s in (0, 1.5, True, "2", [], [2, 0])),
         *(("grid", {"stride": 3, "offset": o}, "offset") for o in (3, -1, 0.5, [0, 3])),
-        *(("random", {"fraction": f}, r"trained share .*\(0, 1\]") for f in (0, 1.01, float("nan"), "1")),
+        *(("random", {"fraction": f}, r"fraction must be a number in \(0, 1\]") for f in (0, 1.01, float("nan"), "1")),
         *(("random", {"seed": s}, "seed must be an integer >= 0") for s in (-1, 1.5, None)),
         *(("random", {"count": c}, "count must be an integer >= 1") for c in (0, True)),
         ("random", {"shared": "yes"}, "shared must be true or false"),

@@ -155,7 +155,7 @@ def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):
 
 @pytest.mark.parametrize("ridge", [-1.0, float("nan"), float("inf"), "large", True])
 def test_bad_ridges(ridge):
-    with pytest.raises(InputError, match=r"ridge must be 'auto' or a number >= 0"):
+    with pytest.raises(InputError, match=r"ridge must be a number >= 0 or 'auto'"):
         ComplexLinear(GAU, warm_start=True, ridge=ridge)
 
 

@@ -117,7 +117,7 @@ def test_refuses_what_cannot_be_chosen():
     values, axes = torch.rand(1, 16, 1), [coordinates(16)]
     with pytest.raises(InputError, match="keys has no width to choose"):
         choose_grid(values, axes, [encoders.create("keys", num_features=8)], sigma="auto")
-    with pytest.raises(InputError, match="ridge must be 'auto' or a number"):
+    with pytest.raises(InputError, match="ridge must be a number >= 0 or 'auto'"):
         choose_grid(values, axes, [encoders.create("keys", num_features=8)], ridge=-1.0)
 
 

@@ -176,7 +176,7 @@ def test_the_penalty_of_the_encoder_is_in_the_loss(make_trainer):
     [
         (["--model.encoder", "roep"], "unknown encoder 'roep'"),
         (["--model.encoder", "rope", "--model.width", "12"], r"rope needs an even width / heads of at least 8 for 4 axes"),
-        (["--model.heads", "3"], "heads divide width"),
+        (["--model.heads", "3"], "heads must divide width"),
         (["--model.encoder", "tri", "--model.encoder.half_width", "auto"], "half_width: auto is chosen by exact fits"),
         (["--data", "ImageDataModule", "--data.paths", "samples://astronaut"], "needs a DataModule of pe_lightning.tasks"),
         (["--model", "PixelClassification"], "is for data of the task 'pixels', got 'layout'"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeGuard, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
+from pe_lightning.checks import integers
 from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.errors import InputError
 
@@ -16,11 +17,7 @@ __all__ = [
     "Size",
     "as_size",
     "check_area",
-    "check_choice",
-    "check_count",
     "in_common",
-    "is_count",
-    "is_list",
     "join_scalings",
     "number_range",
     "one_length",
@@ -35,37 +32,16 @@ Size: TypeAlias = int | list[int]
 T = TypeVar("T", bound=Hashable)
 
 
-def is_count(value: object, least: int = 0) -> bool:
-    """Whether a value is an integer of at least ``least``."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def is_list(value: object, of: Callable[[Any], bool]) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is a list or tuple of what ``of`` accepts."""
-    return isinstance(value, (list, tuple)) and all(map(of, value))
-
-
-def check_choice(name: str, value: object, choices: object) -> None:
-    """Raises :class:`InputError` unless ``value`` is one of the strings of the ``Literal`` type ``choices``."""
-    allowed = get_args(choices)
-    if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
-
-
-def check_count(name: str, value: int | None, least: int) -> None:
-    """Raises :class:`InputError` unless ``value`` is an integer of at least ``least``, or ``None``."""
-    if value is not None and not is_count(value, least):
-        raise InputError(f"{name} must be an integer >= {least}; got {value!r}")
-
-
 def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
     """``(height, width)`` from ``n`` or ``[height, width]``; :class:`InputError` if it is neither, or less than 2."""
     if value is None:
         return None
-    sides: object = [value, value] if isinstance(value, int) else value
-    if not is_list(sides, lambda side: is_count(side, 2)) or len(sides) != 2:
-        raise InputError(f"{name} must be an integer >= 2 or [height, width] of two such integers; got {value!r}")
-    return sides[0], sides[1]
+    size = integers(name, value, 2, hint=", or [height, width] of two such integers")
+    if isinstance(size, int):
+        return size, size
+    if len(size) != 2:
+        raise InputError(f"{name} must be an integer >= 2, or [height, width] of two such integers; got {value!r}")
+    return size[0], size[1]
 
 
 def resized(resize: Size, size: tuple[int, int]) -> tuple[int, int]:
@@ -80,11 +56,11 @@ def number_range(name: str, value: Sequence[float] | None, least: float = -np.in
     """``(low, high)`` of an argument such as ``value_range``; :class:`InputError` if it is no range above ``least``."""
     if value is None:
         return None
-    numbers = is_list(value, lambda number: isinstance(number, (int, float)) and not isinstance(number, bool))
-    if not numbers or len(value) != 2 or not np.isfinite(value).all() or not least <= value[0] < value[1]:
+    pair = value if isinstance(value, (list, tuple)) and len(value) == 2 else (np.nan, np.nan)
+    if not all(isinstance(one, (int, float)) and abs(one) < np.inf for one in pair) or not least <= pair[0] < pair[1]:
         bound = "" if least == -np.inf else f" of at least {least:g}"
         raise InputError(f"{name} must be [low, high], two finite numbers{bound}, the lower one first; got {value!r}")
-    return float(value[0]), float(value[1])
+    return float(pair[0]), float(pair[1])
 
 
 def check_area(given: str, height: int, width: int, max_pixels: int | None) -> None:

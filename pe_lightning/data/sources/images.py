@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from pe_lightning.checks import choice, integer
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
@@ -17,8 +18,6 @@ from pe_lightning.data.sources.checks import (
     MAX_PIXELS,
     Size,
     as_size,
-    check_choice,
-    check_count,
     in_common,
     number_range,
     resized,
@@ -71,9 +70,10 @@ class ImageSource(Source):
         self.paths = as_list(self.paths)
         self._crop = as_size("center_crop", self.center_crop)
         as_size("resize", self.resize)
-        check_choice("color", self.color, Color)
-        check_choice("alpha", self.alpha, Alpha)
-        check_count("max_pixels", self.max_pixels, 1)
+        choice("color", self.color, Color)
+        choice("alpha", self.alpha, Alpha)
+        if self.max_pixels is not None:
+            integer("max_pixels", self.max_pixels, 1)
         self._limits = number_range("value_range", self.value_range)
         self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in self.paths)
         if not self._are_arrays and self.key is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
+from pe_lightning.checks import choice, integer, is_integer
 from pe_lightning.data.random_keys import chosen_positions
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources import checks
@@ -107,16 +108,21 @@ class RowSource(Source):
             places = getattr(self, name)
             if places is not None and getattr(self, f"num_{name}") is not None:
                 raise InputError(f"{name} and num_{name} exclude each other: give positions, or how many to choose")
-            if places is not None and not (checks.is_list(places, checks.is_count) and 0 < len(set(places)) == len(places)):
+            distinct = (
+                isinstance(places, (list, tuple)) and all(map(is_integer, places)) and 0 < len({*places}) == len(places)
+            )
+            if places is not None and not distinct:
                 raise InputError(f"{name} must be a list of distinct positions, integers >= 0; got {places!r}")
-        for name, least in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("max_pixels", 1), ("length", 2)):
-            checks.check_count(name, getattr(self, name), least)
-        if self.select is not None and not (self.select and checks.is_list(self.select, _is_column)):
+        for name, minimum in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("max_pixels", 1), ("length", 2)):
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name), minimum)
+        columns = self.select if isinstance(self.select, (list, tuple)) else []
+        if self.select is not None and not (columns and all(isinstance(one, str) or is_integer(one) for one in columns)):
             raise InputError(f"select is a list of names or positions of columns; got {self.select!r}")
         self._crop = checks.as_size("center_crop", self.center_crop)
         checks.as_size("resize", self.resize)
-        checks.check_choice("color", self.color, Color)
-        checks.check_choice("channels", self.channels, Channels)
+        choice("color", self.color, Color)
+        choice("channels", self.channels, Channels)
         self._limits = checks.number_range("value_range", self.value_range)
         self._seconds = checks.number_range("seconds", self.seconds, 0)
 
@@ -195,7 +201,3 @@ class RowSource(Source):
             unit=scaling == Scaling("float32"),
             blocks=partial(iter, values),
         )
-
-
-def _is_column(column: object) -> bool:
-    return isinstance(column, str) or checks.is_count(column)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from pe_lightning.checks import choice, integer, number
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources import checks
 from pe_lightning.data.sources.arrays import in_place, read_arrays
@@ -85,18 +85,20 @@ class VideoSource(Source):
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
         check_frames(self.frames)
-        checks.check_choice("color", self.color, Color)
-        checks.check_count("max_pixels", self.max_pixels, 1)
-        if self.fps is not None and (isinstance(self.fps, (bool, str)) or not 0 < self.fps < math.inf):
-            raise InputError(f"fps must be a number of frames per second above 0; got {self.fps!r}")
+        choice("color", self.color, Color)
+        if self.max_pixels is not None:
+            integer("max_pixels", self.max_pixels, 1)
+        if self.fps is not None:
+            number("fps", self.fps, "(0, inf)", hint=" of frames per second")
         if self.preset is not None:
-            checks.check_choice("preset", self.preset, Preset)
+            choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
                 raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset to null")
         checks.as_size("resize", self.resize)
         crop = self.center_crop
         depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
-        checks.check_count("center_crop", depth, 2)
+        if depth is not None:
+            integer("center_crop", depth, 2)
         flat_size = checks.as_size("center_crop", flat)
         self._crop = None if flat_size is None else (depth, *flat_size)
         self._limits = checks.number_range("value_range", self.value_range)

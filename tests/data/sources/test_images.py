@@ -122,7 +122,7 @@ def test_a_crop_that_is_too_large(tmp_path):
     parts = ["center_crop 10x10 is larger than", "a.png", "9x8 samples (height x width)"]
     refused(ImageSource(tmp_path, center_crop=10).read, *parts)
     refused(ImageSource(tmp_path, max_pixels=71).read, "claims 9x8", "set max_pixels: 72")
-    refused(lambda: ImageSource(tmp_path, alpha="drop"), "alpha must be one of composite, keep; got 'drop'")
+    refused(lambda: ImageSource(tmp_path, alpha="drop"), "alpha must be composite or keep; got 'drop'")
     refused(lambda: ImageSource(tmp_path, key="x"), "key is for array files")
     refused(ImageSource(tmp_path, value_range=[0, 1]).read, "value_range is not for images of integers such as")
 

@@ -166,7 +166,7 @@ def test_preset_of_the_papers(tmp_path):
         np.testing.assert_allclose(got[number].astype(int), whole[64:192, 64:192], atol=1)
     refused(VideoSource(tmp_path / "a.mp4", preset="papers", frames=[0, 100]).read, "needs 128 frames, and", "gives 100")
     refused(lambda: VideoSource("a.mp4", preset="papers", resize=256), "preset papers sets resize and center_crop")
-    refused(lambda: VideoSource("a.mp4", preset="paper"), "preset must be one of papers")
+    refused(lambda: VideoSource("a.mp4", preset="paper"), "preset must be papers; got 'paper'; did you mean 'papers'")
     for fps in (0, -1, float("inf"), True, "25"):
         refused(lambda fps=fps: VideoSource("a.mp4", fps=fps), "fps")
 

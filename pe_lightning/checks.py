@@ -1,0 +1,111 @@
+"""Checks of arguments whose range is declared: the value as plain Python, or an error with what was given and is allowed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, TypeVar, get_args
+
+from pe_lightning.errors import InputError, did_you_mean
+
+__all__ = ["choice", "flag", "integer", "integers", "is_integer", "number"]
+
+T = TypeVar("T")
+MAX_INTEGER = 2**63 - 1
+
+
+def is_integer(value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> bool:
+    """Whether a value is an integer, also of NumPy, from ``minimum`` to ``maximum``; booleans are not."""
+    return type(value) is not bool and isinstance(value, Integral) and minimum <= int(value) <= maximum
+
+
+def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER, hint: str = "") -> int:
+    """The value as ``int`` if it is one from ``minimum`` to ``maximum``.
+
+    Args:
+        name: What messages call it.
+        value: What was given.
+        minimum: The smallest that is allowed.
+        maximum: The largest that is allowed.
+        hint: What follows the range in the message, such as ``", or null for all"``.
+
+    Raises:
+        InputError: If it is anything else.
+
+    >>> integer("rank", 3, 1)
+    3
+    """
+    if not is_integer(value, minimum, maximum):
+        allowed = f">= {minimum}" if maximum == MAX_INTEGER else f"from {minimum} to {maximum}"
+        raise InputError(f"{name} must be an integer {allowed}{hint}; got {value!r}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def integers(name: str, value: object, minimum: int = 0, hint: str = ", or a list of one per axis") -> int | list[int]:
+    """One integer, or a list of them, each as :func:`integer`."""
+    if isinstance(value, (list, tuple)) and value and all(is_integer(one, minimum) for one in value):
+        return [int(one) for one in value]
+    return integer(name, value, minimum, hint=hint)
+
+
+def number(name: str, value: object, interval: str, hint: str = "") -> float:
+    """The value as ``float`` if it is in an interval.
+
+    Args:
+        name: What messages call it.
+        value: What was given.
+        interval: The range as in mathematics: ``"[0, 1)"``, ``"(0, inf)"``.
+        hint: What follows the range in the message, such as ``", such as 0.25"``.
+
+    Raises:
+        InputError: If it is anything else.
+
+    >>> number("fraction", 1, "(0, 1]")
+    1.0
+    """
+    opening, low, high, closing = re.fullmatch(r"([\[(])(\S+), (\S+)([\])])", interval).groups()  # type: ignore[union-attr]
+    least, most, given = float(low), float(high), None
+    if type(value) is not bool and isinstance(value, Real):
+        given = _bounded(value, least, most, opening == "[", closing == "]")
+    if given is None:
+        allowed = f"number in {interval}"
+        if most == math.inf:
+            allowed = f"number >= {low}" if opening == "[" else f"number above {low}" if least else "positive number"
+        elif opening + closing == "[]":
+            allowed = f"{'positive ' if least > 0 else ''}number from {low} to {high}"
+        raise InputError(f"{name} must be a {allowed}{hint}; got {value!r}")
+    return given
+
+
+def _bounded(value: Any, least: float, most: float, with_least: bool, with_most: bool) -> float | None:
+    # compared before it is converted: float() of a very long integer overflows
+    above = value >= least if with_least else value > least
+    below = value <= most if with_most else value < most
+    return float(value) if above and below else None
+
+
+def choice(name: str, value: T, allowed: object) -> T:
+    """The value if it is one of those that are allowed, of the same type.
+
+    Args:
+        name: What messages call it.
+        value: What was given.
+        allowed: A sequence, or a ``Literal`` type.
+
+    Raises:
+        InputError: If it is anything else.
+    """
+    options: Sequence[Any] = get_args(allowed) or allowed  # type: ignore[assignment]
+    if not any(value is one or (value == one and type(value) is type(one)) for one in options):
+        words = [str(one).lower() if isinstance(one, bool) else str(one) for one in options]
+        near = did_you_mean(value, words) if isinstance(value, str) else ""
+        listed = f"one of {', '.join(words)}" if len(words) > 2 else " or ".join(words)
+        raise InputError(f"{name} must be {listed}; got {value!r}{near}")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """The value if it is true or false."""
+    return bool(choice(name, value, (True, False)))
