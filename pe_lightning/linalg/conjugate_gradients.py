@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.linalg.operators import Operator
 
-__all__ = ["LeastSquares", "Minimum", "conjugate_gradients"]
+__all__ = ["LeastSquares", "Minimum", "conjugate_gradients", "min_tolerance"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ class Minimum:
     """``(s,)`` float64, without the ridge's part."""
 
 
+def min_tolerance(dtype: torch.dtype) -> float:
+    """The least relative residual that is worth asking for: a few units of rounding."""
+    return 8 * torch.finfo(dtype).eps
+
+
 def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float, initial: Tensor | None = None) -> Minimum:
     """Solves a problem by conjugate gradients on the normal equations, which are applied and never formed.
 
@@ -89,7 +94,7 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     Each of at most ``iterations`` is one product and one with the transpose. ``initial`` is ``(s, C, K)``, or zero.
     """
     eps = torch.finfo(problem.target.dtype).eps
-    tolerance = max(tolerance, 8 * eps)
+    tolerance = max(tolerance, min_tolerance(problem.target.dtype))
     gradient, error = problem.gradient(None)
     start = size = problem.size(gradient)  # per signal; zero where there is nothing to fit
     # the product of y with a column of A rounds to eps times both lengths

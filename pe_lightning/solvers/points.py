@@ -6,8 +6,9 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +16,16 @@ from typing_extensions import Self
 
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import LeastSquares, Minimum, Operator, conjugate_gradients, eigh, mode_products, rowwise_products
+from pe_lightning.linalg import (
+    LeastSquares,
+    Minimum,
+    Operator,
+    conjugate_gradients,
+    eigh,
+    factor_axis,
+    mode_products,
+    rowwise_products,
+)
 
 __all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_samples"]
 
@@ -23,6 +33,12 @@ CACHE_BYTES = 1 << 30
 """Per-axis features of points are stored between iterations up to this size, and computed again beyond it."""
 CHUNK_NUMBERS = 1 << 22
 """Intermediate numbers that an evaluation at points holds at once."""
+MAX_DIRECT_OPERATIONS, MAX_DIRECT_NUMBERS = 1 << 31, 1 << 24
+"""Multiplications and matrix entries up to which a problem without a ridge is factorised: a second on one core."""
+UNSCALED_EXPONENT = 16
+"""Values and features between 2**-16 and 2**16 are not scaled: their squares, and sums of them, are normal in float32."""
+MAX_SCALE_EXPONENT = {torch.float32: 100, torch.float64: 900}
+"""Largest exponent of two that values are divided by."""
 GROUP_NUMBERS = {"cpu": 1 << 22}
 """Numbers of one vector of the iteration: signals are solved in groups of that size, which on a CPU stay in its cache."""
 GROUP_NUMBERS_DEFAULT = 1 << 28
@@ -89,9 +105,14 @@ class Samples(Operator):
 
     def dense(self) -> Tensor:
         """The matrix of each signal, ``(S or 1, P, K)``; for small sizes."""
-        count = max(len(self.coordinates()), 1 if self.mask is None else len(self.mask))
-        unit = torch.eye(self.shape[1], dtype=self.dtype, device=self.device)
-        return self.mv(unit.expand(count, -1, -1)).transpose(1, 2)
+        rows = []
+        for coords in self.coordinates():
+            joint, *others = self._encode(coords.unbind(-1))
+            for features in others:
+                joint = (joint[:, :, None] * features[:, None, :]).flatten(1)
+            rows.append(joint)
+        matrices = torch.stack(rows)
+        return matrices if self.mask is None else matrices * self.mask[..., None]
 
     def rows(self, start: int, stop: int) -> ScatteredPoints:
         """Some of the samples, point by point."""
@@ -243,10 +264,43 @@ class ScatteredPoints(Samples):
             yield where, self._encode(coords) if stored is None else [f[where] for f in stored[row]]
 
 
+def _least_norm(matrix: Tensor, target: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Least squares of least norm: ``z`` ``(s, C, K)`` of ``(P, K)`` and ``(s, C, P)``, relative residuals and errors."""
+    factor = factor_axis(matrix)
+    s = factor.singular_values
+    used = s > max(matrix.shape) * torch.finfo(dtype).eps * s[:1]
+    z = torch.where(used, target @ factor.left() / s, 0.0) @ factor.right.T
+    residual = target - z @ matrix.T
+    gradient, start = (torch.linalg.vector_norm(part @ matrix, dim=(1, 2)) for part in (residual, target))
+    return z, torch.where(start > 0, gradient / start, 0.0), residual.square().sum((1, 2))
+
+
+def _power_of_two(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The power of two nearest to positive numbers, whose squares ``dtype`` could not hold; one for all others.
+
+    Multiplying by it is exact. For float32 it is between 2**-100 and 2**100, so that it and its inverse are normal numbers.
+    """
+    largest = MAX_SCALE_EXPONENT[dtype]
+    exponent = torch.frexp(x).exponent.clamp(-largest, largest)
+    exponent = torch.where((exponent.abs() > UNSCALED_EXPONENT) & (x > 0), exponent, 0)
+    return torch.ldexp(torch.ones_like(x), exponent)
+
+
 def _last(x: Tensor, axis: int) -> Tensor:
     if x.ndim != 3 or axis not in (-1, 2):
         raise InputError(f"samples multiply the last axis of (S, C, ...); got {tuple(x.shape)} and axis {axis}")
     return x
+
+
+class DirectSolution(NamedTuple):
+    """A solution at scattered points by singular values."""
+
+    weight: Tensor
+    """``(S, C, K_1, ..., K_D)``."""
+    relative_residual: Tensor
+    """Norm of the gradient relative to that at zero, ``(S,)`` float64."""
+    squared_error: Tensor
+    """``(S,)`` float64."""
 
 
 class PointProblem:
@@ -275,10 +329,15 @@ class PointProblem:
         self.distributed = distributed
         self.dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
         moments, diagonal = samples.moments()
-        sums = torch.cat([self._masked(part, values[part]).sum(2, dtype=torch.float64) for part in self._slices(1)])
+        parts = [self._masked(part, values[part]) for part in self._slices(1)]
+        sums = torch.cat([part.sum(2, dtype=torch.float64) for part in parts])
+        magnitude = torch.cat([torch.linalg.vector_norm(part, 1, (1, 2), dtype=torch.float64) for part in parts])
         ones = torch.full((1,), float(values.shape[2]), dtype=torch.float64, device=values.device)
         counts = ones if samples.mask is None else samples.mask.sum(1, dtype=torch.float64)
-        total = self.summed(torch.cat([sums, *(row.expand(len(values))[:, None] for row in (counts, diagonal))], 1))
+        total = self.summed(
+            torch.cat([sums, *(row.expand(len(values))[:, None] for row in (counts, diagonal, magnitude))], 1)
+        )
+        total, magnitude = total[:, :-1], total[:, -1]
         self.counts = total[:, -2]
         bad = ((self.counts == 0) | ~total.isfinite().all(1)).nonzero().flatten().tolist()
         if bad:
@@ -286,6 +345,10 @@ class PointProblem:
         self.mean = total[:, :-2] / self.counts[:, None] if center else torch.zeros_like(sums)
         self.unit = total[:, -1] / self.counts
         """Mean of the joint diagonal over the training points, ``(S,)``: what a relative ridge of 1 stands for."""
+        self.value_scale = _power_of_two(magnitude / (self.counts * values.shape[1]), self.dtype)
+        """What values are divided by, ``(S,)``."""
+        self.feature_scale = float(_power_of_two(self.unit.mean().sqrt(), self.dtype))
+        """What joint features are divided by."""
         self.bases, self.spectrum = self._factor(moments)
         self._shared: Samples | None = None
 
@@ -319,19 +382,47 @@ class PointProblem:
         for number, signals in enumerate(self._groups()):
             target = self._masked(signals, self._centered(signals)).contiguous()
             scale = self._scale(signals, ridge) if precondition else target.new_ones(1, 1, 1)
-            operator, sums = self._operator(signals), None
+            operator, sums, unit = self._operator(signals), None, self._scaled_unit[signals]
             if right is not None:
-                sums = operator.with_mask(right[1][signals]).rmv(right[0][signals].to(self.dtype))
+                scaled = self._divided(right[0][signals], signals).to(self.dtype)
+                sums = operator.with_mask(right[1][signals]).rmv(scaled)
             # preconditioned columns have a length of about one
-            norm = scale.shape[-1] if precondition else self.unit[signals] * self.counts[signals]
-            problem = LeastSquares(operator, target, ridge * self.unit[signals], scale, norm, reduce, sums)
-            found.append(conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None))
+            norm = scale.shape[-1] if precondition else unit * self.counts[signals]
+            problem = LeastSquares(operator, target, ridge * unit, scale, norm, reduce, sums)
+            minimum = conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None)
+            found.append(replace(minimum, squared_error=minimum.squared_error * self.value_scale[signals].square()))
         return found
+
+    def solve_directly(self) -> DirectSolution | None:
+        """The solution of least norm without a ridge, from singular values in float64; ``None`` if that takes too long.
+
+        Singular values below ``eps`` of the data's dtype, times the larger side of the matrix, of the largest one are left
+        out: their weights would be rounding.
+        """
+        signals, channels, points = self.values.shape
+        columns = math.prod(encoder.num_features for encoder in self.samples.encoders)
+        alone = not self.samples.shared or (self.samples.mask is not None and len(self.samples.mask) > 1)
+        numbers = points * columns * (signals if alone else 1)
+        if self.distributed or numbers > MAX_DIRECT_NUMBERS or numbers * min(points, columns) > MAX_DIRECT_OPERATIONS:
+            return None
+        matrices = self.samples.dense() / self.feature_scale
+        every = slice(0, signals)
+        target = self._masked(every, self._centered(every)).double()
+        solved = []
+        for n, matrix in enumerate(matrices):
+            trained = slice(None) if self.samples.mask is None else self.samples.mask[n % len(self.samples.mask)]
+            part = target[n : n + 1] if alone else target
+            solved.append(_least_norm(matrix[trained], part[..., trained], self.dtype))
+        weight, relative, error = (torch.cat(column) for column in zip(*solved, strict=True))
+        weight *= (self.value_scale / self.feature_scale)[:, None, None]
+        shape = (signals, channels, *(encoder.num_features for encoder in self.samples.encoders))
+        return DirectSolution(weight.to(self.dtype).reshape(shape), relative, error * self.value_scale.square())
 
     def decode(self, z: Sequence[Tensor]) -> Tensor:
         """``z`` per group to weights ``(S, C, K_1, ..., K_D)``."""
         ranks, bases = [basis.shape[1] for basis in self.bases], [basis.to(self.dtype) for basis in self.bases]
-        return torch.cat([mode_products(part.reshape(*part.shape[:2], *ranks), bases) for part in z])
+        weight = torch.cat([mode_products(part.reshape(*part.shape[:2], *ranks), bases) for part in z])
+        return weight.mul_(self.value_scale.to(self.dtype).reshape(-1, *[1] * (weight.ndim - 1)))
 
     def squared_error(self, z: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Sum of squared errors at other samples, under ``mask`` ``(S or 1, P)``; ``(S,)`` float64."""
@@ -340,7 +431,8 @@ class PointProblem:
             where = mask if len(mask) == 1 else mask[signals]
             values = torch.where(where[:, None], self._centered(signals), 0.0)
             error = self._operator(signals).with_mask(where).mv(part) - values
-            errors.append(error.square().flatten(1).sum(1, dtype=torch.float64))
+            squares = error.square().flatten(1).sum(1, dtype=torch.float64)
+            errors.append(squares * self.value_scale[signals].square())
         return self.summed(torch.cat(errors))
 
     def _factor(self, moments: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
@@ -356,8 +448,14 @@ class PointProblem:
             bases.append(basis)
             trace = moment.diagonal().sum().clamp_min(torch.finfo(torch.float64).tiny)
             spectrum = torch.outer(spectrum, eigenvalues[-rank:].clamp_min(0) / trace).flatten()
+        bases[0] = bases[0] / self.feature_scale
         # each axis to trace one, and the whole to the trace of the true matrix, which axes that go together may change
-        return bases, spectrum * float(self.unit.mean())
+        return bases, spectrum * float(self._scaled_unit.mean())
+
+    @property
+    def _scaled_unit(self) -> Tensor:
+        """:attr:`unit` of the divided features."""
+        return self.unit / self.feature_scale**2
 
     def _masked(self, signals: slice, values: Tensor) -> Tensor:
         """Values of some signals, zero off the mask."""
@@ -365,8 +463,14 @@ class PointProblem:
         return values if mask is None else torch.where(mask[:, None], values, 0.0)
 
     def _centered(self, signals: slice) -> Tensor:
-        """Values of some signals without their means, ``(s, C, P)`` in the dtype of the computation."""
-        return self.values[signals].to(self.dtype) - self.mean[signals, :, None].to(self.dtype)
+        """Values of some signals without their means, divided by their scale, ``(s, C, P)`` in the computation's dtype."""
+        mean = self._divided(self.mean[signals, :, None], signals)
+        return self._divided(self.values[signals].to(self.dtype), signals) - mean.to(self.dtype)
+
+    def _divided(self, x: Tensor, signals: slice) -> Tensor:
+        """``(s, C, P)`` divided by the scales of the values of some signals."""
+        scale = self.value_scale[signals]
+        return x if bool((scale == 1).all()) else x * (1 / scale[:, None, None]).to(x.dtype)
 
     def _slices(self, size: int) -> list[slice]:
         return [slice(start, start + size) for start in range(0, len(self.values), size)]
@@ -387,7 +491,7 @@ class PointProblem:
 
     def _scale(self, signals: slice, ridge: float) -> Tensor:
         """The inverse of the preconditioner's diagonal, ``(s, 1, K)``."""
-        effective, absolute = self.counts[signals] * self._damping(ridge), ridge * self.unit[signals]
+        effective, absolute = self.counts[signals] * self._damping(ridge), ridge * self._scaled_unit[signals]
         scale = 1 / (effective[:, None, None] * self.spectrum + absolute[:, None, None])
         return scale.nan_to_num(0.0, posinf=0.0).to(self.dtype)
 
@@ -398,7 +502,7 @@ class PointProblem:
         \lambda_i / (P' \lambda_i + \rho)`, the fixed point of random-matrix theory, found by bisection. On a full grid
         nothing is random and the share is one; on a part of a grid it is between the two.
         """
-        count, rho = float(self.counts.mean()), ridge * float(self.unit.mean())
+        count, rho = float(self.counts.mean()), ridge * float(self._scaled_unit.mean())
         share = count / self.population
         low, high = math.log(1e-3), 0.0
         if share >= 1:

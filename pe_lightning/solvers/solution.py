@@ -35,8 +35,8 @@ class Solution:
     """The ridge, relative to the mean squared norm of the joint features over the training samples."""
     absolute_ridge: Tensor
     """What is added to the normal equations' diagonal, ``(S,)``."""
-    solver: Literal["grid", "line", "points"]
-    """``grid`` and ``line`` (one long axis) are direct, ``points`` iterates."""
+    solver: Literal["grid", "line", "dense", "points"]
+    """``grid``, ``line`` (one long axis) and ``dense`` (few points, no ridge) are direct, ``points`` iterates."""
     seconds: float = 0.0
     """From features to weights, this process's own time."""
     encoders: tuple[Encoder, ...] = ()
@@ -56,7 +56,8 @@ class Solution:
     relative_residual: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     """Points: norm of the gradient relative to that at zero, in the preconditioner's norm, ``(S,)``."""
     converged: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.bool))
-    """Points: whether it is below the tolerance, or as small as rounding allows, ``(S,)``."""
+    """Points: whether it is at most the tolerance, or a few units of rounding, ``(S,)``. Without a ridge and with
+    ill-conditioned features a small residual does not mean that the error is near its minimum."""
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """Values ``(S, n_1, ..., n_D, C)`` on a grid from raw features, the mean included.

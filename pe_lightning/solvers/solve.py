@@ -15,7 +15,7 @@ from pe_lightning import checks
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Minimum, full_precision
+from pe_lightning.linalg import Minimum, full_precision, min_tolerance
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
@@ -167,7 +167,8 @@ def solve_points(
     r"""Fits the linear layer of a complex encoding to scattered points, exactly, all signals in one call.
 
     Minimises :math:`\sum_p (y_p - w \cdot (\psi_1(x_{p1}) \otimes \dots \otimes \psi_D(x_{pD})))^2 + \rho |w|^2` per
-    signal and channel, by conjugate gradients. Points are given in one of three ways: samples of a grid by ``axes`` and
+    signal and channel, by conjugate gradients; small problems without a ridge by singular values, as the pseudo-inverse,
+    truncated at rounding of the data's dtype. Points are given in one of three ways: samples of a grid by ``axes`` and
     ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
 
     Args:
@@ -185,7 +186,7 @@ def solve_points(
         tolerance: Where to stop: relative residual of the normal equations, in the preconditioner's norm.
         precondition: Whether to use the preconditioner: the diagonal that the normal equations of a full grid have in the
             eigenbases of the axes, damped for the points that are missing. ``None``: if the ridge is positive. Without, the
-            iteration tends to the solution of least norm where there are many.
+            iteration tends to the solution of least norm where there are many, and few iterations regularise.
         center: Whether to take out each signal's mean per channel over its training points first.
         distributed: Every process of :mod:`torch.distributed` holds its own share of the same signals' points (possibly
             none) and calls this; all get the same weights.
@@ -204,11 +205,15 @@ def solve_points(
     with full_precision(values.device):
         problem = point_problem(values, choice.encoders, **options)
         use = choice.ridge > 0 if precondition is None else precondition
+        plain = choice.ridge == 0 and precondition is None  # few iterations without preconditioner regularise
+        if plain and isinstance(problem, PointProblem) and (direct := problem.solve_directly()):
+            found = _described(problem, direct.weight, direct.squared_error, choice.ridge)
+            solver: Any = {"solver": "dense", "relative_residual": direct.relative_residual}
+            return replace(found, **solver, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
         results = problem.solve(choice.ridge, iterations, tolerance, use)
         found = _solution(problem, results, choice.ridge)
     residual, used = found.relative_residual, found.iterations
-    # stopped before the cap: by the tolerance, or because rounding allows no more
-    converged = (residual <= tolerance) | ((used < iterations) & (residual <= WARN_RESIDUAL))
+    converged = residual <= max(tolerance, min_tolerance(found.weight.dtype))
     worst = float(residual.max())
     if worst > WARN_RESIDUAL and not bool(converged.all()):
         warnings.warn(
@@ -222,19 +227,25 @@ def solve_points(
 
 
 def _solution(problem: PointProblem | LineProblem, results: Sequence[Minimum], ridge: float) -> Solution:
-    """The solution of a problem at points, without what led to it."""
-    weight = problem.decode([result.z for result in results])
+    """The solution of a problem at points, without encoders and choice."""
+    error = torch.cat([result.squared_error for result in results])
+    return replace(
+        _described(problem, problem.decode([result.z for result in results]), error, ridge),
+        iterations=torch.cat([result.iterations for result in results]),
+        relative_residual=torch.cat([result.relative_residual for result in results]),
+    )
+
+
+def _described(problem: PointProblem | LineProblem, weight: Tensor, error: Tensor, ridge: float) -> Solution:
     return Solution(
         weight=weight,
         mean=problem.mean.to(weight.dtype),
-        squared_error=torch.cat([result.squared_error for result in results]),
+        squared_error=error,
         count=(problem.counts * problem.values.shape[1]).long(),
         ridge=float(ridge),
         absolute_ridge=ridge * problem.unit,
         solver=problem.solver,
         ranks=tuple(basis.shape[1] for basis in problem.bases),
-        iterations=torch.cat([result.iterations for result in results]),
-        relative_residual=torch.cat([result.relative_residual for result in results]),
     )
 
 
