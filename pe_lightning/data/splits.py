@@ -149,9 +149,13 @@ class GridSplit(Split):
         )
 
     def take(self, values: Tensor) -> Tensor:
-        """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous."""
+        """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous.
+
+        No copy where every sample is trained on.
+        """
         for axis, index in enumerate(self.index):
-            values = values.index_select(axis + 1, index)
+            if len(index) < values.shape[axis + 1]:  # indices are distinct and ascending
+                values = values.index_select(axis + 1, index)
         return values.contiguous()
 
     def train_mask_of(self, block: Block) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike, is_local, local_features, resolve
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Operator, mode_products, rowwise_products
+from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
 
 __all__ = ["Complex", "changed", "per_axis", "samples_per_unit", "sized"]
 
@@ -78,12 +78,23 @@ class Complex(Encoding):
         self.check_axes(axes)
         return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True))]
 
-    def operators(self, axes: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor | Operator]:
-        """As :meth:`axis_features`, in a dtype; of one long axis of local features the matrix that is never dense."""
+    def operators(self, axes: Sequence[Tensor], dtype: torch.dtype, find_identity: bool = False) -> list[Tensor | Operator]:
+        """As :meth:`axis_features`, in a dtype; of one long axis of local features the matrix that is never dense.
+
+        With ``find_identity``, features that interpolate at these coordinates are not multiplied.
+        """
         if self.is_line:
             self.check_axes(axes)
             return [local_features(self.encoders[0], axes[0], dtype, float(self.scales[0]))]
-        return [features.to(dtype) for features in self.axis_features(axes)]
+        if not find_identity:
+            return [features.to(dtype) for features in self.axis_features(axes)]
+        self.check_axes(axes)
+        found: list[Tensor | Operator] = []
+        for encoder, x, scale in zip(self.encoders, axes, self.scales.tolist(), strict=True):
+            square = encoder.support is not None and encoder.num_features == len(x) and scale == 1
+            matrix = encode_axis(encoder, x) if square else None
+            found.append(matrix.to(dtype) if isinstance(matrix, Identity) else (encoder(x) * scale).to(dtype))
+        return found
 
     @property
     def is_line(self) -> bool:
@@ -169,7 +180,11 @@ def samples_per_unit(x: Tensor) -> float:
 
 
 def sized(
-    encoders: Sequence[Encoder], spacing: Sequence[float], samples: Sequence[float], channels: int = 1
+    encoders: Sequence[Encoder],
+    spacing: Sequence[float],
+    samples: Sequence[float],
+    channels: int = 1,
+    max_weights: int = MAX_WEIGHTS,
 ) -> list[Encoder]:
     """The encoders of the axes with ``num_features: auto`` and default widths set for samples (:meth:`Encoder.sized`).
 
@@ -178,6 +193,7 @@ def sized(
         spacing: Distance of the features per axis, in units of the [0, 1] domain, if memory allows it.
         samples: Trained samples per unit length of each axis, or as many as a grid of their density has.
         channels: Number of channels; a weight belongs to each.
+        max_weights: Most weights of a signal.
 
     Warns:
         UserWarning: If there are fewer features than samples, for memory.
@@ -187,7 +203,7 @@ def sized(
         min(n, MAX_DENSE, max(2.0, MAX_MATRIX / m)) if encoder.support is None else n
         for encoder, n, m in zip(encoders, wanted, samples, strict=True)
     ]
-    share = (MAX_WEIGHTS / (channels * math.prod(counts))) ** (1 / len(counts))
+    share = (max_weights / (channels * math.prod(counts))) ** (1 / len(counts))
     counts = [n * min(share, 1.0) for n in counts]
     if any(encoder.is_open and n < whole for encoder, n, whole in zip(encoders, counts, wanted, strict=True)):
         shown, asked = ("x".join(f"{math.ceil(n - 1e-6)}" for n in numbers) for numbers in (counts, wanted))

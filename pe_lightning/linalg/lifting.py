@@ -30,6 +30,8 @@ COARSEST = 4
 ROW = 64
 """Contiguous numbers from which on a step along an axis before the last is fast without moving the axis."""
 
+BLOCK = 1 << 18
+"""Numbers that are transformed at once."""
 REACH = 8
 """More entries on each side of its own than a vector of one level differs from zero in: those of 9/7 reach 4."""
 
@@ -67,15 +69,11 @@ class Lifting:
 
     def forward_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """:meth:`forward` along several axes: the Kronecker product of their transforms."""
-        for axis in axes:
-            x = self.forward(x, axis)
-        return x
+        return self._along_all(x, axes, self._analyse)
 
     def inverse_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """:meth:`inverse` along several axes."""
-        for axis in axes:
-            x = self.inverse(x, axis)
-        return x
+        return self._along_all(x, axes, self._synthesise)
 
     @staticmethod
     def sizes(n: int) -> list[int]:
@@ -134,16 +132,32 @@ class Lifting:
         order = torch.cat([places[0::2], places[1::2]]).numpy()
         return matrix[order] if analysis else matrix[:, order]
 
-    def _along(self, x: Tensor, axis: int, transform: Callable[[Tensor], Tensor]) -> Tensor:
+    def _along_all(self, x: Tensor, axes: Sequence[int], transform: Callable[[Tensor], Tensor]) -> Tensor:
+        in_place = False
+        for axis in axes:
+            x = self._along(x, axis, transform, in_place)
+            in_place = not x.requires_grad
+        return x
+
+    def _along(self, x: Tensor, axis: int, transform: Callable[[Tensor], Tensor], in_place: bool = False) -> Tensor:
+        """A transform of one axis; without gradients a block of numbers at a time, which then stays in the cache."""
         axis %= x.ndim
         n = x.shape[axis]
+        out = x if in_place else x.clone(memory_format=torch.contiguous_format)
         if n <= COARSEST or not x.numel():
-            return x.clone()
-        lead, trail = x.shape[:axis], x.shape[axis + 1 :]
-        if trail.numel() >= ROW:  # every step adds contiguous rows
-            return transform(x.reshape(lead.numel(), n, trail.numel())).reshape(x.shape)
-        moved = x.movedim(axis, 0)
-        return transform(moved.reshape(1, n, -1)).reshape(moved.shape).movedim(0, axis).contiguous()
+            return out
+        lead, trail = x.shape[:axis].numel(), x.shape[axis + 1 :].numel()
+        if x.requires_grad:
+            return transform(out.view(lead, n, trail)).view(x.shape)
+        if trail >= ROW:  # every step adds contiguous rows
+            for block in out.view(lead, n, trail):
+                for some in torch.split(block, max(ROW, BLOCK // n), 1):
+                    some.copy_(transform(some[None])[0])
+        else:
+            for some in torch.split(out.view(lead, n, trail), max(ROW, BLOCK // (n * trail))):
+                moved = some.movedim(1, 0)
+                some.copy_(transform(moved.reshape(1, n, -1)).view(moved.shape).movedim(0, 1))
+        return out
 
     def _analyse(self, x: Tensor) -> Tensor:
         parts = []

@@ -18,7 +18,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import per_axis
+from pe_lightning.encodings.complex import MAX_WEIGHTS, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
 from pe_lightning.modules.base import trainer_of
@@ -43,6 +43,8 @@ MAX_VALUES_AT_ONCE = 1 << 24
 """Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
 FEATURES_PER_SAMPLE_OF_A_LINE = 64
 """Features that are computed per sample of a long axis, roughly."""
+MAX_SPARSE_WEIGHTS = 1 << 28
+"""Most weights of a signal with ``num_features: auto`` from which a sparse layer keeps some; they have no gradients."""
 SPARSE_KEY = "pe_lightning/sparse"
 WEIGHT_NAME = "networks.network.weight"
 """Name of the layer in the state of the module."""
@@ -215,7 +217,8 @@ class ComplexLinear(CoordinateModule):
             raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
         if self.info is not None:
             return
-        encoders = size_encoders(data.dataset, encoders)
+        most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
+        encoders = size_encoders(data.dataset, encoders, most)
         if any(wanted):
             began = time.perf_counter()
             self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
@@ -497,7 +500,8 @@ class ComplexLinear(CoordinateModule):
         if not self.features_are_shared:
             return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)
         blocks, dtype = [], network.weight.dtype
+        mean = network.mean.reshape(self.networks.num_signals, *[1] * info.num_axes, info.channels)
         for some in some_rows:
-            features = self.encoding.operators([some, *axes[1:]], dtype)
-            blocks.append(self._respond(network.linear(features)).movedim(1, -1))
-        return torch.cat(blocks, 1) + network.mean.reshape(self.networks.num_signals, *[1] * info.num_axes, info.channels)
+            features = self.encoding.operators([some, *axes[1:]], dtype, find_identity=not torch.is_grad_enabled())
+            blocks.append(self._respond(network.linear(features)).movedim(1, -1) + mean)
+        return torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]

@@ -17,6 +17,7 @@ from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit, sized
+from pe_lightning.encodings.complex import MAX_WEIGHTS
 from pe_lightning.solvers import (
     Choice,
     Learned,
@@ -50,10 +51,13 @@ def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
     return per_unit, [n * share ** (1 / len(per_unit)) for n in per_unit]
 
 
-def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder]) -> list[Encoder]:
-    """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples."""
+def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weights: int = MAX_WEIGHTS) -> list[Encoder]:
+    """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples.
+
+    A signal has ``max_weights`` weights at most.
+    """
     per_unit, samples = samples_of(dataset)
-    return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1])
+    return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
 
 
 def choose_data(

@@ -178,10 +178,15 @@ class Coefficients:
                 f"keep must be from 1 to {self.size:,}, the numbers of all channels of a signal's layer; got {count:,}"
             )
         importance = self.importance().flatten()
-        least = np.partition(importance.cpu().numpy(), self.size - count)[self.size - count] if count < self.size else 0.0
-        mask = importance > float(least)
+        least = 0.0
+        if count < self.size:
+            ordered = importance.cpu().numpy().copy()
+            ordered.partition(self.size - count)
+            least = float(ordered[self.size - count])
+            del ordered
+        mask = importance > least
         if least > 0 and (missing := count - int(mask.sum())):
-            mask[torch.nonzero(importance == float(least))[:missing, 0]] = True
+            mask[torch.nonzero(importance == least)[:missing, 0]] = True
         values = self.values.flatten()[mask]
         if stored_as == "float16":
             scale = half_scale(values)

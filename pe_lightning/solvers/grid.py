@@ -16,6 +16,7 @@ from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
     Banded,
+    Identity,
     Operator,
     contraction_order,
     factor_axis,
@@ -136,14 +137,16 @@ class GridSolver:
 
     def _project(self, x: Tensor, origin: list[int]) -> tuple[Tensor, list[int]]:
         """The sums of one block, and where they belong: columns that no sample of the block sees are left out."""
-        corner, dtype = [0] * len(self.grid), torch.float64 if self._banded else x.dtype
+        block, corner, dtype = x, [0] * len(self.grid), torch.float64 if self._banded else x.dtype
         for axis in contraction_order(x.shape[2:], [factor.projector.shape[1] for factor in self.factors]):
             projector = self.factors[axis].projector
+            if isinstance(projector, Identity) and x.shape[2 + axis] == self.grid[axis]:
+                continue
             if not isinstance(projector, Banded):  # converted once
                 projector = self._projectors.setdefault(id(projector), projector.to(dtype))
             corner[axis], rows = projector.rows(origin[axis], origin[axis] + x.shape[2 + axis]).trimmed()
             x = rows.rmv(x, 2 + axis)
-        return x, corner
+        return (x.clone() if x is block else x), corner
 
     def reduce(self) -> None:
         """Adds the sums of all processes, once; without :mod:`torch.distributed` there is nothing to do."""
@@ -180,6 +183,8 @@ class GridSolver:
             mean = self._sums[0].div(samples).mul(self.center).to(self._dtype)
             if self._spectrum is None:
                 self._spectrum, self._final = self._rotated(mean), True
+            if all(factor.method == "identity" for factor in self.factors):
+                return self._samples(ridge, mean)
             singular = reduce(torch.kron, [factor.singular_values for factor in self.factors])
             absolute = ridge * math.prod(factor.mean_diagonal for factor in self.factors)
             info = torch.finfo(self._dtype)
@@ -223,6 +228,27 @@ class GridSolver:
             joint_rank=int(used.sum()),
             effective_rank=effective,
             methods=tuple(factor.method for factor in self.factors),
+        )
+
+    def _samples(self, ridge: float, mean: Tensor) -> Solution:
+        """The solution for features that are the identity: the centred samples, divided by one plus the ridge."""
+        assert self._spectrum is not None
+        signals, channels = self._spectrum.shape[:2]
+        samples = math.prod(self.grid)
+        # of centred samples, the sum of squares
+        centred = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
+        return Solution(
+            weight=self._spectrum.div(1 + ridge).reshape(signals, channels, *self.grid),
+            mean=mean,
+            squared_error=(centred.clamp_min(0) * (ridge / (1 + ridge)) ** 2).sum(1),
+            count=torch.full((signals,), samples * channels),
+            ridge=float(ridge),
+            absolute_ridge=torch.full((signals,), float(ridge), dtype=torch.float64),
+            solver="grid",
+            ranks=self.grid,
+            joint_rank=samples,
+            effective_rank=samples / (1 + ridge),
+            methods=("identity",) * len(self.grid),
         )
 
     def _rotated(self, mean: Tensor) -> Tensor:
