@@ -68,8 +68,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
     if hint := advice(report, folder, can_solve_exactly):
         console.print(hint, style="yellow", highlight=False, soft_wrap=True)
     if report["fit_seconds"] is not None:
-        solved = report.get("solve_seconds") is not None
-        parts = ["solved exactly"] * solved + [f"{report['steps']} steps"] * (report["steps"] > 0 or not solved)
+        solved, residual = report.get("solve_seconds") is not None, (report.get("solution") or {}).get("relative_residual")
+        solution = "solved exactly" if residual is None else f"solved to a relative residual of {residual:.1g}"
+        parts = [solution] * solved + [f"{report['steps']} steps"] * (report["steps"] > 0 or not solved)
         every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
         console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False)
         console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)

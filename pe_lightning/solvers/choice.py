@@ -38,7 +38,7 @@ from pe_lightning.solvers.held_out import (
     subsampling_masks,
 )
 from pe_lightning.solvers.line import LineProblem, point_problem
-from pe_lightning.solvers.points import PointProblem, point_samples
+from pe_lightning.solvers.points import PointProblem, point_samples, power_of_two
 from pe_lightning.threads import threads_for_values
 
 __all__ = ["Choice", "ChoiceWarning", "axis_encoders", "check_ridge", "choose_grid", "choose_points", "tunable"]
@@ -318,9 +318,12 @@ def choose_grid(
     sizes = [len(x) for x in axes] if full_size is None else list(full_size)
     thinned = [n >= MIN_AXIS_SAMPLES for n in values.shape[1:-1]]
     windows, coords = grid_windows(values, axes)
+    scale = float(power_of_two(windows.abs().mean(dtype=torch.float64), windows.dtype))
+    windows, gain = windows / scale if scale != 1 else windows, 20 * math.log10(scale)
 
     def scorer(candidate: tuple[Encoder, ...]) -> Scorer:
-        return _grid_scorer(windows, coords, candidate, sizes, thinned)
+        score = _grid_scorer(windows, coords, candidate, sizes, thinned)
+        return lambda r: score(r) - gain
 
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):

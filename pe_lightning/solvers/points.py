@@ -27,7 +27,7 @@ from pe_lightning.linalg import (
     rowwise_products,
 )
 
-__all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_samples"]
+__all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_samples", "power_of_two"]
 
 CACHE_BYTES = 1 << 30
 """Per-axis features of points are stored between iterations up to this size, and computed again beyond it."""
@@ -275,7 +275,7 @@ def _least_norm(matrix: Tensor, target: Tensor, dtype: torch.dtype) -> tuple[Ten
     return z, torch.where(start > 0, gradient / start, 0.0), residual.square().sum((1, 2))
 
 
-def _power_of_two(x: Tensor, dtype: torch.dtype) -> Tensor:
+def power_of_two(x: Tensor, dtype: torch.dtype) -> Tensor:
     """The power of two nearest to positive numbers, whose squares ``dtype`` could not hold; one for all others.
 
     Multiplying by it is exact. For float32 it is between 2**-100 and 2**100, so that it and its inverse are normal numbers.
@@ -345,9 +345,9 @@ class PointProblem:
         self.mean = total[:, :-2] / self.counts[:, None] if center else torch.zeros_like(sums)
         self.unit = total[:, -1] / self.counts
         """Mean of the joint diagonal over the training points, ``(S,)``: what a relative ridge of 1 stands for."""
-        self.value_scale = _power_of_two(magnitude / (self.counts * values.shape[1]), self.dtype)
+        self.value_scale = power_of_two(magnitude / (self.counts * values.shape[1]), self.dtype)
         """What values are divided by, ``(S,)``."""
-        self.feature_scale = float(_power_of_two(self.unit.mean().sqrt(), self.dtype))
+        self.feature_scale = float(power_of_two(self.unit.mean().sqrt(), self.dtype))
         """What joint features are divided by."""
         self.bases, self.spectrum = self._factor(moments)
         self._shared: Samples | None = None

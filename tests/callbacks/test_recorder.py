@@ -23,6 +23,7 @@ from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, 
 from pe_lightning.callbacks.interpolation import advice, score_baselines
 from pe_lightning.data import TensorDataModule, VideoDataModule
 from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.curves import read_curve
@@ -294,3 +295,13 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
     printed = capsys.readouterr().out
     solved = "solved exactly" if steps == 0 else "1 steps"
     assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)
+
+
+def test_an_iterative_solution_says_which_residual_it_reached(make_trainer, tmp_path, capsys):
+    data = TensorDataModule(signals(1, 16, 16), sampling=RandomSampling(fraction=0.5))
+    trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
+    trainer.fit(fitted := ComplexLinear({"name": "gau", "num_features": 16}, warm_start=True, ridge=1e-2), data)
+    trainer.test(fitted, data, verbose=False)
+    printed = capsys.readouterr().out
+    assert re.search(r"solved to a relative residual of \de-0\d in ", printed)
+    assert "exactly" not in printed
