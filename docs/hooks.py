@@ -23,6 +23,7 @@ DATASETS = "datasets.md"
 """The page of ``datasets/README.md``, which documents link to as it lies in the repository."""
 
 ARITHMATEX = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+NAMED_FUNCTION = re.compile(r"(<mi>(?:cos|sin|tan|tanh|exp|log|ln|min|max)</mi>)(?!<mo[^>]*>(?:\(|&#x00028;))")
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./[^)#]+)\)")
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`(~?)([\w.]+)`")
 
@@ -74,7 +75,8 @@ class Docstrings(griffe.Extension):
 
 
 def _mathml(latex: str, display: str) -> str:
-    return str(convert(html.unescape(latex), display=display))
+    """MathML with a space after the name of a function that is applied without brackets: cos X, not cosX."""
+    return NAMED_FUNCTION.sub(r'\1<mspace width="0.17em"/>', str(convert(html.unescape(latex), display=display)))
 
 
 def _link(role: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
 from collections.abc import Iterable, Mapping
@@ -121,8 +122,10 @@ def _arguments(cls: type) -> list[str]:
 
 
 def _in_cell(text: str) -> str:
-    """Text of a table, whose columns are divided by bars."""
-    return re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace("|", r"\vert "), text).replace("|", r"\|")
+    """Text of a table's cell, where a bar would end the cell; in code a backslash before it would be shown."""
+    text = re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace("|", r"\vert "), text)
+    text = re.sub(r"`([^`]*\|[^`]*)`", lambda code: f"<code>{html.escape(code[1]).replace('|', '&#124;')}</code>", text)
+    return text.replace("|", r"\|")
 
 
 def _features(name: str, folder: Path) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side, and what they start, take one thread each
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+# tensors of tests are small: threads, also of the processes that tests start, would only wait for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lightning.pytorch import Trainer
 

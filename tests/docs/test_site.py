@@ -56,7 +56,7 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
         r"Cosines: $\cos(\pi i x)$.",
         "## When to use it\n\nOf smooth signals | without a period.",
         r"| `num_features` | `4` | Number $\vert K\vert $ of features. |",
-        r"| `mode` | `a` | One of `a \| b`. |",
+        r"| `mode` | `a` | One of <code>a &#124; b</code>. |",
         "4 features for 256 trained samples",
         "the numerical rank 4",
         "| exact | 12.35 |\n| trained | too large |",
