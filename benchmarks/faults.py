@@ -6,6 +6,9 @@
 
 - ``fits``, ``sweeps``, ``caches``: a command is killed at a random moment, then given again (a fit with the checkpoint that
   it left). Held: it succeeds, and weights, scores or cached values are those of a command that was not killed, bit for bit.
+- ``stopping``, ``averaging``: the same for fits that ``EarlyStopping`` ends, and for stochastic weight averaging (SWA).
+- ``terminated``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the command had ended.
+- ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
   :class:`InputError`, within 20 seconds; of formats with checksums (PNG, .nii.gz, .npz) the right signals.
@@ -23,6 +26,7 @@ the attempts that did not hold, and the exit status is 1.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import pickle
 import random
@@ -35,7 +39,7 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +68,12 @@ FIT = ["fit", "--config", "image/demo", *SMALL, "--data.steps_per_epoch", "10"]
 FIT += ["--trainer.max_steps", "200"]
 SWEEP = ["sweep", "--config", "image/closed_form", *SMALL, "--model.ridge", "0.01"]
 SWEEP += ["--vary", "model.encoder=gau,rff,tri,keys", "--out", "s"]
+TRAINED_SWEEP = ["sweep", *FIT[1:], "--vary", "model.encoder=gau,tri", "--out", "s"]
+EARLY_STOPPING = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
+EARLY_STOPPING += ["--trainer.callbacks.mode", "max", "--trainer.callbacks.patience", "4"]
+EARLY_STOPPING += ["--trainer.callbacks.min_delta", "0.05"]
+AVERAGING = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "20", "--trainer.callbacks+", "StochasticWeightAveraging"]
+AVERAGING += ["--trainer.callbacks.swa_lrs", "0.02", "--trainer.callbacks.swa_epoch_start", "8"]
 LIMIT = 20.0
 HELD, REFUSED, BROKEN = 0, 2, 3
 SIGNATURE = "foreign-code-was-here"
@@ -77,8 +87,29 @@ class Evil:
         return Path.touch, (Path(SIGNATURE),)
 
 
-def forked(work: Callable[[], int], kill_after: float | None = None, limit: float = 120.0) -> tuple[int, str]:
-    """Runs a function in a process of its own: its exit status, negative after a signal, and what it wrote to stderr."""
+def drop_override() -> None:
+    """Drops CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, by which root writes to read-only folders."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    if libc.capget(header, sets) != 0:
+        raise OSError(ctypes.get_errno(), "capget")
+    for effective_or_permitted in (0, 1):
+        sets[effective_or_permitted] &= ~0b110
+    if libc.capset(header, sets) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def forked(
+    work: Callable[[], int], kill_after: float | None = None, limit: float = 120.0, signum: int = signal.SIGKILL
+) -> tuple[int, str]:
+    """Runs a function in a process of its own: its exit status, negative after a signal, and what it wrote to stderr.
+
+    Args:
+        work: The function, which returns the exit status.
+        kill_after: Seconds until the process gets the signal.
+        limit: Seconds until it is killed in any case.
+        signum: The signal.
+    """
     with tempfile.TemporaryFile("w+") as errors:
         sys.stdout.flush()
         process = os.fork()
@@ -93,15 +124,17 @@ def forked(work: Callable[[], int], kill_after: float | None = None, limit: floa
             finally:
                 sys.stderr.flush()
                 os._exit(status)
-        end = time.monotonic() + (limit if kill_after is None else kill_after)
+        began = time.monotonic()
         while True:
             done, status = os.waitpid(process, os.WNOHANG)
             if done:
                 break
-            if time.monotonic() > end:
+            seconds = time.monotonic() - began
+            if kill_after is not None and seconds > kill_after:
+                os.kill(process, signum)
+                kill_after = None
+            if seconds > limit:
                 os.kill(process, signal.SIGKILL)
-                status = os.waitpid(process, 0)[1]
-                break
             time.sleep(0.002)
         errors.seek(0)
         return os.waitstatus_to_exitcode(status), errors.read()
@@ -120,9 +153,9 @@ def folder() -> Iterator[Path]:
             os.chdir(before)
 
 
-def run(arguments: list[str], kill_after: float | None = None) -> tuple[int, str]:
+def run(arguments: list[str], kill_after: float | None = None, signum: int = signal.SIGKILL) -> tuple[int, str]:
     """A command in a process of its own."""
-    return forked(lambda: command(arguments), kill_after)
+    return forked(lambda: command(arguments), kill_after, signum=signum)
 
 
 def seconds_of(arguments: list[str]) -> float:
@@ -161,42 +194,47 @@ def weights(run_dir: Path) -> dict[str, torch.Tensor]:
     return torch.load(run_dir / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
-def killed_fits(kills: int, rng: random.Random) -> Row:
-    """Fits that are killed and resumed."""
-    row = Row("fits killed, resumed to the same weights")
+def killed_fits(kills: int, rng: random.Random, name: str, more: Sequence[str] = (), signum: int = signal.SIGKILL) -> Row:
+    """Fits that get a signal and are resumed."""
+    row = Row(name)
     with folder():
-        whole = seconds_of([*FIT, "--trainer.default_root_dir", "whole"])
+        whole = seconds_of([*FIT, *more, "--trainer.default_root_dir", "whole"])
         expected = weights(next(Path("whole").glob("runs/*/1")))
         for number in range(kills):
-            arguments = [*FIT, "--trainer.default_root_dir", f"k{number}"]
+            arguments = [*FIT, *more, "--trainer.default_root_dir", f"k{number}"]
             moment = rng.uniform(0.1, whole)
-            run(arguments, moment)
+            ended, errors = run(arguments, moment, signum)
+            stopped = signum == signal.SIGKILL or ended in (0, 128 + signum)
             found = list(Path(f"k{number}").glob("runs/*/1/checkpoints/last.ckpt"))
-            status, errors = run([*arguments, "--ckpt_path", str(found[0])] if found else arguments)
+            status, more_errors = run([*arguments, "--ckpt_path", str(found[0])] if found else arguments)
             runs = sorted(Path(f"k{number}").glob("runs/*/*/metrics.json"))
             same = bool(runs) and all(
                 value.equal(expected[key]) for key, value in weights(runs[-1].parent).items() if value is not None
             )
-            row.add(None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+            about = f"signal after {moment:.3f} s: status {ended}, resumed {status}, same weights {same}"
+            row.add(None if stopped and status == 0 and same else f"{about}: {errors[-150:]}{more_errors[-200:]}")
             shutil.rmtree(f"k{number}")
     return row
 
 
-def killed_sweeps(kills: int, rng: random.Random) -> Row:
-    """Sweeps that are killed and given again."""
-    row = Row("sweeps killed, given again")
+def killed_sweeps(kills: int, rng: random.Random, name: str, signum: int = signal.SIGKILL) -> Row:
+    """Sweeps that get a signal and are given again."""
+    row = Row(name)
+    sweep = SWEEP if signum == signal.SIGKILL else TRAINED_SWEEP
     with folder():
-        whole = seconds_of([*SWEEP[:-1], "whole"])
+        whole = seconds_of([*sweep[:-1], "whole"])
         expected = {path.parent.name: weights(path.parent) for path in Path("whole").glob("*/metrics.json")}
         for number in range(kills):
-            arguments, moment = [*SWEEP[:-1], f"k{number}"], rng.uniform(0.1, whole)
-            run(arguments, moment)
+            arguments, moment = [*sweep[:-1], f"k{number}"], rng.uniform(0.1, whole)
+            ended, _ = run(arguments, moment, signum)
+            stopped = signum == signal.SIGKILL or ended in (0, 128 + signum)
             status, errors = run(arguments)
             found = {path.parent.name: weights(path.parent) for path in Path(f"k{number}").glob("*/metrics.json")}
             same = found.keys() == expected.keys() and all(
                 value.equal(expected[cell][key]) for cell in found for key, value in found[cell].items()
             )
-            row.add(None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+            about = f"signal after {moment:.3f} s: status {ended}, again {status}, same weights {same}"
+            row.add(None if stopped and status == 0 and same else f"{about}: {errors[-200:]}")
     return row
 
 
@@ -242,6 +280,48 @@ def killed_caches(kills: int, rng: random.Random) -> Row:
             forked(decode, moment)
             status, errors = forked(decode)
             row.add(None if status == HELD else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+    return row
+
+
+# -- folders ----------------------------------------------------------------------------------------------------------------
+
+
+def read_only_folders() -> Row:
+    """Commands that find each folder, one at a time, read-only."""
+    row = Row("commands with a read-only folder")
+    with folder() as place:
+        y, x = np.mgrid[:40, :40] / 40
+        Image.fromarray(np.uint8(127 + 120 * np.sin(9 * x + 5 * y * y))).save("a.png")
+        seconds_of([*FIT, "--trainer.max_steps", "20"])
+        seconds_of([*SWEEP[:-1], "s"])
+        last = str(next(place.glob("runs/*/1/checkpoints/last.ckpt")))
+        commands = [
+            [*FIT, "--trainer.max_steps", "20"],
+            [*FIT, "--trainer.max_steps", "25", "--ckpt_path", last],
+            ["fit", "a.png", *SMALL, "--model.ridge", "0.01"],
+            ["test", "--ckpt_path", last, "--trainer.accelerator", "cpu"],
+            ["predict", "--ckpt_path", last, "--output_shape", "8", "8", "--trainer.accelerator", "cpu"],
+            [*SWEEP[:-1], "s", "--vary", "seed_everything=5"],
+            [*SWEEP[:-1], "t"],
+            ["compare", "s", "--out", "report"],
+            ["suggest", "a.png", "--out", "suggested.yaml", "--data.resize", "32"],
+        ]
+        cells = {path.parent for path in sorted(place.glob("s/*/metrics.json"))[1:]}  # all but the first are alike
+        found = (path for path in [place, *place.rglob("*")] if path.is_dir() and cells.isdisjoint([path, *path.parents]))
+        folders = sorted(found)
+
+        def refused(arguments: list[str], path: Path) -> int:
+            drop_override()
+            path.chmod(0o500)
+            return command(arguments)
+
+        for arguments in commands:
+            for path in folders:
+                status, errors = forked(lambda given=arguments, path=path: refused(given, path))  # type: ignore[misc]
+                path.chmod(0o700)
+                told = [line for line in errors.splitlines() if line.startswith("pe-lightning: error: ")]
+                held = "Traceback" not in errors and (status == 0 or (status == 2 and len(told) == 1))
+                row.add(None if held else f"{' '.join(arguments)[:80]}, {path}: status {status}, {errors[-250:]}")
     return row
 
 
@@ -491,7 +571,8 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
-    sections = ("fits", "sweeps", "comparisons", "caches", "readers", "checkpoints", "memory", "solves")
+    sections = ("fits", "stopping", "averaging", "terminated", "sweeps", "comparisons", "caches", "folders", "readers")
+    sections += ("checkpoints", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
@@ -501,8 +582,15 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)  # threads do not live on in a forked process
     rng, few, rows = random.Random(options.seed), -(-options.kills // 6), list[Row]()
     makers: dict[str, Callable[[], Iterable[Row]]] = {
-        "fits": lambda: [killed_fits(options.kills, rng)],
-        "sweeps": lambda: [killed_sweeps(few, rng)],
+        "fits": lambda: [killed_fits(options.kills, rng, "fits killed, resumed to the same weights")],
+        "stopping": lambda: [killed_fits(few, rng, "the same with EarlyStopping", EARLY_STOPPING)],
+        "averaging": lambda: [killed_fits(few, rng, "the same with SWA", AVERAGING)],
+        "terminated": lambda: [
+            killed_fits(few, rng, "fits that get SIGTERM, resumed", signum=signal.SIGTERM),
+            killed_sweeps(few, rng, "sweeps that get SIGTERM, given again", signal.SIGTERM),
+        ],
+        "sweeps": lambda: [killed_sweeps(few, rng, "sweeps killed, given again")],
+        "folders": lambda: [read_only_folders()],
         "comparisons": lambda: [killed_comparisons(few, rng)],
         "caches": lambda: [killed_caches(few, rng)],
         "readers": lambda: damaged_files(options.mutations, rng),

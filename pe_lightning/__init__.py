@@ -6,7 +6,62 @@ axes, and a *module* maps the features to values.
 
 ``docs/architecture.md`` says what is where, and which part may import which.
 
-Importing this package imports neither torch nor Lightning.
+Importing this package imports neither torch nor Lightning; the names below are imported when they are used.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.2.0"
+
+if TYPE_CHECKING:
+    from pe_lightning.callbacks import RunRecorder
+    from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
+    from pe_lightning.encoders import Encoder
+    from pe_lightning.export import load
+    from pe_lightning.interface import create_encoder, fit, list_encoders
+    from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
+
+MODULE_OF_NAME = {
+    "Adaptive": "modules",
+    "ComplexLinear": "modules",
+    "Encoder": "encoders",
+    "ImageDataModule": "data",
+    "RowDataModule": "data",
+    "RunRecorder": "callbacks",
+    "SimpleMLP": "modules",
+    "TensorDataModule": "data",
+    "VideoDataModule": "data",
+    "create_encoder": "interface",
+    "fit": "interface",
+    "list_encoders": "interface",
+    "load": "export",
+}
+
+__all__ = [
+    "Adaptive",
+    "ComplexLinear",
+    "Encoder",
+    "ImageDataModule",
+    "RowDataModule",
+    "RunRecorder",
+    "SimpleMLP",
+    "TensorDataModule",
+    "VideoDataModule",
+    "__version__",
+    "create_encoder",
+    "fit",
+    "list_encoders",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULE_OF_NAME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{MODULE_OF_NAME[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -43,6 +43,7 @@ FUNCTIONS = {
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
     "analyze": "pe_lightning.analysis.command.analyze",
     "reproduce": "pe_lightning.experiments.reproduce.command.reproduce_command",
+    "export": "pe_lightning.export.export",
     "cache": "pe_lightning.commands.cache",
 }
 """Verbs that are a typed function. The others are the Trainer's."""
@@ -60,6 +61,7 @@ VERBS = {
     "compare": "tables, plots and pictures of runs side by side",
     "analyze": "measure encoders beside theory: rank, similarity, distance preservation",
     "reproduce": "regenerate a table or figure of the papers, their values beside ours",
+    "export": "write the model of a run as safetensors, ONNX or a program of torch.export",
     "cache": "list or clear the decoded signals that are kept for the next run",
 }
 

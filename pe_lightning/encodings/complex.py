@@ -121,7 +121,9 @@ class Complex(Encoding):
         """
         if self.is_line:
             return self.products(weight, self.operators([coords[:, 0]], weight.dtype))
-        some = torch.split(coords, self._points_at_once(weight, limit))
+        # a compiled or exported program takes any number of points, which a split would fix
+        compiling = torch.compiler.is_compiling()
+        some = (coords,) if compiling else torch.split(coords, self._points_at_once(weight, limit))
         return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
 
     def samples(

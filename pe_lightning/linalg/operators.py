@@ -385,7 +385,7 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """
     first = x.ndim - len(factors)
     shapes = [tuple(factor.shape) for factor in factors]
-    if not factors or first < 0 or [(len(factors[0]), k) for k in x.shape[first:]] != shapes:
+    if not factors or first < 0 or [(factors[0].shape[0], k) for k in x.shape[first:]] != shapes:
         raise InputError(
             f"rowwise_products: factors of shapes {shapes} for a tensor of shape {tuple(x.shape)}; each of its last "
             "axes of K_a entries needs a factor (P, K_a), all of the same P"

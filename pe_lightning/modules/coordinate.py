@@ -484,6 +484,19 @@ class CoordinateModule(TrainedModule):
             if values.isfinite().all():
                 self.log(name, values.mean().float(), batch_size=1, sync_dist=True)
 
+    @property
+    def psnr(self) -> float:
+        """Mean over signals of the PSNR of the held-out samples in dB, after a test; NaN where nothing is held out.
+
+        Raises:
+            InputError: If there was no test, or the score of the signals is another metric.
+        """
+        scores = getattr(self, "scores", {})
+        if "test/psnr" not in scores:
+            there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
+            raise InputError(f"this {type(self).__name__} has no PSNR: {there}")
+        return float(scores["test/psnr"].mean())
+
     # -- predictions --------------------------------------------------------------------------------------------------
 
     def forward(self, coords: Tensor) -> Tensor:

@@ -1,0 +1,254 @@
+"""Fitted models in other formats: safetensors, ONNX, ``torch.export``; and models read back from files."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import logging
+import pydoc
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from pe_lightning import runs
+from pe_lightning.checkpoints import LAST, read_checkpoint
+from pe_lightning.errors import InputError
+from pe_lightning.files import replacing, write_atomically
+from pe_lightning.modules import CoordinateModule
+
+__all__ = ["PointwiseModel", "export", "load"]
+
+Format = Literal["safetensors", "onnx", "torch_export", "checkpoint"]
+FILES: Mapping[Format, str] = {
+    "safetensors": "model.safetensors",
+    "onnx": "model.onnx",
+    "torch_export": "model.pt2",
+    "checkpoint": "model.ckpt",
+}
+METADATA_KEY = "pe_lightning"
+"""Where a safetensors file holds the settings of the model, as JSON."""
+ONNX_LIMIT = (1 << 31) - 1
+"""Bytes of an ONNX file in one piece, the limit of its format."""
+
+
+def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None) -> int:
+    """Writes the model of a run in another format.
+
+    safetensors holds the weights and what the model is; pe_lightning.load reads it back, and so does export with the
+    format checkpoint. onnx and torch_export hold a program: coordinates (points, axes), float32 in [0, 1), to values
+    (signals, points, channels).
+
+      pe-lightning export runs/astronaut-ComplexLinear-gau/1 --format onnx
+
+    Args:
+        run: A run directory, a checkpoint, or a safetensors file.
+        format: safetensors, onnx, torch_export, or checkpoint (for predict and test, without the state of the optimiser).
+        out: The file (default: exported/model.safetensors, .onnx, .pt2 or .ckpt in the run directory).
+
+    Raises:
+        InputError: If there is no model, a package is missing, or the model has no such program.
+    """
+    source = _file_of(run)
+    checkpoint = _read(source)
+    path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
+    if format == "checkpoint":
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
+        write_atomically(path, content.getbuffer())
+    elif format == "safetensors":
+        _write_safetensors(path, checkpoint)
+    else:
+        module = _module_of(checkpoint, source)
+        if not isinstance(module, CoordinateModule):
+            raise InputError(f"{type(module).__name__} is not a function of coordinates; export it as safetensors")
+        write_atomically(path, _onnx(module) if format == "onnx" else _torch_export(module))
+    print(path)
+    return 0
+
+
+def load(path: str | Path) -> LightningModule:
+    """The model of a run directory, a checkpoint or a safetensors file, on the CPU, ready for prediction.
+
+    Raises:
+        InputError: If there is no model, or the file cannot be read.
+
+    Example:
+        >>> load("runs/astronaut-ComplexLinear-gau/1")(coords)  # doctest: +SKIP
+    """
+    source = _file_of(path)
+    return _module_of(_read(source), source)
+
+
+def _file_of(path: str | Path) -> Path:
+    """The file of a model: of a run directory its last checkpoint."""
+    found = Path(path).expanduser()
+    if found.is_dir():
+        found = found / runs.CHECKPOINTS / LAST
+    if not found.is_file():
+        raise InputError(f"no model at {str(path)!r}: give a run directory, its checkpoints/{LAST}, or a safetensors file")
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The checkpoint of a file: weights under ``state_dict``, and what the model is."""
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    checkpoint = read_checkpoint(path)
+    keys = [key for key in checkpoint if key.startswith("pe_lightning/")]
+    kept = ("state_dict", "hyper_parameters", "pytorch-lightning_version", *keys)
+    return {key: checkpoint[key] for key in kept if key in checkpoint}
+
+
+def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
+    name = checkpoint["hyper_parameters"].get("_class_path")
+    cls = pydoc.locate(name) if isinstance(name, str) else None
+    if not (isinstance(cls, type) and issubclass(cls, LightningModule)):
+        raise InputError(f"{str(path)!r} is of {name or 'a model that it does not name'}, which cannot be imported here")
+    content = io.BytesIO()
+    torch.save(dict(checkpoint), content)
+    content.seek(0)
+    return cls.load_from_checkpoint(content, map_location="cpu", weights_only=True).eval()
+
+
+# -- safetensors --------------------------------------------------------------------------------------------------------
+
+
+def _write_safetensors(path: Path, checkpoint: Mapping[str, Any]) -> None:
+    library = _import("safetensors.torch")
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, Any] = {}
+    for key, value in checkpoint.items():
+        if key == "state_dict":
+            # clones: encoders that axes share would be refused
+            tensors |= {name: tensor.detach().clone().contiguous() for name, tensor in value.items()}
+        elif isinstance(value, Tensor):
+            raise InputError(f"{key} of this checkpoint cannot be written as safetensors")
+        elif not _holds_tensors(value):
+            plain[key] = value
+        elif key != "pe_lightning/logged_metrics":
+            tensors |= {f"{key}/{name}": tensor.detach().clone().contiguous() for name, tensor in value.items()}
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    with replacing(path, size) as temporary:
+        library.save_file(tensors, temporary, {METADATA_KEY: json.dumps(plain)})
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(isinstance(entry, Tensor) for entry in value.values())
+
+
+def _read_safetensors(path: Path) -> dict[str, Any]:
+    library = _import("safetensors")
+    try:
+        with library.safe_open(path, framework="pt") as file:
+            plain = json.loads((file.metadata() or {})[METADATA_KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no dictionary)
+        checkpoint: dict[str, Any] = {"pytorch-lightning_version": lightning.__version__, **plain}
+        checkpoint["hyper_parameters"] = dict(checkpoint["hyper_parameters"])
+    except KeyError as error:
+        raise InputError(
+            f"{str(path)!r} was not written by pe-lightning export: it does not say what its model is"
+        ) from error
+    except (library.SafetensorError, ValueError, TypeError, OSError) as error:
+        raise InputError(f"cannot read {str(path)!r}: {error}") from error
+    checkpoint["state_dict"] = {name: tensor for name, tensor in tensors.items() if not name.startswith("pe_lightning/")}
+    for name, tensor in tensors.items():
+        if name.startswith("pe_lightning/"):
+            key, _, last = name.rpartition("/")
+            checkpoint.setdefault(key, {})[last] = tensor
+    return checkpoint
+
+
+# -- programs -----------------------------------------------------------------------------------------------------------
+
+
+class PointwiseModel(nn.Module):
+    """The networks of all signals as a plain module.
+
+    Args:
+        module: A fitted model.
+
+    Shape:
+        ``(P, D)`` in [0, 1) -> ``(S, P, C)``.
+
+    Raises:
+        InputError: If the model is not a network of one point at a time.
+    """
+
+    def __init__(self, module: CoordinateModule) -> None:
+        super().__init__()
+        stack = module.networks
+        self.networks = nn.ModuleList(stack.network_of(signal) for signal in range(stack.num_signals))
+        if type(self.networks[0]).forward is nn.Module.forward:
+            raise InputError(
+                f"{type(module).__name__} answers from all trained samples, not by a network; export it as safetensors"
+            )
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """Values of every signal at the points."""
+        return torch.stack([network(coords) for network in self.networks])
+
+
+def _program(module: CoordinateModule) -> Any:
+    model = PointwiseModel(module.float()).eval()
+    coords = torch.linspace(0, 0.9, 7)[:, None].repeat(1, module.require_info().num_axes)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of its own deprecations
+            return torch.export.export(model, (coords,), dynamic_shapes=({0: torch.export.Dim("points")},))
+    except Exception as error:  # torch.export raises anything
+        raise _no_program(module, "torch_export", error) from error
+
+
+def _torch_export(module: CoordinateModule) -> memoryview:
+    content = io.BytesIO()
+    torch.export.save(_program(module), content)
+    return content.getbuffer()
+
+
+def _onnx(module: CoordinateModule) -> bytes:
+    checker = _import("onnx").checker
+    _import("onnxscript")
+    program, logger = _program(module), logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.onnx.export(
+                program, (), dynamo=True, verbose=False, input_names=["coords"], output_names=["values"]
+            )
+        assert found is not None
+        content: bytes = found.model_proto.SerializeToString()
+        if len(content) > ONNX_LIMIT:
+            raise InputError("the model is larger than an ONNX file can be, 2 GB; export it as safetensors")
+        checker.check_model(content, full_check=True)
+    except InputError:
+        raise
+    except Exception as error:  # as do torch.onnx and onnx
+        raise _no_program(module, "onnx", error) from error
+    finally:
+        logger.setLevel(before)
+    return content
+
+
+def _no_program(module: CoordinateModule, form: str, error: Exception) -> InputError:
+    names = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoders))
+    reason = " ".join(str(error).split())[:200]
+    return InputError(
+        f"{type(module).__name__} with encoder {names} cannot be exported as {form} ({type(error).__name__}: {reason}); "
+        "safetensors takes every model"
+    )
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f'this format needs {name.partition(".")[0]}: pip install "pe-lightning[export]"') from error

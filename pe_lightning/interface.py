@@ -1,0 +1,99 @@
+"""The functions of ``import pe_lightning``: fit signals, create and list encoders."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from lightning.pytorch import Trainer
+from torch import Tensor
+
+from pe_lightning.cli import HIDDEN_WARNINGS
+from pe_lightning.data import SignalDataModule, make_datamodule
+from pe_lightning.data.sources.paths import Paths
+from pe_lightning.encoders import EncoderLike, create, registry
+from pe_lightning.errors import InputError
+from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
+
+__all__ = ["create_encoder", "fit", "list_encoders"]
+
+create_encoder = create
+
+
+def fit(
+    signals: Paths | Tensor | np.ndarray[Any, Any] | SignalDataModule,
+    encoder: EncoderLike | Sequence[EncoderLike] = "gau",
+    model: CoordinateModule | None = None,
+    max_steps: int = 0,
+    **data: Any,
+) -> CoordinateModule:
+    """Fits signals, and scores the samples that are held out.
+
+    Without a model this is the exact fit of a :class:`~pe_lightning.modules.ComplexLinear`. Nothing is written to disk.
+
+    Args:
+        signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; or a DataModule.
+        encoder: The encoder, or one per axis, of the model that is made.
+        model: The model in place of one with this encoder, such as ``SimpleMLP("hash")``.
+        max_steps: Optimiser steps; a model that is trained needs some.
+        **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.data.make_datamodule`).
+
+    Returns:
+        The fitted model: ``model.psnr`` is the PSNR of the held-out samples, ``model.scores`` has the scores of each signal,
+        ``model(coords)`` answers at any coordinates.
+
+    Raises:
+        InputError: If signals or arguments are not valid, or a model that needs steps gets none.
+
+    Example:
+        >>> import torch
+        >>> model = fit(torch.rand(1, 16, 16, 3), "gau")
+        >>> model(torch.rand(5, 2)).shape
+        torch.Size([1, 5, 3])
+    """
+    module = ComplexLinear(encoder, warm_start=True) if model is None else model  # type: ignore[arg-type]
+    exact = isinstance(module, Adaptive) or getattr(module, "warm_start", False)
+    if max_steps < 1 and not exact:
+        raise InputError(f"{type(module).__name__} is trained: give max_steps, such as max_steps=2000")
+    if isinstance(signals, SignalDataModule):
+        if data:
+            raise InputError(f"{', '.join(data)}: give them to the DataModule")
+        module_data = signals
+    else:
+        module_data = make_datamodule(signals, **data)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    with _quiet():
+        trainer = Trainer(max_steps=max_steps, num_sanity_val_steps=0, **quiet)  # type: ignore[arg-type]
+        trainer.fit(module, module_data)
+        trainer.test(module, module_data, verbose=False)
+    return module.cpu().eval()
+
+
+def list_encoders(pattern: str = "*") -> list[str]:
+    """The names of the registered encoders, those of plug-ins included, that match a pattern of the shell.
+
+    Example:
+        >>> list_encoders("l*")
+        ['laplace', 'lff', 'lines', 'linf', 'logf']
+    """
+    return [name for name in registry.names() if fnmatchcase(name, pattern)]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides Lightning's notes on devices and why a fit ends, and warnings that nobody can act on."""
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for message in HIDDEN_WARNINGS:
+                warnings.filterwarnings("ignore", message=message)
+            yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,73 @@
+"""``import pe_lightning``: nothing heavy is imported before it is used, and a fit of one line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fits import signals
+
+import pe_lightning
+from pe_lightning.__main__ import main
+from pe_lightning.errors import InputError
+
+
+def test_torch_is_imported_when_a_name_is_used():
+    program = (
+        "import sys, pe_lightning\n"
+        "assert 'fit' in dir(pe_lightning) and pe_lightning.__version__\n"
+        "assert not {'torch', 'lightning', 'numpy'} & sys.modules.keys(), sys.modules.keys()\n"
+        "pe_lightning.create_encoder\n"
+        "assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_every_name_is_there_and_others_are_not():
+    assert {name for name in pe_lightning.__all__ if getattr(pe_lightning, name) is not None} == set(pe_lightning.__all__)
+    assert set(pe_lightning.__all__) == {*pe_lightning.MODULE_OF_NAME, "__version__"}
+    with pytest.raises(AttributeError, match="has no attribute 'fits'"):
+        pe_lightning.fits  # noqa: B018
+
+
+def test_encoders_by_pattern():
+    assert pe_lightning.list_encoders("lin*") == ["lines", "linf"]
+    assert "gau" in pe_lightning.list_encoders()
+    assert pe_lightning.create_encoder("gau", num_features=4)(torch.rand(3)).shape == (3, 4)
+
+
+def test_values_are_fitted_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    values = signals(2, 16, 18)
+    model = pe_lightning.fit(values, "gau")
+    assert model.psnr == pytest.approx(float(model.scores["test/psnr"].mean()))
+    assert model.psnr > 30
+    assert model(torch.rand(5, 2)).shape == (2, 5, 2)
+    trained = pe_lightning.fit(values.numpy(), model=pe_lightning.SimpleMLP("gau", depth=1, width=8), max_steps=3)
+    assert trained.psnr > 0
+    data = pe_lightning.TensorDataModule(values)
+    assert pe_lightning.fit(data, "gau").psnr == model.psnr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_file_is_fitted_as_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    picture = "samples://astronaut"
+    found = pe_lightning.fit(picture, "tri", resize=32)
+    options = ["--encoder", "tri", "--data.resize", "32", "--wandb.enabled", "false"]
+    assert main(["fit", picture, *options]) == 0
+    (metrics,) = tmp_path.glob("runs/*/1/metrics.json")
+    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(found.psnr, abs=1e-4)
+
+
+def test_what_cannot_be_fitted_or_scored_is_said():
+    values = signals(1, 8, 8)
+    with pytest.raises(InputError, match="SimpleMLP is trained: give max_steps"):
+        pe_lightning.fit(values, model=pe_lightning.SimpleMLP("gau"))
+    with pytest.raises(InputError, match="sampling: give them to the DataModule"):
+        pe_lightning.fit(pe_lightning.TensorDataModule(values), sampling="random")
+    with pytest.raises(InputError, match=r"this ComplexLinear has no PSNR: Trainer\.test scores it"):
+        pe_lightning.ComplexLinear("gau").psnr  # noqa: B018
