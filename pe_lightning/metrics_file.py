@@ -88,8 +88,6 @@ FIELDS: Mapping[str, Kind] = {
     "encoding": TEXT,
     "encoder": Kind("a mapping, or one per axis", lambda value: _is_mapping(value) or _is_list(_is_mapping)(value)),
     "learned": MAPPING,
-    "network": MAPPING,
-    "learned": MAPPING,
     "optimizer": MAPPING,
     "solution": MAPPING,
     "fit_seconds": NUMBER,
