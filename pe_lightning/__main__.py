@@ -1,6 +1,6 @@
 """The command ``pe-lightning``, also ``python -m pe_lightning``.
 
-What needs no training answers without importing Lightning.
+Verbs that do not train start without importing Lightning.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
 from pe_lightning.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
 CLOSED_OUTPUT = 141
-"""The exit status where the reader of the output has closed it: 128 and the number of SIGPIPE."""
+"""Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
 
 INTEGER_VARIABLES = (
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT"),
     *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "JSM_NAMESPACE_RANK", "PL_GLOBAL_SEED"),
 )
-"""Variables that Lightning, PyTorch and launchers read as integers."""
+"""Environment variables that Lightning, PyTorch and launchers read as integers."""
 BOOLEAN_VARIABLES = ("JSONARGPARSE_DEBUG", "JSONARGPARSE_DEFAULT_ENV", "JSONARGPARSE_ADD_PRINT_COMPLETION_ARGUMENT")
-"""Variables that jsonargparse reads as switches."""
+"""Environment variables that jsonargparse reads as switches."""
 
 FUNCTIONS = {
     "list": "pe_lightning.commands.list_registered",
@@ -46,23 +46,23 @@ FUNCTIONS = {
     "export": "pe_lightning.export.export",
     "cache": "pe_lightning.commands.cache",
 }
-"""Verbs that are a typed function. The others are the Trainer's."""
+"""Import paths of the verbs that are typed functions. The other verbs are methods of the Trainer."""
 
 VERBS = {
     "fit": "fit signals, score the held-out samples, write reconstructions",
     "validate": "score the held-out samples of a checkpoint",
     "test": "score a checkpoint and write its reconstructions",
     "predict": "write reconstructions of a checkpoint at any size",
-    "list": "list what can be named: encoders, models, samplings, recipes, ...",
+    "list": "list all names: encoders, models, samplings, recipes, ...",
     "encoders": "list the registered encoders",
     "networks": "list the models, and the activations of SimpleMLP",
-    "suggest": "try all encoders on signals of your own and write the best as a configuration",
-    "sweep": "fit every combination of some settings, each a run of its own",
+    "suggest": "try all encoders on your signals and write the best as a configuration",
+    "sweep": "fit every combination of some settings",
     "compare": "tables, plots and pictures of runs side by side",
-    "analyze": "measure encoders beside theory: rank, similarity, distance preservation",
-    "reproduce": "regenerate a table or figure of the papers, their values beside ours",
+    "analyze": "compare encoders with theory: rank, similarity, distance preservation",
+    "reproduce": "regenerate a table or figure of the papers, with the published values",
     "export": "write the model of a run as safetensors, ONNX or a program of torch.export",
-    "cache": "list or clear the decoded signals that are kept for the next run",
+    "cache": "list or clear the cache of decoded signals",
 }
 
 HELP = f"""\
@@ -72,8 +72,8 @@ Which positional encoding represents this signal best, how fast, and why.
 
 {chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
 
-  pe-lightning fit my.jpg --encoder tri        fit signals of your own exactly: pictures, sound, tables, videos, volumes
-  pe-lightning fit --config image/demo         train on a sample photograph, by one of the recipes that come with it
+  pe-lightning fit my.jpg --encoder tri        fit your signals exactly: pictures, sound, tables, videos, volumes
+  pe-lightning fit --config image/demo         train on a sample photograph by a recipe of the package
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
   pe-lightning VERB --help                     the options of a verb
 """
@@ -82,14 +82,14 @@ Which positional encoding represents this signal best, how fast, and why.
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    The status is 0, 1 after a fault of the program, 2 for input that has to be changed; after a signal 128 + its number: 130
-    for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 141 if the reader of the output has closed it. Characters that the encoding
-    of a stream lacks are replaced.
+    The status is 0 on success, 1 after a fault of the program and 2 for invalid input. After a signal it is 128 + the number
+    of the signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 141 if the reader of the output has closed it. Characters
+    that the encoding of a stream lacks are replaced.
 
     Args:
-        args: The arguments; ``None`` takes those of the process.
+        args: The arguments; ``None`` for those of the process.
     """
-    if args is None:  # torch is not imported yet. Threads that wait in a loop would take the cores of other programs
+    if args is None:  # before torch is imported: busy-waiting threads would take the cores of other programs
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -102,7 +102,7 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except OSError as error:
-        # files are written with errors of their own: this is the output
+        # errors in writing files name them; an error without a name is that of the output
         if error.filename is not None or error.errno not in (errno.EPIPE, errno.ENOSPC):
             return _fail(*last_resort(error))
         problem = error
@@ -115,7 +115,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _discard(stream: TextIO) -> None:
-    """Sends the rest of a stream to nowhere: the interpreter flushes it at its end, and would fail again."""
+    """Redirects a stream to the null device: the interpreter flushes it at exit and would fail again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -135,21 +135,21 @@ def _answer(args: Sequence[str]) -> int:
     except InputError as error:
         return _fail(str(error), 2)
     except (KeyboardInterrupt, SystemExit) as end:
-        # Lightning makes an interrupt the status of a failure
+        # Lightning turns an interrupt into an exit with the status of a failure
         interrupt = end if isinstance(end, KeyboardInterrupt) else end.__context__
         if isinstance(interrupt, KeyboardInterrupt):
             stopped = interrupt if isinstance(interrupt, Interrupted) else Interrupted(signal.SIGINT)
             print(f"pe-lightning: {stopped}", file=sys.stderr)
             return exit_status(stopped.signum)
         if isinstance(end, SystemExit) and end.code in (None, 0):
-            return 0  # the parser has printed what --help or --print_config ask for
+            return 0  # after --help or --print_config
         raise
     finally:
         Durations.command_began = None
 
 
 def _fail(message: str, status: int) -> int:
-    """Prints an error. The traceback of a fault, where no file can be written, is not shortened."""
+    """Prints an error. The traceback of a fault, printed where no file can be written, is not shortened."""
     try:
         print("pe-lightning: error:", paragraph(message) if status == 2 else message, file=sys.stderr, flush=True)
     except OSError:
@@ -158,7 +158,7 @@ def _fail(message: str, status: int) -> int:
 
 
 def _check_environment() -> None:
-    """Refuses variables that libraries read as numbers or switches, and that are neither."""
+    """Refuses environment variables that libraries cannot read as a number or a switch."""
     for name in INTEGER_VARIABLES:
         if (value := os.environ.get(name)) is not None and not value.isdecimal():
             raise InputError(f"the environment variable {name} must be an integer >= 0; got {value!r}. Set it, or unset it")

@@ -51,33 +51,33 @@ OPTIONS = [
     *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format", "scale")),
     *(f"--data.{name}" for name in naming.SHORT_FORMS),
 ]
-"""Options offered as spelling suggestions, besides the arguments of a class that is named."""
+"""Options offered as spelling suggestions, besides the arguments of the named classes."""
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
 
 NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "dataloaders", "datamodule"})
-"""Arguments of the Trainer's methods that are built from the configuration."""
+"""Arguments of the Trainer's methods that the configuration provides."""
 
 SECTIONS = frozenset({"trainer", "model", "data"})
 """Sections of a configuration that describe instances."""
 
 HIDDEN_WARNINGS = [
-    # Lightning 2.6 asks torch >= 2.13 about its trees in an outdated way
+    # Lightning 2.6 calls a deprecated function of torch >= 2.13
     r".*LeafSpec",
-    # the data is one batch in memory: worker processes would only slow it down
+    # the data is one batch in memory, for which worker processes are slower
     r"The '\w+' does not have many workers",
-    # evaluating a checkpoint needs no callback that writes checkpoints
+    # evaluation needs no callback that writes checkpoints
     r"Be aware that when using `ckpt_path`, callbacks used to create",
     # a resumed fit keeps its directory
     r"Checkpoint directory .* exists and is not empty",
 ]
-"""Warnings that no user of this command can act on."""
+"""Warnings that users of the command cannot act on."""
 
 TRAINER_DEFAULTS = {
-    "trainer.max_steps": 2000,  # the papers'
-    "trainer.enable_model_summary": False,  # the table that ends a run has the number of parameters
-    "trainer.num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data: nothing to try out first
+    "trainer.max_steps": 2000,  # as in the papers
+    "trainer.enable_model_summary": False,  # the table at the end of a run has the number of parameters
+    "trainer.num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data
 }
 
 
@@ -88,7 +88,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
         The exit status: 0, or that of the signal that ended a fit early.
 
     Raises:
-        InputError: If something that was given has to be changed.
+        InputError: If the arguments, the data or the checkpoint cannot be used.
     """
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
     known = Known()
@@ -99,7 +99,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
         return 0
     job = build(verb, parse(verb, words))
     execute(job)
-    # Lightning watches the processes that it started, and takes one that reports an interrupt for one that failed
+    # Lightning treats a started process that reports an interrupt as failed
     return exit_status(job.stop.signum) if job.stop.signum and job.trainer.is_global_zero else 0
 
 
@@ -120,7 +120,7 @@ def prepare(verbose: bool = False) -> None:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a record is a warning, or not written by Lightning: our notices go through its logger too."""
+    """Whether a record is a warning, or was logged outside Lightning: this package logs through the same logger."""
     return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
 
 
@@ -146,8 +146,8 @@ def make_parser(verb: str) -> LightningArgumentParser:
         "--float32_matmul_precision",
         type=Literal["highest", "high", "medium"],
         default="highest",
-        help="Of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, 10 bits), "
-        "'medium' bfloat16. Exact fits and Gram matrices are always in full precision.",
+        help="Precision of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, "
+        "10 bits), 'medium' bfloat16. Exact fits and Gram matrices are always computed in full precision.",
     )
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
@@ -155,7 +155,7 @@ def make_parser(verb: str) -> LightningArgumentParser:
         parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
         scale = "Samples per axis relative to the size that the model was fitted at, in place of output_shape."
         parser.add_argument("--scale", type=float, default=1.0, help=scale)
-        written = "What is written: auto suits the source (PNG, MP4, WAV, else NPY), or png, mp4, gif, wav, npy, h5."
+        written = "Format: png, mp4, gif, wav, npy or h5; auto suits the source (PNG, MP4, WAV, else NPY)."
         parser.add_argument("--output_format", type=str, default="auto", help=written)
         parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
         for name in ("scale", "output_format"):
@@ -168,7 +168,7 @@ def make_parser(verb: str) -> LightningArgumentParser:
 
 
 def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
-    """The complete configuration of a verb, checked as far as no class has to be instantiated.
+    """The complete configuration of a verb. No class is instantiated to check it.
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
@@ -188,7 +188,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
         raise InputError(explain(str(error), OPTIONS)) from error
     check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices
-    if str(count).isdigit() and int(count) > max(64, 4 * processors):  # they would all be started
+    if str(count).isdigit() and int(count) > max(64, 4 * processors):  # all of them would be started
         raise InputError(f"trainer.devices: {count} processes are too many for {processors} processors")
     if not 0 <= int(config.seed_everything) < 2**32:
         raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {config.seed_everything}")
@@ -198,7 +198,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     if config.weights_only is False:
         raise InputError("weights_only: false would run code of the checkpoint; leave it out")
     config.weights_only = True  # Lightning requires it
-    if config.ckpt_path:  # of an option, a configuration or the environment
+    if config.ckpt_path:  # from an option, a configuration or the environment
         config.ckpt_path = str(locate(config.ckpt_path))
     return config
 
@@ -229,7 +229,7 @@ def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIO
 
 @contextmanager
 def _input_errors() -> Iterator[None]:
-    """Turns what a constructor refuses into an :class:`InputError`."""
+    """Turns the errors of constructors into an :class:`InputError`."""
     try:
         yield
     except (ValueError, MisconfigurationException) as error:
@@ -238,7 +238,7 @@ def _input_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Job:
-    """A verb of the Trainer with everything that it needs.
+    """A verb of the Trainer, with all objects that it takes.
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
@@ -312,7 +312,7 @@ def build(
     try:
         with _input_errors():
             trainer = Trainer(**{**options, "callbacks": [*chosen, *callbacks]})
-    except TypeError as error:  # Lightning's for --trainer.devices x
+    except TypeError as error:  # raised by Lightning for --trainer.devices x
         raise InputError(str(error)) from error
     return Job(verb, config, data, model, trainer, recorder, best, stop)
 
@@ -342,7 +342,7 @@ def execute(job: Job) -> None:
         with wandb_may_fail():
             # a run that is torn down would stay the current one of this process
             wandb.finish(exit_code=exit_status(job.stop.signum or 0) if job.stop.preempted else None)
-            wandb.teardown()  # waits for wandb's own process, which writes the last records after finish() returns
+            wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
 
 
 def _build_model(job: Job) -> None:
@@ -355,14 +355,14 @@ def _build_model(job: Job) -> None:
 
 
 class KeepConfig(SaveConfigCallback):
-    """Writes the resolved configuration of a fit into the directory that the run's recorder has chosen."""
+    """Writes the resolved configuration of a fit into the run directory."""
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, recorder: RunRecorder) -> None:
         super().__init__(parser, config, save_to_log_dir=False)
         self.recorder = recorder
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Writes the configuration of a fit; an evaluation has its run's."""
+        """Writes the configuration of a fit. An evaluation leaves that of its run unchanged."""
         if stage == "fit":
             super().setup(trainer, pl_module, stage)
 

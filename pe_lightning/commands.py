@@ -23,19 +23,19 @@ __all__ = ["cache", "list_encoders", "list_networks", "list_registered"]
 
 
 def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None, scores: str | None = None) -> int:
-    """Lists the registered encoders, those of installed plugins included: name, feature, arguments, reference.
+    """Lists the registered encoders, including those of installed plugins: name, feature, arguments, reference.
 
-    With names, shows these with the description of every argument.
+    Encoders given by name are shown with the description of every argument.
 
     Exit status: 0, or 1 if a plugin could not be imported.
 
     Args:
         names: Encoders to show: gau tri.
-        pages: A folder: instead of the list, a page in Markdown of each encoder and network, with figures, is written there.
-        scores: For the pages: measured scores, a file of benchmarks/encoder_scores.py.
+        pages: Folder for a Markdown page with figures about each encoder and network, instead of the list.
+        scores: File of benchmarks/encoder_scores.py with measured scores for the pages.
 
     Raises:
-        InputError: If there are scores without pages, or they cannot be read.
+        InputError: If scores are given without pages, or cannot be read.
     """
     from pe_lightning.encoders import registry  # imports torch, which --help does not need
 
@@ -45,7 +45,7 @@ def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None
         written = write_pages(Path(pages), None if scores is None else Path(scores))
         print(f"wrote {len(written)} pages to {pages}")
     elif scores is not None:
-        raise InputError("--scores is for the pages: give --pages DIR too")
+        raise InputError("--scores needs --pages DIR")
     elif names:
         print("\n".join([_describe_encoder(registry.get(name)) for name in names]), end="")
     else:
@@ -174,7 +174,7 @@ def _registry_table(kind: str) -> Table:
 
 
 TABLES = {"encoders": _encoder_table, "activations": _activation_table, "recipes": _recipe_table}
-"""Lists with columns of their own."""
+"""Functions that make the table of a list; other lists are made by :func:`_registry_table`."""
 
 
 def reference_of(cls: type) -> str:
@@ -185,17 +185,17 @@ def reference_of(cls: type) -> str:
 def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) -> None:
     """Lists or clears the cache of decoded signals.
 
-    Signals are decoded once and then read from the cache. An entry is found by the content of the files and by every
-    option that changes what is decoded, so it never has to be cleared for being out of date. A fit takes
-    --data.cache_dir DIR, and --data.cache off to do without the cache.
+    Signals are decoded once and then read from the cache. The key of an entry is computed from the content of the files and
+    from all options that change the decoded values, so an entry is never out of date. A fit takes --data.cache_dir DIR, or
+    --data.cache off to read the files themselves.
 
     environment variables:
       PE_LIGHTNING_CACHE     the folder
-      PE_LIGHTNING_CACHE_GB  the limit in gigabytes, 20 by default: entries that were used longest ago are removed
+      PE_LIGHTNING_CACHE_GB  the limit in gigabytes (default: 20); the least recently used entries are removed
 
     Args:
-        action: ``list`` shows the entries, the one that was used longest ago first; ``clear`` removes them.
-        cache_dir: The folder; by default $PE_LIGHTNING_CACHE, else $XDG_CACHE_HOME/pe_lightning or ~/.cache/pe_lightning.
+        action: ``list`` shows the entries, least recently used first; ``clear`` removes them.
+        cache_dir: The folder (default: $PE_LIGHTNING_CACHE, else $XDG_CACHE_HOME/pe_lightning or ~/.cache/pe_lightning).
 
     Raises:
         InputError: If the folder cannot be read.
@@ -207,7 +207,7 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
         cleared = folder.clear()
         print(f"removed {_count(cleared.entries)}, {show_bytes(cleared.bytes)}, from {folder.path}")
         if cleared.busy:
-            print(f"left {_count(cleared.busy)} that another process is writing, or that may not be deleted")
+            print(f"kept {_count(cleared.busy)} that another process is writing, or that cannot be deleted")
         return
     table = Table("signals", "shape", "dtype", "size", "last used", "key")
     entries = folder.entries()
@@ -221,14 +221,14 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
 
 
 def _content(entry: Entry) -> tuple[Text, str, str]:
-    """The first name and the number of the others, shape, dtype."""
+    """The first name with the number of other signals, the shape and the dtype."""
     try:
         description = entry.describe()
         first, *others = description["names"]
         shape = (1 + len(others), *description["grid"], description["channels"])
         names = f"{first} and {len(others)} more" if others else first
         return Text(names), "x".join(map(str, shape)), str(description["stored"])
-    except (KeyError, ValueError, TypeError):  # damaged, or of another version: replaced when it is asked for
+    except (KeyError, ValueError, TypeError):  # damaged, or of another version: the next fit replaces it
         return Text("(not readable)"), "", ""
 
 

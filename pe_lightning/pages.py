@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
 __all__ = ["markdown", "sections", "write_pages"]
 
-SAMPLES = 256
-"""Positions that ranks are measured of, and that curves are drawn at."""
-SHOWN = 8
+NUM_POSITIONS = 256
+"""Positions at which ranks are measured and curves are drawn."""
+NUM_UNITS = 8
 """Units of a layer in a figure."""
-DRAWN = 16
-"""Trained samples of the figure: few enough to see single features."""
+FIGURE_SAMPLES = 16
+"""Trained samples in a figure of features; few enough to distinguish single features."""
 HEADING = re.compile(r"^(Args|Example|Raises|Reference|Returns|Shape|When to use):", re.MULTILINE)
 
 
 def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
-    """Writes ``encoders/NAME.md`` of every registered encoder, those of plugins included, and ``networks/NAME.md``.
+    """Writes ``encoders/NAME.md`` for every registered encoder, including those of plugins, and ``networks/NAME.md``.
 
     Args:
-        folder: Where to; it is made if it does not exist. Files of the same name are replaced.
+        folder: The output folder, created if necessary. Files of the same name are replaced.
         scores: A YAML file of ``benchmarks/encoder_scores.py``.
 
     Returns:
-        The pages.
+        The written pages.
 
     Raises:
-        InputError: If the scores cannot be read, or the folder cannot be made.
+        InputError: If the scores cannot be read, or the folder cannot be created.
     """
     measured = _read_scores(scores)
     try:
         for part in ("encoders", "networks"):
             (folder / part).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+        raise InputError(f"cannot create the folder {str(folder)!r}: {error.strerror}") from error
     pages = {}
     for name in encoders.names():
         cls = encoders.registry.get(name)
@@ -69,7 +69,7 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
 
 
 def _page(title: str, cls: type, more: Iterable[str] = ()) -> str:
-    """The page of a documented class: its text, when to use it, its arguments, what else there is, its reference."""
+    """The page of a documented class: description, when to use it, arguments, further sections, reference."""
     text = sections(cls)
     parts = [f"# {title}", text[""]]
     if "When to use" in text:
@@ -81,14 +81,14 @@ def _page(title: str, cls: type, more: Iterable[str] = ()) -> str:
 
 
 def sections(cls: type) -> dict[str, str]:
-    """The parts of a docstring by heading, in Markdown; the text before the first heading has an empty one."""
+    """The sections of a docstring by heading, in Markdown; the text before the first heading has the key ``""``."""
     lead, *rest = HEADING.split(inspect.getdoc(cls) or "")
     parts = {"": lead, **dict(zip(rest[::2], rest[1::2], strict=True))}
     return {heading: markdown(inspect.cleandoc(text).strip()) for heading, text in parts.items()}
 
 
 def markdown(text: str) -> str:
-    r"""Roles, formulas and examples of a docstring in Markdown.
+    r"""Converts the roles, formulas and examples of a docstring to Markdown.
 
     >>> markdown(r"Of :class:`~pe_lightning.encoders.Gaussian`, ``sigma`` is :math:`\sigma`.")
     'Of `Gaussian`, `sigma` is $\\sigma$.'
@@ -106,15 +106,15 @@ def _fenced(example: re.Match[str]) -> str:
 
 
 def _arguments(cls: type) -> list[str]:
-    """A table of the constructor's arguments; the rule of a width in the place of its default."""
+    """A table of the constructor's arguments, with the rule for a default width."""
     described = {entry.arg_name: entry.description or "" for entry in parse(inspect.getdoc(cls) or "").params}
     width = cls.width if issubclass(cls, Encoder) else None
     rows = []
-    initialiser = inspect.signature(cls.__init__)  # type: ignore[misc]  # of this very class
+    initialiser = inspect.signature(cls.__init__)  # type: ignore[misc]  # cls is a class, not an instance
     for key, parameter in list(initialiser.parameters.items())[1:]:
         default = width.text if width is not None and key == width.argument else parameter.default
         if callable(default):
-            default = "see right"
+            default = "a rule"
         shown = "required" if default is parameter.empty else f"`{default}`"
         text = _in_cell(" ".join(markdown(described.get(key, "")).split()))
         rows.append(f"| `{key}` | {shown} | {text} |")
@@ -122,39 +122,43 @@ def _arguments(cls: type) -> list[str]:
 
 
 def _in_cell(text: str) -> str:
-    """Text of a table's cell, where a bar would end the cell; in code a backslash before it would be shown."""
+    """Escapes the bars in the text of a table cell, those in code as HTML entities."""
     text = re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace("|", r"\vert "), text)
     text = re.sub(r"`([^`]*\|[^`]*)`", lambda code: f"<code>{html.escape(code[1]).replace('|', '&#124;')}</code>", text)
     return text.replace("|", r"\|")
 
 
 def _features(name: str, folder: Path) -> list[str]:
-    """Output size, ranks and figure."""
+    """The section about output size, ranks and the figure of an encoder."""
     from pe_lightning.analysis import analyze
 
     cls = encoders.registry.get(name)
-    report = analyze(name, SAMPLES)
-    save_figure(folder / f"{name}.png", _draw(analyze(encoders.create(name).sized(1 / DRAWN, DRAWN), SAMPLES)), dpi=80)
+    report = analyze(name, NUM_POSITIONS)
+    save_figure(
+        folder / f"{name}.png",
+        _draw(analyze(encoders.create(name).sized(1 / FIGURE_SAMPLES, FIGURE_SAMPLES), NUM_POSITIONS)),
+        dpi=80,
+    )
     rank = report["stable_rank"]
     theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
     made = encoders.create(name)
-    start = " as they are drawn, before training" if any(True for _ in made.parameters()) else ""
+    start = " at initialisation" if any(True for _ in made.parameters()) else ""
     shape = sections(cls).get("Shape") or sections(Encoder)["Shape"]
-    size = f"{report['num_features']} features for {SAMPLES} trained samples on an axis"
+    size = f"{report['num_features']} features for {NUM_POSITIONS} trained samples on an axis"
     if cls.joint:
-        size += f", {made.copy(num_axes=2).for_samples([SAMPLES, SAMPLES]).num_features} for two axes at once"
+        size += f", {made.copy(num_axes=2).for_samples([NUM_POSITIONS, NUM_POSITIONS]).num_features} for two axes at once"
     return [
         "## Features",
         f"Output: {shape}",
-        f"By default {size}. Of these the stable rank is {rank['measured']:.4g} ({theory}), the numerical rank "
-        f"{report['numerical_rank']}. The figure is of {DRAWN} trained samples: some of the features{start}, the similarity "
-        "D(Δ) of positions around the middle, and its Fourier transform; theory is dashed.",
+        f"By default {size}. Their stable rank is {rank['measured']:.4g} ({theory}), their numerical rank "
+        f"{report['numerical_rank']}. The figure shows, for {FIGURE_SAMPLES} trained samples, some of the features{start}, "
+        "the similarity D(Δ) of positions around the middle, and its Fourier transform; theory is dashed.",
         f"![features, similarity and spectrum of {name}]({name}.png)",
     ]
 
 
 def _options(name: str, activation: type[networks.Activation], folder: Path) -> list[str]:
-    """What can be set of an activation, and units of its first layer."""
+    """The sections about the options of an activation, with a figure of units of a first layer."""
     import torch
     from matplotlib.figure import Figure
 
@@ -163,27 +167,29 @@ def _options(name: str, activation: type[networks.Activation], folder: Path) -> 
         rows.append(("`omega` (ω)", f"{activation.default_omega:g}"))
     if activation.default_scale is not None:
         rows.append((f"`activation_scale` ({activation.scale_text})", f"{activation.default_scale:g}"))
-    x = torch.linspace(-1, 1, SAMPLES)[:, None]
+    x = torch.linspace(-1, 1, NUM_POSITIONS)[:, None]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         made = activation(first=True)
-        units = made(made.layer(1, SHOWN)(x))[:, :SHOWN]
+        units = made(made.layer(1, NUM_UNITS)(x))[:, :NUM_UNITS]
     drawn = Figure(figsize=(11, 2.7))
     panel = drawn.add_axes((0.04, 0.19, 0.95, 0.7))
     panel.plot(x[:, 0].tolist(), units.tolist(), linewidth=1)
-    panel.set(title=f"{SHOWN} units of a first layer as they are drawn, of one coordinate", xlabel="coordinate in [-1, 1]")
+    panel.set(
+        title=f"{NUM_UNITS} units of a first layer at initialisation, of one coordinate", xlabel="coordinate in [-1, 1]"
+    )
     save_figure(folder / f"{name}.png", drawn, dpi=80)
     return [
         "## Options",
         "\n".join(["| | |", "|---|---|", *(f"| {title} | {_in_cell(value)} |" for title, value in rows)]),
-        f"Choose it by `--model SimpleMLP --model.activation {name}`.",
+        f"Usage: `--model SimpleMLP --model.activation {name}`.",
         f"![units of a first layer with {name}]({name}.png)",
         *(["## Reference", activation.reference] if activation.reference else []),
     ]
 
 
 def _draw(report: Mapping[str, Any]) -> Figure:
-    """Features, similarity and spectrum side by side."""
+    """A figure of features, similarity and spectrum side by side."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(11, 2.7))
@@ -195,7 +201,7 @@ def _draw(report: Mapping[str, Any]) -> Figure:
         if report[key]["theory"] is not None:
             panel.plot(report[x], report[key]["theory"], color="black", linestyle="--", linewidth=1)
     features.set(title=f"{len(report['features'])} of {report['num_features']} features", xlabel="x")
-    reach = min(0.5, max(4 * report["interval"]["measured"], 2 / DRAWN))
+    reach = min(0.5, max(4 * report["interval"]["measured"], 2 / FIGURE_SAMPLES))
     distance.set(title="similarity D(Δ) / D(0)", xlabel="Δ", xlim=(-reach, reach))
     spectrum.set(title="spectrum", xlabel="periods per unit length")
     return drawn
@@ -208,11 +214,13 @@ def _read_scores(path: Path | None) -> Mapping[str, Any]:
         found = yaml.safe_load(path.read_text())
         return {"command": str(found["command"]), "protocol": str(found["protocol"]), "scores": dict(found["scores"])}
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
-        raise InputError(f"{str(path)!r} is no file of scores by benchmarks/encoder_scores.py: {error}") from error
+        raise InputError(
+            f"{str(path)!r} is not a file of scores written by benchmarks/encoder_scores.py: {error}"
+        ) from error
 
 
 def _scores(name: str, measured: Mapping[str, Any]) -> list[str]:
-    """A table of the measured scores, with the command that made them."""
+    """A table of the measured scores, with the command that measured them."""
     rows = measured["scores"].get(name)
     if not rows:
         return []

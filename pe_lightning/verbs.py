@@ -1,4 +1,4 @@
-"""A typed function as a verb of the command line."""
+"""Verbs of the command line that are typed functions."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ __all__ = ["call", "console"]
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Leaves the lines of the docstring as they are."""
+    """Keeps the line breaks of the docstring."""
 
 
 def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str]) -> int:
-    """Parses the arguments of a verb by the signature of its function, and calls it.
+    """Calls a function with the arguments of its verb, which are parsed by its signature.
 
-    - A positional-only parameter is a positional argument, any other is an option.
-    - A list takes any number of words; as an option it can be given several times.
+    - A positional-only parameter is a positional argument; every other parameter is an option.
+    - A list takes any number of words; a list option can be repeated.
     - A ``bool`` is a flag without a value.
-    - ``*options: str`` receives the options that the signature does not name, each with its value.
+    - ``*options: str`` receives all options that are not in the signature, each with its value.
 
-    Help texts come from the docstring.
+    The docstring provides the help texts.
 
     Args:
-        verb: What follows ``pe-lightning``.
+        verb: Name of the verb.
         function: Returns the exit status, or ``None`` for 0.
-        arguments: What follows the verb.
+        arguments: Words after the verb.
 
     Raises:
-        InputError: If the arguments do not fit the signature.
+        InputError: If the arguments do not match the signature.
     """
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function)
     text = (inspect.getdoc(function) or "").replace("``", "")
     helps = {entry.arg_name.lstrip("*"): entry.description for entry in parse(text).params}
-    further = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    others_name = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
     parser = ArgumentParser(
         prog=f"pe-lightning {verb}",
         description=re.split(r"\n\n(?:Args|Returns|Raises):\n", text)[0],
-        epilog=None if further is None else f"further options: {helps.get(further)}",
+        epilog=None if others_name is None else f"further options: {helps.get(others_name)}",
         formatter_class=_HelpFormatter,
         exit_on_error=False,
         allow_abbrev=False,
     )
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    several, flags = set(), {"h", "help"}
+    multiple, flags = set(), {"h", "help"}
     for parameter in parameters:
         name, hint, required = parameter.name, hints[parameter.name], parameter.default is parameter.empty
         lists = [kind for kind in (hint, *typing.get_args(hint)) if typing.get_origin(kind) is list]
         settings: dict[str, Any] = {"type": typing.get_args(lists[0])[0] if lists else hint, "help": helps.get(name)}
-        if name == further:
+        if name == others_name:
             continue
         if not required:
             settings["default"] = parameter.default
@@ -73,11 +73,11 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
             settings["required"] = required
             if lists:
                 settings |= {"nargs": "+", "action": "extend"}
-                several.add(name)
+                multiple.add(name)
         parser.add_argument(name if name in positional else f"--{name}", **settings)
     names = hints.keys() | flags
-    words, options = read(arguments, flags, several)
-    own = [option for option in options if not further or option.key in names]
+    words, options = read(arguments, flags, multiple)
+    own = [option for option in options if not others_name or option.key in names]
     others = [word for option in options if option not in own for word in option.words]
     try:
         given: dict[str, Any] = parser.parse_args([*words, *(word for option in own for word in option.words)]).as_dict()
@@ -87,5 +87,5 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
 
 
 def console(width: int = 160) -> Console:
-    """Where a verb prints its tables: as wide as the terminal, or ``width``, as a pipe has none of its own."""
+    """Console for tables, as wide as the terminal; ``width`` columns where the output is not a terminal."""
     return Console() if Console().is_terminal else Console(width=width)

@@ -58,7 +58,7 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
         r"| `num_features` | `4` | Number $\vert K\vert $ of features. |",
         r"| `mode` | `a` | One of <code>a &#124; b</code>. |",
         "4 features for 256 trained samples",
-        "the numerical rank 4",
+        "their numerical rank 4",
         "| exact | 12.35 |\n| trained | too large |",
         "On a picture. Measured by `python x.py`.",
     ):
@@ -68,7 +68,7 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"), [("- 1", "no file of scores"), ("{scores: 3}", "no file of scores"), (None, "--pages DIR")]
+    ("given", "text"), [("- 1", "not a file of scores"), ("{scores: 3}", "not a file of scores"), (None, "--pages DIR")]
 )
 def test_scores_that_cannot_be_used(given, text, tmp_path, capsys):
     (tmp_path / "scores.yaml").write_text(given or "")

@@ -1,4 +1,4 @@
-"""The cells of a sweep: every combination of the varied settings, with its name and its complete configuration."""
+"""The cells of a sweep: one per combination of the varied settings and seed, with its name and complete configuration."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ __all__ = [
     "split_values",
 ]
 
-MAX_NAME = 120
-PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
-"""Values that become part of a folder's name unchanged."""
-REFUSED = ("config", "ckpt_path", "print_config")
-"""Options of ``fit`` that a sweep cannot vary."""
+MAX_NAME_BYTES = 120
+"""Longest name of a cell, which is the name of a folder."""
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
+"""Values that are part of a folder name unchanged."""
+FIXED_OPTIONS = ("config", "ckpt_path", "print_config")
+"""Options of ``fit`` that cannot be varied."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
-"""Settings that name a class, whose arguments are settings of their own."""
+"""Settings that name a class."""
 RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only", "float32_matmul_precision")
-"""What a result depends on; how a run appears in W&B is not part of it."""
+"""Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,12 @@ class Cell:
     """One combination of settings with one seed.
 
     Args:
-        name: The folder of its run.
-        settings: The varied settings, as typed.
-        repeat: Number of the repetition, from 0.
-        arguments: The options of ``fit``, without what a repetition changes.
-        tree: The complete configuration; ``None`` if it was refused, for the reason ``error``.
+        name: Name of its run directory.
+        settings: The varied settings with their values, as typed.
+        repeat: Index of the repetition, from 0.
+        arguments: The options of ``fit``, without the seeds of the repetition.
+        tree: The complete configuration; ``None`` if it was refused.
+        error: The reason for the refusal.
     """
 
     name: str
@@ -62,19 +64,19 @@ class Cell:
 
     @property
     def data_options(self) -> str:
-        """Equal for cells that can share a DataModule."""
+        """The configuration of the data as JSON; cells with equal texts can share a DataModule."""
         return "" if self.tree is None else json.dumps(self.tree["data"], sort_keys=True)
 
 
 def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The varied settings and their values, from the texts after ``--vary``.
+    """Reads the varied settings and their values from the texts after ``--vary``.
 
     Args:
         texts: ``KEY=V1,V2,...`` each.
-        fixed: Options of ``fit``, none of which may be varied too.
+        fixed: Options of ``fit`` for all cells.
 
     Raises:
-        InputError: If a text cannot be read, a setting is given twice, or a sweep cannot vary it.
+        InputError: If a text cannot be read, or a setting is given twice or cannot be varied.
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
@@ -82,7 +84,7 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
         key, values = option.key.strip(), option.value
         if not values or not re.fullmatch(r"\w+(\.\w+)*", key):
             raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: --vary model.encoder=gau,tri,rff")
-        if key in varied or key in REFUSED:
+        if key in varied or key in FIXED_OPTIONS:
             why = "is given twice; give all its values at once" if key in varied else "cannot be varied"
             raise InputError(f"--vary {key} {why}: --vary KEY=V1,V2,...")
         varied[key] = split_values(key, values)
@@ -94,7 +96,7 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
 
 
 def split_values(key: str, text: str) -> tuple[str, ...]:
-    """Splits values, YAML each, at the commas outside of brackets, braces and quotes.
+    """Splits a list of YAML values at the commas outside brackets, braces and quotes.
 
     >>> split_values("model.encoder", "gau, [tri, rff], {name: logf, sigma: 5}")
     ('gau', '[tri, rff]', '{name: logf, sigma: 5}')
@@ -116,21 +118,21 @@ def make_cells(
     name: str,
     resolve: Callable[[Sequence[str]], dict[str, Any]],
 ) -> list[Cell]:
-    """All cells, those with the same data next to each other.
+    """All cells, grouped by their data.
 
     Args:
         varied: The varied settings and their values.
-        fixed: Options of ``fit`` that all cells share.
-        repeats: Seeds per combination.
-        name: The sweep's name, which groups its runs in W&B.
-        resolve: The complete configuration of options of ``fit``; raises InputError.
+        fixed: Options of ``fit`` for all cells.
+        repeats: Number of seeds per combination.
+        name: Name of the sweep: the W&B group of its runs.
+        resolve: Returns the complete configuration for options of ``fit``, or raises InputError.
 
     Raises:
-        InputError: If every cell is refused, or repetitions would change what is varied.
+        InputError: If every cell is refused, or a seed is varied together with ``repeats``.
     """
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
-            raise InputError(f"--repeats sets the seeds itself; leave out --repeats, or --vary {key}")
+            raise InputError(f"--repeats sets the seeds; leave out --repeats, or --vary {key}")
     cells: list[Cell] = []
     for values in itertools.product(*varied.values()):
         settings = dict(zip(varied, values, strict=True))
@@ -150,10 +152,10 @@ def make_cells(
 
 
 def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Options of ``fit`` in an order in which none undoes another.
+    """The options of ``fit`` for a cell, in an order in which no option resets another.
 
-    Naming an encoder resets its arguments. So a setting that names a class comes right after the configuration files,
-    shorter keys first, before the fixed options; single values come last.
+    Naming a class resets its arguments. Settings that name a class are therefore placed after the configuration files and
+    before the other fixed options, shorter keys first; all other settings come last.
     """
     classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
     values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
@@ -165,7 +167,7 @@ def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...
 
 
 def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:
-    """A folder name that says what is varied, independent of the other cells of the sweep.
+    """The name of a cell, made from its settings alone.
 
     >>> cell_name({"model.encoder": "gau", "model.encoder.sigma": "0.01"}, None)
     'encoder-gau_sigma-0.01'
@@ -174,13 +176,13 @@ def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:
     parts = []
     for key, value in settings.items():
         short = key.rpartition(".")[2]
-        # values that differ only in special characters get different digests
-        plain = value if PLAIN.fullmatch(value) else f"{runs.slug(value)[:40]}-{_digest(value)}"
+        # the digest distinguishes values that differ only in special characters
+        plain = value if PLAIN_VALUE.fullmatch(value) else f"{runs.slug(value)[:40]}-{_digest(value)}"
         parts.append(f"{short if last.count(short) == 1 else runs.slug(key)}-{plain}")
     if repeat is not None:
         parts.append(f"repeat-{repeat}")
     name = "_".join(parts)
-    return name if len(name.encode()) <= MAX_NAME else f"{runs.slug(name[: MAX_NAME - 60])}-{_digest(name)}"
+    return name if len(name.encode()) <= MAX_NAME_BYTES else f"{runs.slug(name[: MAX_NAME_BYTES - 60])}-{_digest(name)}"
 
 
 def _digest(text: str) -> str:
@@ -188,10 +190,10 @@ def _digest(text: str) -> str:
 
 
 def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
-    """The configuration of a cell, which can be run on one device and repeated later; its W&B group is ``name``."""
+    """The configuration of a cell with W&B group ``name``; InputError unless it has a fixed seed and takes one device."""
     seed, trainer = tree["seed_everything"], tree["trainer"]
     if seed is True or (seed is False and repeats > 1):
-        raise InputError("a sweep needs a seed that it can repeat: set --seed_everything to a number")
+        raise InputError("a sweep needs a fixed seed: set --seed_everything to a number")
     if trainer["devices"] in ("auto", -1, "-1"):
         trainer["devices"] = 1
     one = len(trainer["devices"]) == 1 if isinstance(trainer["devices"], list) else str(trainer["devices"]) == "1"
@@ -202,9 +204,9 @@ def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
 
 
 def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
-    """A copy whose seed, and that of every encoder that has one, is larger by ``repeat``.
+    """A copy with ``repeat`` added to the seed of the fit and of every encoder.
 
-    The sampling keeps its seed: repetitions fit the same samples, so that ``compare`` can average them.
+    The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them.
     """
     tree = copy.deepcopy(tree)
     if repeat:
@@ -218,7 +220,7 @@ def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The settings in which two complete configurations would give different results: ``trainer.max_steps: 10, now 20``."""
+    """The settings of :data:`RESULT_KEYS` in which two configurations differ: ``trainer.max_steps: 10, now 20``."""
     trees = ({key: tree.get(key) for key in RESULT_KEYS} for tree in (one, other))
     old, new = ({key.replace(".init_args", ""): value for key, value in flatten(tree)} for tree in trees)
     keys = [key for key in {**old, **new} if old.get(key, "nothing") != new.get(key, "nothing")]

@@ -50,19 +50,19 @@ def sweep(
 
     Args:
         options: those of pe-lightning fit, for all cells.
-        vary: KEY=V1,V2,...: a setting as on the command line of fit and its values, YAML each:
-            model.encoder=gau,tri,rff or model.encoder.sigma=auto,0.003; may be repeated.
+        vary: KEY=V1,V2,...: an option of fit and its values, each YAML: model.encoder=gau,tri,rff or
+            model.encoder.sigma=auto,0.003; may be repeated.
         repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.
-        out: Folder of the run directories; sweep.json there is the record (default: sweeps/<configuration>-<settings>).
-        launcher: process runs one cell after the other in this process; ray runs them side by side with Ray Tune, on the
-            cluster that RAY_ADDRESS names or on this machine.
-        cpus_per_cell: With ray, CPUs of a cell, which decide how many run at a time (default: 1).
-        gpus_per_cell: With ray, GPUs of a cell: 0 (default), 1, or a part of one.
-        scheduler: With ray, asha stops the worse two thirds of the cells at a ninth and at a third of the steps.
-        retries: With ray, how often a cell whose process died is resumed (default: 0).
+        out: Folder for the run directories and the record sweep.json (default: sweeps/<configuration>-<settings>).
+        launcher: process runs the cells one after the other in this process; ray runs them in parallel with Ray Tune, on
+            the cluster that RAY_ADDRESS names or on this machine.
+        cpus_per_cell: With ray, CPUs per cell (default: 1).
+        gpus_per_cell: With ray, GPUs per cell: 0 (default), 1, or a fraction.
+        scheduler: With ray, asha stops the worse two thirds of the cells after a ninth and after a third of the steps.
+        retries: With ray, number of times a cell is resumed after its process died (default: 0).
 
     Raises:
-        InputError: If an option is wrong, no cell can be run, or the folder is not this sweep's.
+        InputError: If an option is wrong, no cell can be run, or the folder belongs to something else.
     """
     varied = parse_varied(vary, options)
     out = out or Path("sweeps") / _default_name(options, varied)
@@ -70,7 +70,7 @@ def sweep(
     of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
     given = [f"--{name}" for name, value in of_ray.items() if value is not None]
     if given and not on_ray:
-        raise InputError(f"{given[0]} is for --launcher ray; without it, cells run one after the other in this process")
+        raise InputError(f"{given[0]} needs --launcher ray; otherwise cells run one after the other in this process")
     if on_ray:
         try:
             from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
@@ -85,7 +85,7 @@ def sweep(
     record = SweepRecord(out)
     missing = [cell for cell in cells if cell.tree is not None and record.finished(cell) is None]
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
-        fits.load(accepted[0])  # data that no cell can be fitted to is an error of the command, not of each cell
+        fits.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
     resources = cpus_per_cell or 1, gpus_per_cell or 0.0
     with cluster(*resources) if on_ray and missing else nullcontext(), record.locked():
@@ -118,14 +118,14 @@ def _run_here(progress: SweepProgress, fits: Fits) -> None:
 
 
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
-    """``<configuration>-<settings>``: the same command finds its folder again, also with more values of a setting."""
+    """``<configuration>-<settings>``: the same folder for the same command, also with more values of a setting."""
     config = next((option.value for option in reversed(read(fixed)[1]) if option.key == "config"), None)
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem
     return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
 
 
 def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
-    """The tables of all finished runs, best first; ``repeated`` are the varied settings where seeds are averaged."""
+    """Prints the tables of all finished runs, best first; ``repeated`` are the settings whose seeds are averaged."""
     from pe_lightning.experiments.compare.scores import compare, print_scores
 
     done = [cell for cell in cells if record.status(cell) == "done"]

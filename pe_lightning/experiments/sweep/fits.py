@@ -1,4 +1,4 @@
-"""Fits one after the other in this process; data is decoded once for fits that share it."""
+"""Fits in this process, one after the other; fits with the same data options share the decoded data."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["Fits"]
 
 
 class Fits:
-    """Runs any number of fits, one after the other.
+    """Runs fits, one after the other.
 
-    A DataModule is kept until a fit has other data options, so that signals are decoded once for all fits in between.
+    Consecutive fits with the same data options share one DataModule, so that signals are decoded once.
 
     Args:
-        callbacks: Further callbacks of every fit.
-        pictures: Whether reconstructions are drawn beside the truth.
+        callbacks: Additional callbacks of every fit.
+        pictures: Whether to draw reconstructions beside the truth.
     """
 
     def __init__(self, callbacks: Sequence[Callback] = (), pictures: bool = True) -> None:
@@ -46,17 +46,17 @@ class Fits:
         self._job: Job | None = None
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """The complete configuration of options of ``fit``, as plain values.
+        """The complete configuration for options of ``fit``, as plain values.
 
         Raises:
-            InputError: If the parser or a constructor refuses them.
+            InputError: If an option is wrong, or a constructor refuses its arguments.
         """
         config = parse("fit", rewrite("fit", arguments))
         instantiate("fit", config)
         return plain_values("fit", config)
 
     def load(self, tree: Mapping[str, Any]) -> LightningDataModule:
-        """The DataModule of a complete configuration, loaded; it is kept for the fits that follow.
+        """The DataModule of a complete configuration, with its data loaded. The following fits can share it.
 
         Raises:
             InputError: If the data cannot be read.
@@ -66,17 +66,17 @@ class Fits:
         return data
 
     def _data_of(self, tree: Mapping[str, Any], config: Namespace) -> LightningDataModule:
-        """The DataModule of a configuration: that of the last fit if it has the same options, else a new one."""
+        """The DataModule of the last fit if its options are the same, else a new one."""
         options = json.dumps(tree["data"], sort_keys=True)
         if self._data is None or self._data[0] != options:
             self._data = options, instantiate("fit", config, ["data"]).data
         return self._data[1]
 
     def stop_now(self, signum: int) -> None:
-        """Stops the fit that is being trained after its current step; it can be resumed. Anything else ends at once.
+        """Stops the running fit after its current step; it can be resumed.
 
         Args:
-            signum: The number of the signal that asks for it.
+            signum: Number of the signal.
 
         Raises:
             Interrupted: If no fit is being trained.
@@ -86,21 +86,21 @@ class Fits:
         self._job.stop.request(signum)
 
     def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
-        """Runs a complete configuration as ``pe-lightning fit`` does; errors become the outcome.
+        """Runs a complete configuration as ``pe-lightning fit`` does. Errors are part of the outcome.
 
         Args:
             tree: The result of :meth:`resolve`.
-            folder: The run directory. A fit of the same configuration that was interrupted there is resumed.
+            folder: The run directory. An interrupted fit of the same configuration is resumed there.
 
         Raises:
-            KeyboardInterrupt: If a signal ends it.
-            SystemExit: If it ends itself with status 0, as a fit that a scheduler stops does.
+            KeyboardInterrupt: If a signal ends the fit.
+            SystemExit: If the fit exits with status 0, as a fit stopped by a scheduler does.
         """
         began, metrics, error, trace = time.perf_counter(), {}, None, None
         checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
         if checkpoint is None and folder.exists():
             shutil.rmtree(folder)
-        logging.disable(logging.INFO)  # what Lightning says about every fit
+        logging.disable(logging.INFO)  # messages of Lightning about every fit
         with warnings.catch_warnings(record=True) as caught:
             try:
                 metrics = self._fit(tree, folder, checkpoint)
@@ -112,7 +112,7 @@ class Fits:
                 if not ended.code:
                     raise
                 error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
-            except Exception as failed:  # the other cells are run all the same
+            except Exception as failed:  # the other cells still run
                 message = " ".join(str(failed).split())[:500]
                 error, trace = f"{type(failed).__name__}: {message}", traceback.format_exc()
             finally:
@@ -140,5 +140,5 @@ def _checkpoint(folder: Path) -> Path | None:
     try:
         read_model(path)
     except InputError:
-        return None  # killed before the first was written: the cell is run from the start
+        return None  # killed before the first checkpoint: the cell starts again
     return path

@@ -24,24 +24,24 @@ from pe_lightning.experiments.sweep.record import Outcome, SweepProgress
 __all__ = ["cluster", "run_on_ray"]
 
 FOLDER = ".ray"
-"""Where Tune keeps its state during a sweep, in the sweep's folder."""
+"""Folder for the state of Tune during a sweep, in the folder of the sweep."""
 ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # of a cluster that is started here
-    "RAY_AIR_NEW_OUTPUT": "0",  # the newer one prints a banner at every verbosity
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints a banner at every verbosity
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the runs have their own loggers
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the first interrupt lets running cells finish
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a cell is its outcome
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the runs have loggers of their own
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # after the first interrupt, running cells finish
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a cell is its outcome, without the metric
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
 
 
 @contextmanager
 def cluster(cpus: int, gpus: float) -> Iterator[None]:
-    """The cluster that ``RAY_ADDRESS`` names, or one of this machine that ends with the block.
+    """Connects to the cluster that ``RAY_ADDRESS`` names, or starts one on this machine for the duration of the block.
 
     Raises:
-        InputError: If there is no such cluster, or no machine in it that has the CPUs and GPUs of a cell.
+        InputError: If the cluster cannot be reached, or no machine of it has the CPUs and GPUs of a cell.
     """
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -63,14 +63,14 @@ def cluster(cpus: int, gpus: float) -> Iterator[None]:
 
 
 def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str | None, retries: int) -> None:
-    """Runs the waiting cells, as many at a time as the cluster has room for, until the user interrupts.
+    """Runs the waiting cells, as many in parallel as the cluster allows, until a signal stops the sweep.
 
     Args:
-        progress: Follows the cells.
-        cpus: CPUs of a cell, and its threads.
-        gpus: GPUs of a cell, or the part of one.
-        scheduler: ``asha``, or none.
-        retries: How often a cell whose process died is resumed.
+        progress: Progress of the sweep, which is updated.
+        cpus: CPUs per cell, and threads.
+        gpus: GPUs per cell, or a fraction of one.
+        scheduler: ``asha`` or ``None``.
+        retries: Number of times a cell is resumed after its process died.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     folder = progress.record.folder.absolute()
@@ -106,7 +106,7 @@ def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str |
 
 
 class _Follow(tune.Callback):  # type: ignore[misc]
-    """Brings the progress of a sweep up to date with its trials."""
+    """Updates the progress of a sweep from its trials."""
 
     def __init__(self, progress: SweepProgress, cells: Mapping[str, Cell], stop_file: Path) -> None:
         self.progress = progress
@@ -114,7 +114,7 @@ class _Follow(tune.Callback):  # type: ignore[misc]
         self.stop_file = stop_file
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune saves itself for a restore; here sweep.json and the checkpoints of the runs do that
+        return {}  # nothing to restore: sweep.json and the checkpoints of the runs hold the state
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         if self.progress.interrupted:
@@ -140,14 +140,14 @@ class _Follow(tune.Callback):  # type: ignore[misc]
 
 
 def _run_cell(config: dict[str, Any], jobs: dict[str, Any], start: Callable[[], Fits], stop_file: Path) -> dict[str, Any]:
-    """Runs a cell in a process of the cluster, which is used for one cell after the other."""
+    """Runs a cell in a process of the cluster. A process runs several cells, one after the other."""
     if stop_file.exists():
         return {"skipped": True}
     return {"outcome": vars(start().run(*jobs[config["cell"]]))}
 
 
 def _start_worker(folder: Path, threads: int, gpu: bool, report: bool) -> Fits:
-    """Sets up this process, and keeps the parser and the data from one cell to the next."""
+    """Prepares this process; the returned object is kept from one cell to the next."""
     os.chdir(folder)  # paths in configurations are relative to it
     if not gpu:  # some versions of Ray leave all GPUs visible to a process that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -163,10 +163,10 @@ def _fits(report: bool) -> Fits:
 
 
 class _Report(Callback):
-    """Reports each validation to the scheduler, which may end the fit there."""
+    """Reports each validation to the scheduler, which may then stop the fit."""
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reports the step and the score that the module is compared by."""
+        """Reports the step and the monitored score."""
         monitor = getattr(pl_module, "monitor", "")
         if monitor in trainer.callback_metrics:
             score = float(trainer.callback_metrics[monitor])

@@ -1,4 +1,4 @@
-"""The state of a sweep: its cells in ``sweep.json``, its progress on the terminal, and whether the user asked it to stop."""
+"""The state of a sweep: its record ``sweep.json``, its progress in the terminal, and requests to stop it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ RECORD = "sweep.json"
 LOCK = ".sweep.lock"
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
-"""``refused``: by the parser or a constructor, before anything was run; ``running``: now, or when the sweep was killed;
-``stopped``: by a scheduler, before its last step."""
+"""Status of a cell. ``refused``: its configuration is invalid. ``running``: also after the sweep was killed during the fit.
+``stopped``: a scheduler ended the fit early."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Outcome:
     """The outcome of a fit.
 
     Args:
-        seconds: From its start to its end, data included.
+        seconds: Duration, including reading the data.
         metrics: The content of ``metrics.json``; empty if it failed.
-        error: Why it failed; ``None`` if it did not.
-        trace: The traceback of an error that is not the user's.
+        error: The reason for a failure, else ``None``.
+        trace: The traceback of an unexpected error.
         resumed: Whether it was resumed from a checkpoint.
         warnings: The texts of its warnings.
     """
@@ -55,15 +55,15 @@ class Outcome:
 
 
 class SweepRecord:
-    """The record of a sweep's folder, written atomically after every change.
+    """The record of the cells in the folder of a sweep; the file is written atomically.
 
-    Cells of earlier commands with the same folder stay in it.
+    Cells of earlier commands with the same folder are kept.
 
     Args:
-        folder: The sweep's folder.
+        folder: The folder of the sweep.
 
     Raises:
-        InputError: If the folder is not a sweep's, or its record cannot be read.
+        InputError: If the folder exists and is not that of a sweep, or its record cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,13 +75,17 @@ class SweepRecord:
                 content = json.loads(path.read_text())
                 self.entries = {entry["name"]: dict(entry) for entry in content["cells"]}
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{str(path)!r} is no readable record of a sweep ({error}); choose another") from error
+                raise InputError(
+                    f"{str(path)!r} cannot be read as the record of a sweep ({error}); choose another --out"
+                ) from error
         elif folder.exists() and (not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())):
-            raise InputError(f"{str(folder)!r} exists and is no sweep: it has no {RECORD}. Choose another --out")
+            raise InputError(
+                f"{str(folder)!r} exists and is not the folder of a sweep: it has no {RECORD}. Choose another --out"
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the folder and keeps other sweeps out of it; raises InputError if one is running there."""
+        """Creates the folder and locks it; raises InputError if another sweep is running there."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / LOCK, timeout=0):
@@ -96,14 +100,14 @@ class SweepRecord:
         return (self.folder / cell.name).absolute()
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that was run before, else ``None``.
+        """The metrics of a cell that has finished before, else ``None``.
 
         Raises:
-            InputError: If it was run with another configuration, or its folder is not the sweep's.
+            InputError: If it was run with another configuration, or its folder does not belong to the sweep.
         """
         run = self.folder / cell.name
         if run.exists() and cell.name not in self.entries:
-            raise InputError(f"{str(run)!r} is in the way: it is no run of this sweep. Remove it, or choose another --out")
+            raise InputError(f"{str(run)!r} exists and is not a run of this sweep. Remove it, or choose another --out")
         if cell.tree is None or not (run / runs.METRICS).is_file():
             return None
         changed = differences(read_config(run), cell.tree)
@@ -139,16 +143,16 @@ class SweepRecord:
 
 
 class SweepProgress:
-    """The progress of a sweep: in its record, on the terminal, and whether a signal has asked it to stop.
+    """The progress of a sweep: updates its record and the terminal, and handles signals.
 
     Args:
         cells: All cells of the sweep.
-        record: Of its folder, which is locked.
-        bar: Whether to draw a progress bar on the standard error stream, if that is a terminal.
-        keep_stopped: Whether cells that a scheduler stopped in an earlier command stay stopped.
+        record: The record of its locked folder.
+        bar: Whether to draw a progress bar, if the standard error stream is a terminal.
+        keep_stopped: Whether cells that a scheduler stopped in an earlier command are not run again.
 
     Attributes:
-        waiting: The cells that are to be run.
+        waiting: The cells to run.
         signum: The number of the signal that stops the sweep; ``None`` if there was none.
     """
 
@@ -179,8 +183,8 @@ class SweepProgress:
     def following(self, stop_fit: Callable[[int], None] = raise_interrupted) -> Iterator[None]:
         """Draws the bar and handles signals.
 
-        After Ctrl-C, no further cell is started; a second one ends the sweep at once. SIGTERM and SIGHUP, which leave little
-        time, end the running cells too; they are waiting cells again.
+        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP also end the
+        running cells, which become waiting cells.
 
         Args:
             stop_fit: Called at SIGTERM and SIGHUP, with the number of the signal.
@@ -189,7 +193,7 @@ class SweepProgress:
         def stop(signum: int) -> None:
             self.signum = signum
             if signum == signal.SIGINT:
-                self.say("Stopping after what is running now; the same command resumes it. Interrupt again to stop at once.")
+                self.say("Stopping after the running fits; the same command resumes the sweep. Ctrl-C again stops at once.")
             else:
                 stop_fit(signum)
 
@@ -206,7 +210,7 @@ class SweepProgress:
 
     @property
     def interrupted(self) -> bool:
-        """Whether no more cells are to be started."""
+        """Whether a signal has stopped the sweep: no more cells are started."""
         return self.signum is not None
 
     def say(self, text: str, style: str = "yellow") -> None:
@@ -246,7 +250,7 @@ class SweepProgress:
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """The configuration in a run directory; empty if there is none that can be read."""
+    """The configuration in a run directory; empty if it cannot be read."""
     try:
         tree = yaml.safe_load((run / runs.CONFIG).read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
@@ -263,7 +267,7 @@ def _score(metrics: Mapping[str, Any]) -> str:
     from pe_lightning.metrics import unit_of
 
     name = metrics.get("metric")
-    if name is None:  # of a function, not a fit
+    if name is None:  # the result of a function, not of a fit
         return "computed"
     value = metrics.get(f"test/{name}")
     if value is None:

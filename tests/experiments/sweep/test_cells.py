@@ -109,7 +109,7 @@ def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_
     ("varied", "repeats", "changes", "words"),
     [
         ({"model.encoder.seed": ["1", "2"]}, 2, {}, "--repeats sets the seeds"),
-        ({"a": ["1"]}, 1, {"seed_everything": True}, "needs a seed"),
+        ({"a": ["1"]}, 1, {"seed_everything": True}, "needs a fixed seed"),
         ({"a": ["1"]}, 1, {"trainer": {"devices": 2, "num_nodes": 1}}, "one device"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_process_that_dies_fails_its_cell_and_ctrl_c_and_resuming_give_the_run
     assert first.returncode == 130, first.stderr
     assert statuses() == {"gau": "done", "rff": "failed", "tri": "done", "rect": "waiting", "keys": "waiting"}
     assert "its process died" in record()["rff"]["error"]
-    assert "Stopping after what is running now" in first.stderr
+    assert "Stopping after the running fits" in first.stderr
     assert "2 cell(s) left" in first.stderr
     assert "encoder-gau: warning: the cell has something to say" in first.stderr
     pids, threads = zip(*(line.split() for line in Path("workers").read_text().splitlines()), strict=True)

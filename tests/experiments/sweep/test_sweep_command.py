@@ -106,11 +106,11 @@ def test_the_same_command_again_runs_nothing_and_another_never_overwrites(capsys
     assert "model.ridge: 0.01, now 0.02" in capsys.readouterr().err
     Path("s/encoder-keys").mkdir()
     assert main([*command[:-4], "--vary", "model.encoder=gau,keys", "--out", "s"]) == 2
-    assert "is in the way" in capsys.readouterr().err
+    assert "is not a run of this sweep" in capsys.readouterr().err
     Path("t").mkdir()
     Path("t/thesis.tex").write_text("years of work")
     assert main([*command[:-1], "t"]) == 2
-    assert "is no sweep" in capsys.readouterr().err
+    assert "is not the folder of a sweep" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(list(Path("t").iterdir())) == 1
 
@@ -138,7 +138,7 @@ def test_refused_failing_and_broken_cells_are_reported_and_the_others_finish(cap
     [
         (["--vary", "model.encodr=gau,tri"], ["encodr"]),
         (["--vary", "model.ridge=0.1", "--data.paths", "nowhere.png"], ["nowhere.png"]),
-        (["--vary", "model.ridge=0.1", "--cpus_per_cell", "2"], ["--cpus_per_cell is for --launcher ray"]),
+        (["--vary", "model.ridge=0.1", "--cpus_per_cell", "2"], ["--cpus_per_cell needs --launcher ray"]),
         (["--vary", "model.ridge=0.1", "--launcher", "ray"], ['pip install "pe-lightning[ray]"']),
     ],
 )
