@@ -32,6 +32,8 @@ ROW = 64
 
 BLOCK = 1 << 18
 """Numbers that are transformed at once."""
+LONG = 1 << 13
+"""Entries up to which the norms of an axis are computed one by one."""
 REACH = 8
 """More entries on each side of its own than a vector of one level differs from zero in: those of 9/7 reach 4."""
 
@@ -97,17 +99,28 @@ class Lifting:
         Args:
             n: Length of the axis.
             gram: :math:`\Psi^T \Psi`, ``(n, n)``, of the features that the axis has weights of; ``None`` for the identity.
+                On axes longer than :data:`LONG` a level then has one norm, that of its middle: only the ends differ.
         """
         return self._norms(n, gram, lambda size: self._level_matrix(size, analysis=False))
 
     def analysis_norms(self, n: int) -> Tensor:
-        """Norms of the rows of :math:`T`, ``(n,)`` float64: what the standard deviation of white noise is multiplied by."""
+        """Norms of the rows of :math:`T`, ``(n,)`` float64: what the standard deviation of white noise is multiplied by.
+
+        As :meth:`synthesis_norms` for long axes.
+        """
         return self._norms(n, None, lambda size: self._level_matrix(size, analysis=True).T.tocsr())
 
     def _norms(
         self, n: int, gram: scipy.sparse.spmatrix | None, matrix_of: Callable[[int], scipy.sparse.csr_matrix]
     ) -> Tensor:
         levels, squares = self.levels(n), np.empty(n)
+        if gram is None and n > LONG:
+            norms = self._norms(LONG, None, matrix_of)
+            middles = [norms[(part.start + part.stop) // 2] for part in self.levels(LONG)]
+            found = torch.empty(n, dtype=torch.float64)
+            for depth, part in enumerate(reversed(levels)):  # fine to coarse; norms hardly change from level to level
+                found[part] = middles[max(-1 - depth, -len(middles))]
+            return found
         known = scipy.sparse.identity(n, format="csr") if gram is None else scipy.sparse.csr_matrix(gram)
         for size, details in zip(self.sizes(n), reversed(levels[1:]), strict=True):
             matrix = matrix_of(size)

@@ -1,5 +1,7 @@
 """Multi-resolution transforms of one axis against their own dense matrices and PyWavelets."""
 
+import sys
+
 import numpy as np
 import pytest
 import pywt
@@ -90,3 +92,13 @@ def test_dyadic_sizes_have_the_coefficients_of_pywavelets(name):
 def test_unknown_names_are_refused():
     with pytest.raises(InputError, match=r"unknown transform '9-7'.* there are: 9/7, 5/3, haar"):
         lifting("9-7")
+
+
+@names
+def test_norms_of_long_axes_are_those_of_their_middle(name, monkeypatch):
+    exact = lifting(name).synthesis_norms(3000)
+    monkeypatch.setattr(sys.modules["pe_lightning.linalg.lifting"], "LONG", 1024)
+    found = lifting(name).synthesis_norms(3000)
+    for part in lifting(name).levels(3000):
+        middle = (part.start + part.stop) // 2
+        torch.testing.assert_close(found[middle], exact[middle], rtol=0.02, atol=0)

@@ -1,0 +1,412 @@
+"""Sparse exact fits of all samples: PSNR, bytes and core seconds against the numbers kept. Prints one table per section.
+
+    python benchmarks/sparse.py                              # photographs of scikit-image; some minutes of one core
+    python benchmarks/sparse.py --paths FOLDER               # your own pictures, such as the 24 of Kodak
+    python benchmarks/sparse.py --only pictures,worth        # some of the sections
+
+- ``pictures``: all pixels of each picture, by ``ComplexLinear("keys", keep=...)``: PSNR of predictions clamped to [0, 1],
+  mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture. JPEG
+  (4:4:4, optimised) and WebP at the highest quality that takes as many bytes at most. Published results on Kodak.
+- ``time``: where the core seconds of a picture of 512 x 768 go, medians.
+- ``worth``: transforms; the rotation of channels; ranking by the norms of synthesis vectors; a least-squares solve on the
+  kept numbers; float16.
+- ``signals``: a clip, a volume and sound.
+- ``noise``: ``keep: auto`` on noisy pictures beside scikit-image's ``denoise_wavelet``, and between held-out samples beside
+  the dense exact fit.
+- ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks on the same one
+  (``trade_all.json``), as a figure, ``--figure``.
+
+Core seconds are :func:`time.process_time`, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import logging
+import os
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import torch
+from lightning.pytorch.utilities import disable_possible_user_warnings
+from PIL import Image
+from quiet import machine, make_trainer
+from torch import Tensor
+
+from pe_lightning.data import ImageDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.data.sampling import GridSampling
+from pe_lightning.data.sources.samples import video_samples
+from pe_lightning.linalg import LIFTINGS, lifting
+from pe_lightning.modules import ComplexLinear
+from pe_lightning.networks.sparse import Coefficients
+from pe_lightning.solvers import solve_grid
+
+SECTIONS = ("pictures", "time", "worth", "signals", "noise", "trade")
+COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
+PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
+PUBLISHED = {
+    207_000: {
+        "SIREN": 38.70, "WIRE (373,000)": 37.59, "SCONE": 39.72, "Instant-NGP": 37.06, "NFFB": 38.77, "NeuRBF": 38.70,
+        "MetricGrid": 39.73, "CARA": 40.03,
+    },
+    337_000: {"Instant-NGP": 43.88, "NeuRBF": 43.78, "MetricGrid": 44.51, "CARA": 46.24},
+    560_000: {"MetricGrid (533,000)": 45.77, "CARA (471,000)": 48.00, "GaussianImage": 44.08},
+    10_000: {"COIN (7,500, 16 bit)": 26.41, "COIN (15,000, 16 bit)": 28.41},
+    30_000: {"COIN (16 bit)": 30.64},
+}  # fmt: skip
+"""PSNR on the 24 pictures of Kodak by parameters, after minutes of a GPU: Ye et al. (CARA), Dupont et al. (COIN)."""
+STORED = Path(__file__).with_name("trade_all.json")
+
+
+def load(path: str) -> Tensor:
+    """A picture as values in [0, 1], ``(H, W, 3)``."""
+    return ImageDataModule(path).dataset.values[0]
+
+
+def everything(values: Tensor) -> TensorDataModule:
+    """A DataModule that trains on all samples."""
+    return TensorDataModule(values[None], sampling=GridSampling(stride=1), protocol="none")
+
+
+def psnr(found: Any, truth: Any) -> float:
+    """Of predictions clamped to [0, 1]."""
+    error = (torch.as_tensor(found).clamp(0, 1) - torch.as_tensor(truth)).double().square().mean()
+    return float(-10 * torch.log10(error)) if error > 0 else float("inf")
+
+
+def fit(values: Tensor, keep: Any, **options: Any) -> tuple[ComplexLinear, Tensor, float, int]:
+    """The model, its prediction of all samples, core seconds of both, and bytes of the checkpoint."""
+    data, trainer = everything(values), make_trainer(0)
+    began = time.process_time()
+    model = ComplexLinear("keys", keep=keep, ridge=0.0, **options)
+    trainer.fit(model, data)
+    with torch.no_grad():
+        found = model.predict_grid(data.evaluation_batch().axes)[0]
+    spent = time.process_time() - began
+    with tempfile.TemporaryDirectory() as folder:
+        trainer.save_checkpoint(Path(folder) / "it.ckpt")
+        size = (Path(folder) / "it.ckpt").stat().st_size
+    return model, found, spent, size
+
+
+def coded(values: Tensor, kind: str, most: int) -> tuple[float, int]:
+    """PSNR and bytes of the picture as JPEG or WebP of the highest quality that takes ``most`` bytes at most."""
+    pixels = (255 * values.numpy()).round().astype(np.uint8)
+    options: dict[str, Any] = {"subsampling": 0, "optimize": True} if kind == "JPEG" else {"method": 4}
+    best = (float("nan"), 0)
+    low, high = 0, 101
+    while high - low > 1:
+        quality = (low + high) // 2
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, kind, quality=quality, **options)
+        if buffer.tell() <= most:
+            low, best = quality, (psnr(np.asarray(Image.open(buffer).convert("RGB")) / 255, values), buffer.tell())
+        else:
+            high = quality
+    return best
+
+
+def pictures(paths: list[str]) -> None:
+    """PSNR, bytes and seconds by numbers kept."""
+    images = [load(path) for path in paths]
+    names = ", ".join(Path(path).stem for path in paths[:4]) + (", ..." if len(paths) > 4 else "")
+    print(f"\npictures: {len(images)} ({names}), all pixels, clamped\n")
+    titles = "numbers", "pictures", "PSNR, dB", "bytes", "of them positions", "core s"
+    print(f"| {' | '.join(titles)} | JPEG, dB | its bytes | WebP, dB | its bytes |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for count in COUNTS:
+        rows = []
+        for image in images:
+            if count > image.numel():
+                continue
+            model, found, spent, size = fit(image, count)
+            positions = model.sparse_weights[0].pack()["positions"].numel()
+            rows.append(
+                [psnr(found, image), size, positions, spent, *coded(image, "JPEG", size), *coded(image, "WEBP", size)]
+            )
+        if rows:
+            m, spent = np.nanmean(rows, 0), statistics.median(row[3] for row in rows)
+            print(
+                f"| {count:,} | {len(rows)} | {m[0]:.2f} | {m[1]:,.0f} | {m[2]:,.0f} | {spent:.2f} "
+                f"| {m[4]:.2f} | {m[5]:,.0f} | {m[6]:.2f} | {m[7]:,.0f} |",
+                flush=True,
+            )
+    print("\npublished, the 24 pictures of Kodak (positions of ours are not counted as numbers):")
+    for count, found in sorted(PUBLISHED.items()):
+        print(f"  about {count:,}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+
+
+def seconds(repeats: int) -> None:
+    """Where the core seconds go."""
+    image = torch.rand(512, 768, 3, generator=torch.Generator().manual_seed(0))
+    steps: dict[str, list[float]] = {}
+
+    def timed(name: str, call: Callable[[], Any]) -> Any:
+        began = time.process_time()
+        found = call()
+        steps.setdefault(name, []).append(time.process_time() - began)
+        return found
+
+    for _ in range(repeats):
+        for encoder in ("keys", "gau"):
+            described = {"name": encoder, "num_features": "auto"}
+            solution = timed(f"exact fit, {encoder}", lambda d=described: solve_grid(image[None], d, ridge=0.0))
+        coefficients = timed("rotation and transform", lambda s=solution: Coefficients(s.weight[0], "9/7"))
+        kept = timed("selection", lambda c=coefficients: c.keep(207_000))
+        timed("inverse transform", kept.weight)
+        timed("coding of the positions", kept.pack)
+        timed("fit and prediction by a Trainer, keys", lambda: fit(image, 207_000))
+    print("\ntime: 512 x 768 x 3, 207,000 numbers, medians of core seconds\n\n| step | core s |\n| --- | ---: |")
+    for name, found in steps.items():
+        print(f"| {name} | {statistics.median(found):.3f} |")
+
+
+def refined(coefficients: Coefficients, weight: Tensor, count: int, steps: int = 4) -> Tensor:
+    """The kept numbers solved for by conjugate gradients on the samples, from where they are."""
+    made, axes = lifting(coefficients.transform), range(1, weight.ndim)
+    target = (coefficients.rotation.T @ weight.flatten(1)).reshape(weight.shape)
+    z = coefficients.keep(count).coefficients()
+    mask = z != 0
+
+    def adjoint(residual: Tensor) -> Tensor:
+        zero = torch.zeros_like(residual, requires_grad=True)
+        return torch.autograd.grad(made.inverse_all(zero, axes), zero, residual)[0] * mask
+
+    residual = target - made.inverse_all(z, axes)
+    gradient = adjoint(residual)
+    direction, squared = gradient, gradient.square().sum()
+    for _ in range(steps):
+        moved = made.inverse_all(direction, axes)
+        step = squared / moved.square().sum()
+        z, residual = z + step * direction, residual - step * moved
+        gradient = adjoint(residual)
+        following = gradient.square().sum()
+        direction, squared = gradient + following / squared * direction, following
+    return (coefficients.rotation @ made.inverse_all(z, axes).flatten(1)).reshape(weight.shape)
+
+
+def worth(paths: list[str]) -> None:
+    """What each part adds."""
+    counts = [10_000, 103_500, 207_000, 337_000]
+    rows: dict[str, list[list[float]]] = {}
+    for path in paths:
+        image = load(path).movedim(-1, 0).contiguous()
+        if image.numel() < counts[-1]:
+            continue
+        weight = image - image.flatten(1).mean(1)[:, None, None]
+        ones = [torch.ones(n, dtype=torch.float64) for n in weight.shape[1:]]
+        whole = {name: Coefficients(weight, name) for name in LIFTINGS}
+        whole["9/7, channels not rotated"] = Coefficients(weight, "9/7", rotate=False)
+        whole["9/7, ranked without norms"] = Coefficients(weight, "9/7", ones)
+
+        def score(found: Tensor, truth: Tensor = weight) -> float:
+            return float(-10 * torch.log10((found - truth).square().mean()))
+
+        for name, made in whole.items():
+            rows.setdefault(name, []).append([score(made.keep(count).weight()) for count in counts])
+        made = whole["9/7"]
+        rows.setdefault("9/7, kept as float16", []).append([score(made.keep(n, "float16").weight()) for n in counts])
+        rows.setdefault("9/7, then least squares", []).append([score(refined(made, weight, n)) for n in counts])
+    print(f"\nworth: PSNR in dB, not clamped, {len(rows['9/7'])} pictures\n")
+    print("| | " + " | ".join(f"{count:,}" for count in counts) + " |\n| --- | " + "---: | " * len(counts))
+    for name, found in rows.items():
+        print(f"| {name} | " + " | ".join(f"{value:.2f}" for value in np.mean(found, 0)) + " |", flush=True)
+    smooth: dict[str, list[list[float]]] = {}
+    for path in paths[:2]:
+        image = load(path)
+        for encoder in ("bspline", "gau"):
+            found = solve_grid(image[None], {"name": encoder, "num_features": "auto"}, ridge=0.0)
+            axes = [torch.arange(n, dtype=torch.float64) / n for n in image.shape[:2]]
+            for name, norms in (("with norms over the samples", None), ("with norms of the weights alone", 1)):
+                smooth.setdefault(f"{encoder}, {name}", []).append(
+                    [encoder_score(image, found, axes, count, norms is None) for count in counts]
+                )
+    for name, found in smooth.items():
+        print(f"| {name} (2 pictures) | " + " | ".join(f"{value:.2f}" for value in np.mean(found, 0)) + " |", flush=True)
+
+
+def encoder_score(image: Tensor, found: Any, axes: list[Tensor], count: int, over_samples: bool) -> float:
+    """PSNR of the largest numbers of an encoder that does not interpolate."""
+    from dataclasses import replace
+
+    from pe_lightning.modules.sparse_fit import axis_norms
+    from pe_lightning.solvers.solution import encode
+
+    norms = None
+    if over_samples:
+        matrices = encode(found.encoders, axes, image.device)
+        norms = [axis_norms("9/7", *pair) for pair in zip(found.encoders, matrices, strict=True)]
+    kept = Coefficients(found.weight[0], "9/7", norms).keep(count)
+    prediction = replace(found, weight=kept.weight()[None]).predict(axes)[0]
+    return float(-10 * torch.log10((prediction - image).square().mean()))
+
+
+def sound() -> Tensor:
+    """The sound of the clip, mixed to one channel: ``(P, 1)`` in [0, 1]."""
+    with av.open(str(video_samples()["bigbuckbunny"])) as file:
+        parts = [frame.to_ndarray().mean(0) for frame in file.decode(audio=0)]
+    mixed = torch.from_numpy(np.concatenate(parts)).float()
+    return (0.5 + 0.5 * mixed / mixed.abs().max())[:, None]
+
+
+def signals() -> None:
+    """A clip, a volume and sound."""
+    clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).dataset.values[0]
+    volume = VideoDataModule("samples://phantom3d").dataset.values[0]
+    heard = sound()
+    made = {
+        f"clip {tuple(clip.shape)}": clip,
+        f"volume {tuple(volume.shape)}": volume,
+        f"sound of the clip, {len(heard) / 48000:.1f} s at 48 kHz": heard,
+    }
+    print("\nsignals: all samples\n\n| signal | kept | numbers | PSNR, dB | bytes | float32 bytes | core s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for name, values in made.items():
+        for share in (0.01, 0.03, 0.1):
+            model, found, spent, size = fit(values, share)
+            row = f"{psnr(found, values):.2f} | {size:,} | {4 * values.numel():,} | {spent:.2f}"
+            print(f"| {name} | {share:.0%} | {model.num_params:,} | {row} |", flush=True)
+
+
+def noise(paths: list[str]) -> None:
+    """``keep: auto`` as a denoiser, and between held-out samples."""
+    from skimage.restoration import cycle_spin, denoise_wavelet
+
+    options = {"channel_axis": -1, "convert2ycbcr": True, "rescale_sigma": True, "method": "BayesShrink", "mode": "soft"}
+    print(f"\nnoise: all pixels, {len(paths)} pictures, PSNR in dB against the picture without noise\n")
+    print("| noise | as it is | denoise_wavelet | with bior4.4 | cycle_spin(3) of it | keep: auto | core s | numbers kept |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for deviation in (0.03, 0.08, 0.15):
+        rows = []
+        for number, path in enumerate(paths):
+            image = load(path)
+            drawn = torch.randn(image.shape, generator=torch.Generator().manual_seed(number))
+            noisy = (image + deviation * drawn).clamp(0, 1)
+            arrays = noisy.numpy()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                plain = denoise_wavelet(arrays, **options)
+                other = denoise_wavelet(arrays, wavelet="bior4.4", **options)
+                spun = cycle_spin(
+                    arrays, func=denoise_wavelet, max_shifts=3, func_kw=options, channel_axis=-1, num_workers=1
+                )
+            model, found, spent, _ = fit(noisy, "auto")
+            scores = [psnr(x.astype(np.float32), image) for x in (arrays, plain, other, spun)]
+            rows.append([*scores, psnr(found, image), spent, model.num_params])
+        m = np.mean(rows, 0)
+        print(f"| {deviation} | " + " | ".join(f"{x:.2f}" for x in m[:6]) + f" | {m[6]:,.0f} |", flush=True)
+    print("\nheld-out samples (every second pixel of every second row trained on), against the noisy samples\n")
+    print("| noise | dense exact fit | keep: auto | worst difference | pictures denoised |")
+    print("| ---: | ---: | ---: | ---: | ---: |")
+    for deviation in (0.0, 0.03, 0.08, 0.15):
+        rows = []
+        for number, path in enumerate(paths):
+            image = load(path)
+            drawn = torch.randn(image.shape, generator=torch.Generator().manual_seed(number))
+            data = TensorDataModule((image + deviation * drawn).clamp(0, 1)[None])
+            batch, scores = data.evaluation_batch(), []
+            for model in (ComplexLinear("gau", warm_start=True), ComplexLinear("gau", keep="auto")):
+                make_trainer(0).fit(model, data)
+                with torch.no_grad():
+                    found = model.predict_grid(batch.axes)[0][batch.mask[0]]
+                scores.append(float(-10 * torch.log10((found - batch.values[0][batch.mask[0]]).square().mean())))
+            rows.append([*scores, scores[1] - scores[0], float(model.solution["sparse"]["denoised"][0])])
+        table = np.array(rows)
+        print(
+            f"| {deviation} | {table[:, 0].mean():.2f} | {table[:, 1].mean():.2f} | {table[:, 2].min():+.2f} "
+            f"| {table[:, 3].sum():.0f} of {len(rows)} |",
+            flush=True,
+        )
+
+
+def trade(path: str, figure: Path | None) -> None:
+    """PSNR by numbers of one picture, beside stored results of others on the same one."""
+    image = load(path)
+    stored = json.loads(STORED.read_text())
+    sizes = sorted({*COUNTS, 100_000, 300_000})
+    found = {count: fit(image, count) for count in sizes if count <= image.numel()}
+    scores = {count: float(-10 * torch.log10((made[1] - image).square().mean())) for count, made in found.items()}
+    print(f"\ntrade: {Path(path).stem}, all pixels, not clamped; stored results: {stored['protocol']}\n")
+    print("| numbers | sparse exact fit, dB | core s | bytes |\n| ---: | ---: | ---: | ---: |")
+    for count, made in found.items():
+        print(f"| {count:,} | {scores[count]:.2f} | {made[2]:.2f} | {made[3]:,} |")
+    if figure is None:
+        return
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    orange, yellow, black, blue = "#D55E00", "#E69F00", "#000000", "#0072B2"
+    ours = list(scores.values())
+    left.plot(list(scores), ours, "o-", color=orange, label="sparse exact fit, 0.1 to 0.2 core s", zorder=3)
+    colors = iter([blue, "#56B4E9", "#CC79A7", black, yellow, "#009E73", "#B8A900"] * 2)
+    for name, row in stored["methods"].items():
+        style = {"marker": ".", "linestyle": ":" if row["exact"] else "-", "color": next(colors)}
+        left.plot(stored["sizes"], row["psnr"], **style, label=f"{name}, {row['seconds']} core s")
+    left.set(xscale="log", xlabel="numbers", ylabel="PSNR, dB", title="one photograph, all samples trained on")
+    left.legend(fontsize=7, frameon=False)
+    right.plot([made[3] for made in found.values()], ours, "o-", color=orange, label="sparse exact fit, float32")
+    half = [fit(image, count, kept_as="float16") for count in found]
+    scored = [psnr(made[1], image) for made in half]
+    right.plot([made[3] for made in half], scored, "s-", color=yellow, label="the same, float16")
+    for kind, label, color in (("JPEG", "JPEG", black), ("WEBP", "WebP", blue)):
+        points = {coded(image, kind, made[3])[::-1] for made in half}
+        right.plot(*zip(*sorted(points), strict=True), ".-", color=color, label=label)
+    right.set(xscale="log", xlabel="bytes of the file", title="the same, against bytes")
+    right.legend(fontsize=8, frameon=False)
+    for axis in (left, right):
+        axis.grid(alpha=0.25)
+    drawn.savefig(figure, dpi=80)
+    print(f"wrote {figure}")
+
+
+def files_of(paths: list[str]) -> list[str]:
+    """Pictures, those of folders included."""
+    found: list[str] = []
+    for path in paths:
+        found += sorted(str(file) for file in Path(path).iterdir() if file.suffix) if os.path.isdir(path) else [path]
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the sections."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(SECTIONS[:-1]), help="sections, separated by commas")
+    parser.add_argument("--paths", nargs="+", help="pictures, or folders of them; default: photographs of scikit-image")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--figure", type=Path, help="where the section trade draws")
+    options = parser.parse_args(arguments)
+    chosen = options.only.split(",")
+    if not set(chosen) <= set(SECTIONS):
+        parser.error(f"--only takes {', '.join(SECTIONS)}; got {options.only}")
+    paths = files_of(options.paths or [f"samples://{name}" for name in PHOTOGRAPHS])
+    torch.set_num_threads(1)
+    disable_possible_user_warnings()
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    print(f"{Path(__file__).name}: {machine()}, load {os.getloadavg()[0]:.1f}", flush=True)
+    fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
+    if "pictures" in chosen:
+        pictures(paths)
+    if "time" in chosen:
+        seconds(options.repeats)
+    if "worth" in chosen:
+        worth(paths)
+    if "signals" in chosen:
+        signals()
+    if "noise" in chosen:
+        noise(paths[:8])
+    if "trade" in chosen:
+        trade(paths[0], options.figure)
+
+
+if __name__ == "__main__":
+    main()
