@@ -82,7 +82,7 @@ def bare_step(kind: str, data: TensorDataModule) -> Callable[[], None]:
     coords = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, 1)  # type: ignore[arg-type]
     target = batch.values[0].flatten(0, 1)
     given = NETWORKS[kind]["encoder"]
-    encoding = Simple(encoders.resolve(given).for_samples([SIZE, SIZE]), 2)
+    encoding = Simple(encoders.resolve(given).for_data(encoders.Samples((SIZE, SIZE), use="perceptron")), 2)
     network = Bare(activation, encoding.num_features)
     trained = list(encoding.parameters())
     features = None if trained else encoding(coords)

@@ -134,9 +134,10 @@ def _features(name: str, folder: Path) -> list[str]:
 
     cls = encoders.registry.get(name)
     report = analyze(name, NUM_POSITIONS)
+    shown = encoders.create(name).for_data(encoders.Samples((FIGURE_SAMPLES,)))
     save_figure(
         folder / f"{name}.png",
-        _draw(analyze(encoders.create(name).sized(1 / FIGURE_SAMPLES, FIGURE_SAMPLES), NUM_POSITIONS)),
+        _draw(analyze(shown, NUM_POSITIONS)),
         dpi=80,
     )
     rank = report["stable_rank"]
@@ -146,7 +147,8 @@ def _features(name: str, folder: Path) -> list[str]:
     shape = sections(cls).get("Shape") or sections(Encoder)["Shape"]
     size = f"{report['num_features']} features for {NUM_POSITIONS} trained samples on an axis"
     if cls.joint:
-        size += f", {made.copy(num_axes=2).for_samples([NUM_POSITIONS, NUM_POSITIONS]).num_features} for two axes at once"
+        two = made.copy(num_axes=2).for_data(encoders.Samples((NUM_POSITIONS, NUM_POSITIONS), use="perceptron"))
+        size += f", {two.num_features} for two axes at once"
     return [
         "## Features",
         f"Output: {shape}",

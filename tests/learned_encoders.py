@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -24,14 +26,16 @@ class LearnedGaussian(Gaussian):
 
 
 class Table(Encoder):
-    """Linear interpolation in a table of parameters, which starts close to zero and from the global generator."""
+    """Linear interpolation in a table of parameters, which starts close to zero."""
 
     normalizable = False
+    learned: ClassVar = {"table": ("seed",)}
 
-    def __init__(self, num_features: int = 8, num_rows: int = 5, sharpness: float = 1.0) -> None:
+    def __init__(self, num_features: int = 8, num_rows: int = 5, sharpness: float = 1.0, seed: int = 0) -> None:
         super().__init__(num_features)
         self.sharpness = sharpness
-        self.table = nn.Parameter(torch.empty(num_rows, num_features).uniform_(-1e-4, 1e-4))
+        generator = torch.Generator().manual_seed(seed)
+        self.table = nn.Parameter(torch.empty(num_rows, num_features).uniform_(-1e-4, 1e-4, generator=generator))
 
     def forward(self, x: Tensor) -> Tensor:
         position = (x.detach().clamp(0, 1) * (len(self.table) - 1)).clamp_max(len(self.table) - 1 - 1e-3)
@@ -42,6 +46,8 @@ class Table(Encoder):
 
 class Gained(Encoder):
     """A monomial basis times a buffer that training updates."""
+
+    learned: ClassVar = {"gain": ()}
 
     def __init__(self, num_features: int = 8, offset: float = 0.0) -> None:
         super().__init__(num_features)
@@ -54,6 +60,8 @@ class Gained(Encoder):
 
 class LearnedFourier(RandomFourier):
     """Random Fourier features whose frequencies are trained."""
+
+    learned: ClassVar = {"frequencies": ("sigma", "seed")}
 
     def __init__(self, num_features: int = 8, sigma: float | None = None, seed: int = 0, num_axes: int = 1) -> None:
         super().__init__(num_features, sigma, seed, num_axes)

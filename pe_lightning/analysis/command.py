@@ -65,12 +65,13 @@ def analyze(
         raise InputError("--signal is for --ckpt_path")
     from pe_lightning.analysis import measures
     from pe_lightning.analysis.figures import figure, similarity_figure, weight_figure
+    from pe_lightning.encoders import Samples
 
     reports: list[dict[str, Any]] = []
     maps: Maps = {}
     ranks: dict[str, float] = {}
     for made in read_encoders(options, against or []):
-        sized = made.sized(1 / samples, float(samples)).for_samples([float(samples)] * made.num_axes)
+        sized = made.for_data(Samples((float(samples),) * made.num_axes))
         reports.append(measures.analyze(sized, samples, measures.label_of(made)))
         maps |= _maps(reports[-1]["label"], sized, [samples] * made.num_axes)
     if ckpt_path is not None:

@@ -18,7 +18,7 @@ from scipy.linalg import svd
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import encoder_rank, evaluating
-from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, registry, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, resolve
 from pe_lightning.encoders.base import plain
 from pe_lightning.errors import InputError
 
@@ -244,7 +244,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
             f"{made.name!r}: {made.automatic()} 'auto' is chosen by a solver, on data; give a number, or leave it"
         )
     if not isinstance(encoder, Encoder):
-        made = made.sized(1 / samples, float(samples))
+        made = made.for_data(Samples((float(samples),) * made.num_axes))
     if made.num_features > MAX_SAMPLES:
         raise InputError(f"{made.name!r}: analyze takes at most {MAX_SAMPLES} features, got {made.num_features}")
     x, size = positions(samples), max(samples, made.num_features)
@@ -289,10 +289,8 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
 
 
 def label_of(encoder: Encoder) -> str:
-    """The registered name, with the arguments that were given and are not defaults: ``gau(sigma=0.01)``."""
-    defaults = {key: parameter.default for key, parameter in registry.parameters(type(encoder)).items()}
-    changed = {key: value for key, value in encoder.given().items() if value != defaults.get(key)}
-    given = ", ".join(f"{key}={value}" for key, value in changed.items() if key != "num_features")
+    """The name of an encoder in figures, with the arguments that differ from their defaults: ``gau(sigma=0.01)``."""
+    given = ", ".join(f"{key}={value}" for key, value in encoder.changed_arguments().items() if key != "num_features")
     return f"{encoder.name}({given})" if given else encoder.name
 
 

@@ -16,7 +16,7 @@ The last three have parameters, which are trained with the network. Of the other
 ``logf`` and ``rff`` have with ``trainable=True``.
 """
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, Width, registry
+from pe_lightning.encoders.base import Encoder, EncoderLike, Samples, Width, registry
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
@@ -52,6 +52,7 @@ __all__ = [
     "PositionMLP",
     "RandomFourier",
     "Rectangle",
+    "Samples",
     "Sine",
     "Square",
     "Triangle",

@@ -20,9 +20,12 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
 __all__ = [
+    "DEFAULT_NUM_FEATURES",
     "CountLike",
     "Encoder",
     "EncoderLike",
+    "Samples",
+    "Use",
     "Width",
     "WidthLike",
     "check_choice",
@@ -37,14 +40,36 @@ __all__ = [
 
 T = TypeVar("T")
 
+DEFAULT_NUM_FEATURES = 256
+"""Number of features per axis for ``num_features: auto`` where no samples are known: that of the papers."""
+
 CountLike: TypeAlias = int | Literal["auto"]
-"""A number of features, or ``"auto"``: as many as trained samples along the axis, once a model or solver knows them
-(:meth:`Encoder.sized`), and :data:`UNSIZED` until then."""
-UNSIZED = 256
+"""A number of features, or ``"auto"``: as many as trained samples along the axis once they are known
+(:meth:`Encoder.for_data`), :data:`DEFAULT_NUM_FEATURES` until then."""
 
 WidthLike: TypeAlias = float | Literal["auto"] | None
 """A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
 best, chosen when a solver sees the data."""
+
+Use: TypeAlias = Literal["linear", "perceptron", "tokens"]
+"""The model that features are for: a linear layer, a perceptron, or positions of tokens."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The trained samples that the arguments of an encoder are resolved for (:meth:`Encoder.for_data`).
+
+    Args:
+        per_unit: Trained samples per unit length of each axis; for scattered samples, those of a grid of the same density.
+            One number for an encoder that is used for one axis or direction at a time.
+        spacing: Distance of neighbouring features of a linear layer, in units of the [0, 1] domain: that of the trained
+            samples, or of the grid where they are scattered. ``None``: that of ``per_unit``.
+        use: The model that the features are for.
+    """
+
+    per_unit: tuple[float, ...]
+    spacing: float | None = None
+    use: Use = "linear"
 
 
 @dataclass(frozen=True)
@@ -57,7 +82,8 @@ class Width:
             ``octaves``, the exponent of a highest frequency ``2**sigma``.
         rule: The default value for so many features, or samples where they are fewer, per unit length.
         text: The rule in words, such as ``"0.64/K"``.
-        below_mlp: The default value below a perceptron, for so many trained samples per unit length; ``None``: the rule.
+        below_mlp: The default value below a perceptron and for tokens, for so many trained samples per unit length;
+            ``None``: the rule.
     """
 
     argument: str
@@ -81,7 +107,8 @@ class Encoder(nn.Module, ABC):
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by
     row norms is the encoding's. Every argument has a default, so that a name alone is a good encoder; the default of the
     width follows ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
-    :class:`~pe_lightning.errors.InputError`. Class attributes declare what solvers and encodings need to know.
+    :class:`~pe_lightning.errors.InputError`. Class attributes declare the properties that solvers and encodings use. Initial
+    values of parameters follow from the arguments alone: random ones are drawn from a ``seed``.
 
     Args:
         num_features: Number of features ``K`` of the output.
@@ -108,42 +135,41 @@ class Encoder(nn.Module, ABC):
     fallback_ridge: ClassVar[float] = 1e-3
     """A good relative ridge for photographs, where a signal is too small to hold samples out."""
     normalizable: ClassVar[bool] = True
-    """Whether encodings may divide the features by their largest row norm; not where they are parameters or coordinates."""
+    """Whether encodings may divide the features by their largest row norm; false for trained tables and for coordinates."""
     joint: ClassVar[bool] = False
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
     axiswise: ClassVar[bool] = True
-    """Whether it has a use with one axis at a time, in a complex encoding; not where it then is what another encoder is."""
+    """Whether it is meaningful for a single axis, in a complex encoding; false where it then equals another encoder."""
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
     drawn: ClassVar[bool] = False
     """Whether features are drawn at random, so that fewer of them are another draw."""
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
-    from_positions: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
-    """Rules of :attr:`from_samples` that differ where the coordinates are positions of tokens."""
     from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
-    """Arguments whose default ``"auto"`` leaves them to the data, and their values for so many trained samples per unit
-    length of each axis."""
+    """Arguments whose default is ``"auto"``, and their values for so many trained samples per unit length of each axis."""
+    from_positions: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
+    """Values in place of those of :attr:`from_samples` for positions of tokens."""
+    learned: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Parameters and buffers that training changes, by name, and the arguments that set their initial values, but for those
+    that set their shapes: see :meth:`copy`."""
 
     resolution: float | None = None
-    """Features per unit length, where each is the one before it, moved by ``1 / resolution``."""
+    """Features per unit length, if each is the previous one shifted by ``1 / resolution``; else ``None``."""
 
     num_features: int
     num_axes: int
     trainable: bool = False
     per_feature: bool = False
     _given: dict[str, Any]
-    _rng_state: Tensor
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keeps the arguments that were given, so that :meth:`copy` and checkpoints can rebuild the encoder."""
+        """Stores the given arguments, from which :meth:`copy` and checkpoints rebuild the encoder."""
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         # a checkpoint holds plain values only, not NumPy numbers
         given = {key: plain(value) for key, value in list(bound.arguments.items())[1:]}
         object.__setattr__(self, "_given", given)
-        # so that random initial values can be drawn again and told from learned ones
-        object.__setattr__(self, "_rng_state", torch.get_rng_state())
         return self
 
     def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
@@ -153,19 +179,19 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Features of coordinates ``x``, differentiable with respect to the encoder's parameters."""
+        """Features at coordinates ``x``, differentiable with respect to the encoder's parameters."""
 
     @property
     def support(self) -> float | None:
-        """Distance on the [0, 1] domain beyond which a feature is negligible; ``None``: features reach everywhere."""
+        """Distance on the [0, 1] domain beyond which a feature is negligible; ``None`` if there is none."""
         return None
 
     def position(self, x: Tensor) -> Tensor:
-        """The number of the feature that is largest at coordinates; asked for where there is a :attr:`resolution`."""
+        """Index of the feature that is largest at coordinates; defined where there is a :attr:`resolution`."""
         raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def leading(self, count: int) -> Encoder:
-        """An encoder of the first ``count`` features alone; asked for where there is a :attr:`resolution`."""
+        """An encoder of the first ``count`` features; defined where there is a :attr:`resolution`."""
         raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def penalty(self) -> Tensor:
@@ -194,11 +220,11 @@ class Encoder(nn.Module, ABC):
         return registry.name_of(type(self))
 
     def count_value(self, value: CountLike) -> int:
-        """The number of features that is meant; of ``"auto"``, the one until samples are known."""
-        return UNSIZED if value == "auto" else check_count(self, "num_features", value)
+        """The number of features; for ``"auto"`` that until samples are known."""
+        return DEFAULT_NUM_FEATURES if value == "auto" else check_count(self, "num_features", value)
 
     def width_value(self, value: WidthLike, resolution: float, maximum: float = 1e12) -> float:
-        """The value of the argument of :attr:`width`: ``None`` and ``"auto"`` stand for the rule's."""
+        """The value of the argument of :attr:`width`: that of the rule for ``None`` and ``"auto"``."""
         assert self.width is not None
         if value is None or value == "auto":
             return self.width.rule(resolution)
@@ -206,59 +232,68 @@ class Encoder(nn.Module, ABC):
 
     @property
     def features_per_unit(self) -> float:
-        """Features per unit length of the axis, without any past its ends."""
+        """Features per unit length of the axis, without those beyond its ends."""
         return float(self.resolved().get("num_features", self.num_features))
 
-    def sized(self, spacing: float, samples: float) -> Self:
-        """The encoder for samples of an axis: ``num_features`` if it is ``auto``, and the width if none was given.
+    def for_data(self, samples: Samples) -> Self:
+        """The encoder with every argument resolved that was left to the data.
 
-        Args:
-            spacing: Distance that the features should have, in units of the [0, 1] domain: that of the trained samples, or
-                of the grid's where they are scattered.
-            samples: Trained samples per unit length, or as many as a grid of their density has. A width follows their
-                distance where there are more features than samples.
+        - The arguments of :attr:`from_samples` (for tokens of :attr:`from_positions`) that are ``auto``. An encoder of one
+          axis becomes one of as many as ``samples`` has.
+        - For a linear layer: ``num_features: auto`` becomes one feature per ``spacing``, and ``spacing`` and ``padding``
+          follow. Below a perceptron and for tokens the encoding divides a number of features among directions.
+        - The width, if none was given: by :attr:`Width.below_mlp` below a perceptron and for tokens; else by the rule, for
+          the samples where they are fewer than the features.
+
+        Widths given as ``auto`` are left to a solver (:meth:`automatic`).
         """
-        made = self
-        if self.width is None and self.support is not None:
-            spacing = max(spacing, 1 / samples)  # narrower ones would leave samples apart
-        if self.is_open:
-            count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
-            changes: dict[str, Any] = {"num_features": count}
-            arguments = registry.parameters(type(self))
-            padding = self._given.get("padding", "auto")
-            if "spacing" in arguments and padding != "wrap" and abs(count * spacing - 1) > 1e-9:
-                changes["spacing"] = spacing
-            if "padding" in arguments and padding == "auto":
-                changes["padding"] = "edge"
-            made = self.copy(**changes)
-        if made.width is not None and samples < made.features_per_unit - 1e-6:
-            default = registry.parameters(type(self))[made.width.argument].default
-            if made.given().get(made.width.argument, default) is None:
-                made = made.widened(samples, 1.0)
-        return made.for_samples([samples])
-
-    def below_mlp(self, samples: float) -> Self:
-        """The encoder for a perceptron above it: its width, if none was given, by :attr:`Width.below_mlp`."""
-        if self.width is None or self.width.below_mlp is None or self._given.get(self.width.argument) is not None:
-            return self
-        return self.copy(**{self.width.argument: self.width.below_mlp(samples)})
-
-    def for_samples(self, samples: Sequence[float]) -> Self:
-        """The encoder with all of :attr:`from_samples` that is ``auto`` set, of as many axes as there are ``samples``."""
-        if self.num_axes not in (1, len(samples)):
+        num_axes, mean_samples = len(samples.per_unit), mean(samples.per_unit)
+        if self.num_axes not in (1, num_axes):
             return self  # for the encoding to refuse
-        changes = {key: rule(samples) for key, rule in self.from_samples.items() if self._given.get(key, "auto") == "auto"}
-        return self.copy(num_axes=len(samples), **changes) if changes else self
+        rules = {**self.from_samples, **(self.from_positions if samples.use == "tokens" else {})}
+        changes = {key: rule(samples.per_unit) for key, rule in rules.items() if self._given.get(key, "auto") == "auto"}
+        made = self.copy(num_axes=num_axes, **changes) if changes else self
+        if samples.use == "linear":
+            made = made._one_feature_per(samples.spacing or 1 / mean_samples, mean_samples)
+        elif made.width is not None and made.width.below_mlp is not None and made._has_default_width:
+            made = made.copy(**{made.width.argument: made.width.below_mlp(mean_samples)})
+        follows_samples = samples.use == "linear" or (samples.use == "tokens" and num_axes == 1)
+        if follows_samples and made._has_default_width and mean_samples < made.features_per_unit - 1e-6:
+            made = made.widened(mean_samples, 1.0)
+        return made
+
+    def _one_feature_per(self, spacing: float, samples: float) -> Self:
+        """The encoder with ``num_features: auto`` resolved, and ``spacing`` and ``padding`` with it."""
+        if not self.is_open:
+            return self
+        if self.width is None and self.support is not None:
+            spacing = max(spacing, 1 / samples)  # narrower features would leave some points without any
+        count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
+        changes: dict[str, Any] = {"num_features": count}
+        arguments = registry.parameters(type(self))
+        padding = self._given.get("padding", "auto")
+        if "spacing" in arguments and padding != "wrap" and abs(count * spacing - 1) > 1e-9:
+            changes["spacing"] = spacing
+        if "padding" in arguments and padding == "auto":
+            changes["padding"] = "edge"
+        return self.copy(**changes)
+
+    @property
+    def _has_default_width(self) -> bool:
+        """Whether there is a width and none was given."""
+        return self.width is not None and self._given.get(self.width.argument) is None
 
     def sample_value(self, name: str, value: Any) -> Any:
-        """The value of an argument of :attr:`from_samples`; of ``"auto"``, the one until samples are known."""
-        return self.from_samples[name]([UNSIZED] * self.num_axes) if isinstance(value, str) and value == "auto" else value
+        """The value of an argument of :attr:`from_samples`; for ``"auto"`` that until samples are known."""
+        if not (isinstance(value, str) and value == "auto"):
+            return value
+        return self.from_samples[name]([DEFAULT_NUM_FEATURES] * self.num_axes)
 
     def widened(self, samples: float, factor: float) -> Self:
-        """The encoder with its width at ``factor`` times the default for ``samples`` per unit length; more is smoother.
+        """The encoder with ``factor`` times the default width for ``samples`` per unit length; more is smoother.
 
-        The default follows the features. Where there are fewer samples, their spacing is what counts: a Gaussian narrower
-        than it leaves holes.
+        The default follows the distance of the features, or that of the samples where they are fewer: narrower features
+        would leave points between samples without any.
         """
         if self.width is None:
             return self
@@ -272,65 +307,74 @@ class Encoder(nn.Module, ABC):
         return parameter is not None and self._given.get("num_features", parameter.default) == "auto"
 
     def automatic(self) -> str | None:
-        """The argument of the width, if it was given as ``"auto"`` and is still to be chosen."""
+        """Name of the argument of the width, if it was given as ``"auto"``; else ``None``."""
         argument = None if self.width is None else self.width.argument
         value = self._given.get(argument or "")
         return argument if isinstance(value, str) and value == "auto" else None
 
-    def given(self) -> dict[str, Any]:
-        """The constructor arguments as they were given; ``None`` stands for a default that follows ``num_features``."""
-        return dict(self._given)
-
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force: the attribute of its name, what was given, or the default."""
+        """The value of every constructor argument: the attribute of its name, what was given, or the default."""
         return {
             key: plain(getattr(self, key, self._given.get(key, parameter.default)))
             for key, parameter in registry.parameters(type(self)).items()
         }
 
     def spec(self) -> dict[str, Any]:
-        """A plain description that :func:`resolve` turns back into an equal encoder, but for what was learned."""
-        return {"name": self.name, **self._given}
+        """The description ``{"class_path": ..., "init_args": {...}}``, from which :func:`resolve` makes an equal encoder.
+
+        It holds every argument as it was given, so that equal encoders have equal descriptions however they were written.
+        Learned values are not in it.
+        """
+        cls = type(self)
+        arguments = {key: self._given.get(key, parameter.default) for key, parameter in registry.parameters(cls).items()}
+        return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": arguments}
+
+    def changed_arguments(self) -> dict[str, Any]:
+        """The arguments of :meth:`spec` that differ from their defaults."""
+        parameters = registry.parameters(type(self))
+        return {key: value for key, value in self.spec()["init_args"].items() if value != parameters[key].default}
 
     def copy(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed, defaults resolved again and learned state kept.
 
-        Parameters and buffers that differ from their values after construction are learned. They are carried over, but
-        for those whose initial value a changed argument other than ``num_features`` sets: a learned width starts from a
-        new ``sigma``.
+        Parameters, and buffers that :attr:`learned` names, are learned if they differ from their initial values. They are
+        carried over, except those whose initial value a changed argument sets: a learned width starts from a new ``sigma``.
 
         Raises:
-            InputError: If the class has no such argument, or the change gives a learned tensor another shape.
+            InputError: If the class has no such argument, the change gives a learned tensor another shape, or the class
+                does not declare which arguments set the initial value of a learned parameter.
         """
         changes = registry.arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
-        made = self._rebuilt(changes)
-        target, wanted = _state(made), made.resolved()
-        initial = _state(self._rebuilt({}))
-        # a default that follows num_features is no request for another value
-        resized = _state(self._rebuilt({key: value for key, value in changes.items() if key == "num_features"}))
-        for key, value in _state(self).items():
-            if _same(initial.get(key), value):
+        made, words = self._rebuilt(changes), ", ".join(f"{name}={value!r}" for name, value in changes.items())
+        state, target = _state(self), _state(made)
+        may_be_learned = [key for key in state if key in self.learned or isinstance(state[key], nn.Parameter)]
+        initial = _state(self._rebuilt({})) if may_be_learned else {}
+        for key in may_be_learned:
+            value, new = state[key], target.get(key)
+            if key in initial and torch.equal(initial[key], value):
                 continue
-            new = target.get(key)
+            if key not in self.learned and not set(changes) <= {"num_features", "num_axes"}:
+                raise InputError(
+                    f"{self.name!r} does not declare which arguments set the initial value of the learned {key!r}, so that "
+                    f"{words} cannot be changed: add learned = {{{key!r}: ()}} to {type(self).__name__}, with their names "
+                    "between the parentheses"
+                )
+            if any(name in changes for name in self.learned.get(key, ())):
+                continue
             if new is None or new.shape != value.shape:
                 raise InputError(
-                    f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to "
-                    f"{', '.join(f'{name}={wish!r}' for name, wish in changes.items())}; change the encoder before it is "
-                    "trained, or create a new one"
+                    f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to {words}; "
+                    "change the encoder before it is trained, or create a new one. (Initial values that are not drawn from "
+                    "a seed argument count as learned.)"
                 )
-            fresh = new.detach().clone()
-            if _same(resized.get(key), new):
-                new.data.copy_(value)
-            if any(made.resolved()[name] != wanted[name] for name in changes):
-                new.data.copy_(fresh)  # it holds the value of a changed argument
+            new.data.copy_(value)
         return made
 
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
         """The encoder as constructed, but for ``changes``; on the device, of the dtype and as trainable as this one."""
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.set_rng_state(self._rng_state)
             made = type(self)(**{**self._given, **changes})
         state = _state(self)
         for key, tensor in _state(made).items():
@@ -340,7 +384,7 @@ class Encoder(nn.Module, ABC):
         return made.train(self.training)
 
     def extra_repr(self) -> str:
-        """The arguments in force, for ``print(encoder)``."""
+        """The values of the arguments, for ``print(encoder)``."""
         return ", ".join(f"{key}={value!r}" for key, value in self.resolved().items() if value is not None)
 
 
@@ -349,10 +393,10 @@ EncoderLike: TypeAlias = "Encoder | str | Mapping[str, Any]"
 
 
 class EncoderRegistry(Registry[Encoder]):
-    """The registry of encoders, which knows ``width`` as a name for the argument that an encoder declares as its width."""
+    """The registry of encoders, in which ``width`` names the argument that an encoder declares as its width."""
 
     def arguments(self, cls: type[Encoder], given: Mapping[str, Any]) -> dict[str, Any]:
-        """As in the base class. ``width: auto`` is left out for encoders that have no width."""
+        """The arguments of the constructor, as in the base class; ``width: auto`` is ignored by encoders without a width."""
         arguments = dict(given)
         if "width" in arguments and "width" not in self.parameters(cls):
             value = arguments.pop("width")
@@ -379,7 +423,7 @@ def mean(samples: Sequence[float]) -> float:
 
 
 def points(encoder: Encoder, x: Tensor) -> Tensor:
-    """The points ``(*batch, num_axes)`` that ``x`` stands for, in the dtype to compute features in.
+    """Coordinates ``x`` as points ``(*batch, num_axes)``, in the dtype to compute features in.
 
     Raises:
         InputError: If ``x`` has another number of coordinates.
@@ -409,7 +453,7 @@ def check_positive(owner: object, name: str, value: object, maximum: float = 1e1
 
 
 def plain(value: object) -> Any:
-    """Numbers, also of NumPy or PyTorch, as Python's, several as a list; anything else as it is."""
+    """Numbers of NumPy and PyTorch as Python's, several as a list; anything else unchanged."""
     if isinstance(value, (bool, str)) or value is None:
         return value
     if isinstance(value, (list, tuple)):
@@ -424,7 +468,3 @@ def plain(value: object) -> Any:
 def _state(module: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, also those that are in no ``state_dict``."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def _same(first: Tensor | None, second: Tensor) -> bool:
-    return first is not None and torch.equal(first, second)

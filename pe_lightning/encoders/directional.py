@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import (
-    UNSIZED,
+    DEFAULT_NUM_FEATURES,
     CountLike,
     Encoder,
     Width,
@@ -99,7 +99,7 @@ class Directional(Encoder):
         if self.num_axes == 1:
             return self.num_features
         groups, power = (self.directions // 2, 2) if self.product else (self.directions, 1)
-        total = UNSIZED * self.num_axes if num_features == "auto" else self.num_features
+        total = DEFAULT_NUM_FEATURES * self.num_axes if num_features == "auto" else self.num_features
         each = math.isqrt(total // groups) if self.product else total // groups
         if num_features == "auto" and each:
             self.num_features = groups * each**power

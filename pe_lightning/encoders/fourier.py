@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,8 @@ class Fourier(Encoder):
 
 class _Octaves(Fourier):
     """Frequencies from 2^0 to 2^sigma; a subclass spaces them."""
+
+    learned: ClassVar = {"log_sigma": ("sigma",), "log_factors": ()}
 
     sigma = Trained()
 
@@ -167,6 +170,7 @@ class RandomFourier(Fourier):
     fallback_ridge = 1e-4
     joint = True
     drawn = True
+    learned: ClassVar = {"log_sigma": ("sigma",), "frequencies": ("seed",)}
     frequencies: Tensor
 
     sigma = Trained()

@@ -23,6 +23,7 @@ class _LowRank(Encoder):
 
     joint = True
     normalizable = False
+    learned: ClassVar = {"table": ("seed",)}
     cells: list[int]
     plane_cells: list[int]
 

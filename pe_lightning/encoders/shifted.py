@@ -172,6 +172,8 @@ class Gaussian(Shifted):
     reach = math.sqrt(-2 * math.log(NEGLIGIBLE))
     fallback_ridge = 0.05
 
+    learned: ClassVar = {"log_sigma": ("sigma",)}
+
     sigma = Trained(each=True)
 
     def __init__(
@@ -224,6 +226,8 @@ class Triangle(Shifted):
     width = Width("half_width", "length", lambda k: 1 / k, "1/K")
     reach = 1.0
     fallback_ridge = 1e-4
+
+    learned: ClassVar = {"log_half_width": ("half_width",)}
 
     half_width = Trained(each=True)
 
@@ -284,6 +288,8 @@ class Laplace(Shifted):
     formula = "exp(-|x - t_i|/ℓ), t_i = i/K"
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     reach = -math.log(NEGLIGIBLE)
+
+    learned: ClassVar = {"log_scale": ("scale",)}
 
     scale = Trained(each=True)
 

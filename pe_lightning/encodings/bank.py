@@ -73,8 +73,8 @@ class Bank(Encoding):
             forms: Of the members to use, ``(*batch, D * D, M)``; all by default.
         """
         encoder = self.encoders[0]
-        argument = encoder.width.argument if encoder.width is not None else None
-        if argument is None or encoder.given().get(argument) in (None, "auto"):
+        given = encoder.width is not None and encoder.spec()["init_args"][encoder.width.argument]
+        if not given or given == "auto":  # the rule
             encoder, domain = encoder.copy(num_features=RULE), RULE * spacing
         products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
         squared = products @ (self.forms.T if forms is None else forms).to(delta)

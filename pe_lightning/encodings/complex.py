@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, is_local, local_features, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, Samples, is_local, local_features, resolve
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
@@ -188,11 +188,11 @@ def sized(
     channels: int = 1,
     max_weights: int = MAX_WEIGHTS,
 ) -> list[Encoder]:
-    """The encoders of the axes with ``num_features: auto`` and default widths set for samples (:meth:`Encoder.sized`).
+    """The encoders of the axes resolved for samples (:meth:`Encoder.for_data`), with as many features as memory allows.
 
     Args:
         encoders: One per axis.
-        spacing: Distance of the features per axis, in units of the [0, 1] domain, if memory allows it.
+        spacing: Distance of neighbouring features per axis, in units of the [0, 1] domain, if memory allows it.
         samples: Trained samples per unit length of each axis, or as many as a grid of their density has.
         channels: Number of channels; a weight belongs to each.
         max_weights: Most weights of a signal.
@@ -214,4 +214,8 @@ def sized(
             "num_features to have more",
             stacklevel=2,
         )
-    return changed(encoders, lambda encoder, h, n: encoder.sized(h, n), [1 / n for n in counts], samples)
+
+    def resolved(encoder: Encoder, distance: float, density: float) -> Encoder:
+        return encoder.for_data(Samples((density,), distance))
+
+    return changed(encoders, resolved, [1 / n for n in counts], samples)

@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 
 __all__ = ["Layout", "Simple"]
 
 Layout = Literal["auto", "axes", "directions", "joint"]
-
-AUTO_PER_AXIS = 256
-"""Total width per axis where ``num_features`` is ``auto``: the papers'."""
 
 
 class Simple(Encoding):
@@ -33,8 +31,8 @@ class Simple(Encoding):
 
     Args:
         encoder: The encoder; its ``num_features`` is the total width (``auto``: 256 per axis, as in the papers), and each
-            direction gets a copy of its own with all that it has learned. A sequence gives one encoder per direction,
-            each with its own ``num_features``.
+            direction gets a copy of its own with its learned state. A sequence gives one encoder per direction, each with
+            its own ``num_features``.
         num_axes: Number of coordinate axes ``D``.
         layout: See above.
         normalize: Divide the features by their largest row norm over the training coordinates (see :meth:`calibrate`).
@@ -123,12 +121,12 @@ def _directions(layout: Layout, num_axes: int) -> Tensor:
 
 
 def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[Encoder]:
-    """``count`` copies of ``encoder`` that share its width; of all axes if ``joint``."""
-    # an encoder of one axis becomes joint over all of them; any other number that was asked for is left, to be refused
+    """``count`` copies of ``encoder`` that share its features; for all axes if ``joint``."""
+    # an encoder of one axis becomes joint over all of them; any other number that was given is refused later
     if joint and num_axes > 1 and encoder.num_axes == 1:
         encoder = encoder.copy(num_axes=num_axes)
     changes: dict[str, int] = {}
-    total = AUTO_PER_AXIS * num_axes if encoder.is_open else encoder.num_features
+    total = DEFAULT_NUM_FEATURES * num_axes if encoder.is_open else encoder.num_features
     if encoder.is_open:
         changes["num_features"] = total
     if count > 1 and "num_features" in encoder.resolved():
@@ -143,7 +141,7 @@ def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[En
 def _divides(encoder: Encoder, total: int, count: int) -> bool:
     """Whether ``total`` features are ``count`` times a number that the encoder takes: some take even numbers only."""
     try:
-        type(encoder)(**{**encoder.given(), "num_features": total // count})
+        type(encoder)(**{**encoder.spec()["init_args"], "num_features": total // count})
     except InputError:
         return False
     return total % count == 0

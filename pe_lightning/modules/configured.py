@@ -6,9 +6,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pe_lightning.encoders import Encoder, EncoderLike, registry, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, resolve
 
-__all__ = ["ConfiguredEncoders", "plain_encoder"]
+__all__ = ["ConfiguredEncoders"]
 
 
 class ConfiguredEncoders:
@@ -47,19 +47,9 @@ class ConfiguredEncoders:
 
     def specs(self) -> list[dict[str, Any]]:
         """The description of each entry."""
-        return [plain_encoder(encoder) for encoder in self.entries]
+        return [encoder.spec() for encoder in self.entries]
 
     @property
     def first_axes(self) -> list[int]:
         """First axis that uses each encoder: axes of equal sizes share theirs."""
         return [self.entries.index(encoder) for encoder in self.entries]
-
-
-def plain_encoder(encoder: Encoder) -> dict[str, Any]:
-    """The encoder as ``{"class_path": ..., "init_args": {...}}``, which :func:`pe_lightning.encoders.resolve` takes.
-
-    Every argument is written, so that equal encoders have equal descriptions however they were spelt.
-    """
-    cls, given = type(encoder), encoder.given()
-    arguments = {key: given.get(key, parameter.default) for key, parameter in registry.parameters(cls).items()}
-    return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": arguments}

@@ -17,7 +17,8 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import to_device
 from pe_lightning.data.splits import GridSplit
-from pe_lightning.encoders import Encoder
+from pe_lightning.encoders import Encoder, Samples
+from pe_lightning.encoders.base import mean
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
@@ -161,11 +162,10 @@ class SimpleMLP(CoordinateModule):
         _, samples = samples_of(data.dataset)
         entries = self.configured.entries
         joint = len(entries) == 1 and entries[0].joint and self.layout in ("auto", "joint")
-        one = [math.prod(samples) ** (1 / len(samples))]
-        sized = [encoder.for_samples(samples if joint else one) for encoder in entries]
-        self.configured.entries = [encoder.below_mlp(one[0]) for encoder in sized]
+        per_axis = Samples(tuple(samples) if joint else (mean(samples),), use="perceptron")
+        self.configured.entries = [encoder.for_data(per_axis) for encoder in entries]
         if automatic:
-            self._choose_by_spectrum(data, one[0], device)
+            self._choose_by_spectrum(data, mean(samples), device)
 
     def _choose_by_spectrum(self, data: SignalDataModule, samples: float, device: torch.device) -> None:
         began, encoders = time.perf_counter(), self.configured.entries

@@ -18,7 +18,6 @@ from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import TrainedModule, trainer_of
-from pe_lightning.modules.configured import plain_encoder
 from pe_lightning.tasks.data import task_data_of
 from pe_lightning.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 
@@ -78,7 +77,7 @@ class AttentionTask(TrainedModule):
         self.lr = check_positive(self, "lr", lr)
         self.weight_decay = check_positive(self, "weight_decay", weight_decay, minimum=0)
         self.info: dict[str, Any] | None = None
-        plain = plain_encoder(choice) if isinstance(choice, Encoder) else choice
+        plain = choice.spec() if isinstance(choice, Encoder) else choice
         given = {name: getattr(self, name) for name in ("combine", "width", "depth", "heads", "lr", "weight_decay")}
         self.save_arguments(encoder=plain, **given)
 

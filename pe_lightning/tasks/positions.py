@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders import Encoder
+from pe_lightning.encoders import Encoder, Samples
+from pe_lightning.encoders.base import mean
 from pe_lightning.encodings import Simple
 from pe_lightning.encodings.base import EncoderList
 from pe_lightning.errors import InputError
@@ -29,14 +30,14 @@ TABLE_ITERATIONS = 32
 
 
 def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
-    """The simple encoding of positions by an encoder, whose open arguments follow the positions.
+    """The simple encoding of positions by an encoder, with the arguments resolved that were left to the data.
 
-    ``num_features: auto`` becomes ``width``, divided among the axes; what else is ``auto`` follows the number of positions.
+    ``num_features: auto`` becomes ``width``, divided among the axes; the others follow the number of positions.
 
     Args:
-        encoder: As it was configured.
+        encoder: The encoder as configured.
         samples: Positions per unit length of each axis.
-        width: Features that are wanted.
+        width: Number of features for ``auto``.
 
     Raises:
         InputError: If the encoder does not suit so many axes, or its width is to be chosen by an exact fit.
@@ -45,15 +46,11 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
         raise InputError(
             f"{encoder.name}: {argument}: auto is chosen by exact fits of signals; leave it out, or give a number"
         )
-    joint, mean = encoder.joint, sum(samples) / len(samples)
-    given = encoder.given()
-    changes = {key: rule(samples) for key, rule in encoder.from_positions.items() if given.get(key, "auto") == "auto"}
-    made = (encoder.copy(**changes) if changes else encoder).below_mlp(mean)
-    made = made.for_samples(samples) if joint else made
-    made = made.copy(num_features=width) if made.is_open else made
-    encoding = Simple(made, len(samples))
-    if not joint:  # the rule of a width follows the positions where they are fewer than the features
-        encoding.encoders = EncoderList([each.sized(1 / mean, mean) for each in encoding.encoders])
+    made = encoder.copy(num_features=width) if encoder.is_open else encoder
+    if encoder.joint:
+        return Simple(made.for_data(Samples(tuple(samples), use="tokens")), len(samples))
+    encoding, per_axis = Simple(made, len(samples)), Samples((mean(samples),), use="tokens")
+    encoding.encoders = EncoderList([each.for_data(per_axis) for each in encoding.encoders])
     return encoding
 
 

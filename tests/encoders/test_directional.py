@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import stable_rank
-from pe_lightning.encoders import Directional, create
+from pe_lightning.encoders import Directional, Samples, create
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 
@@ -119,5 +119,8 @@ def test_on_one_axis_it_is_the_base_with_its_rule_for_the_width() -> None:
     x = POINTS[:, 0]
     encoder, base = create("directional", base="laplace", product=True), create("laplace", num_features=256)
     assert torch.equal(encoder(x), base(x))
-    assert encoder.sized(1 / 64, 32).resolved()["base_width"] == base.copy(num_features=64).widened(32, 1.0).scale
-    assert create("directional", base="keys").sized(1 / 64, 32).num_features == 64
+    assert (
+        encoder.for_data(Samples((32,), 1 / 64)).resolved()["base_width"]
+        == base.copy(num_features=64).widened(32, 1.0).scale
+    )
+    assert create("directional", base="keys").for_data(Samples((32,), 1 / 64)).num_features == 64

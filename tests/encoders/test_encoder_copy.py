@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from learned_encoders import LEARNED, Gained, LearnedFourier, LearnedGaussian, Table, train
 from torch.func import functional_call, stack_module_state, vmap
 
-from pe_lightning.encoders import Encoder, RandomFourier
+from pe_lightning.encoders import Encoder, RandomFourier, registry
 from pe_lightning.errors import InputError
 
 learned = pytest.mark.parametrize("cls", LEARNED)
+
+
+def takes(name: str, argument: str) -> bool:
+    return argument in registry.parameters(registry.get(name))
+
+
 X = torch.linspace(0, 0.99, 30, dtype=torch.float64)
 
 
@@ -33,7 +40,7 @@ def test_a_copy_has_the_learned_state_and_is_independent(cls: type[Encoder]) -> 
 def test_what_a_change_does_not_touch_is_kept(encoder: Encoder, changes: dict[str, float]) -> None:
     train(encoder)
     changed = encoder.copy(**changes)
-    assert changed.given() == {**encoder.given(), **changes}
+    assert changed.changed_arguments() == {**encoder.changed_arguments(), **changes}
     assert {key: changed.resolved()[key] for key in changes} == changes
     state = dict(encoder.named_parameters()) | dict(encoder.named_buffers())
     for key, value in changed.state_dict(keep_vars=True).items() or [("gain", changed.gain)]:
@@ -74,10 +81,67 @@ def test_what_cannot_be_carried_over_is_refused(encoder: Encoder, changes: dict[
 
 
 def test_random_initial_values_are_not_taken_for_learned_ones() -> None:
-    torch.manual_seed(5)
-    encoder = Table()
+    encoder = Table(seed=5)
     assert torch.equal(encoder.copy(sharpness=2.0).table, encoder.table)
     assert encoder.copy(num_features=4).table.shape == (5, 4)
+    assert torch.equal(train(encoder).copy(seed=6).table, Table(seed=6).table)
+
+
+class Undeclared(Encoder):
+    """What a user may write first: a parameter from the global generator, of which nothing is declared."""
+
+    def __init__(self, num_features: int = 8, power: float = 1.0) -> None:
+        super().__init__(num_features)
+        self.power = power
+        self.gains = torch.nn.Parameter(torch.randn(num_features))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.gains * x[..., None] ** self.power
+
+
+def test_an_encoder_that_declares_nothing_is_copied_or_refused() -> None:
+    encoder, state = Undeclared(), torch.get_rng_state()
+    assert torch.equal(encoder.copy().gains, encoder.gains)
+    assert torch.equal(encoder.copy(num_features=8).gains, encoder.gains)
+    with pytest.raises(InputError, match=r"does not declare .* learned = \{'gains': \(\)\} to Undeclared"):
+        encoder.copy(power=2.0)
+    with pytest.raises(InputError, match="not drawn from a seed argument count as learned"):
+        encoder.copy(num_features=4)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# another value of each argument that may set initial values
+OTHER = {
+    "seed": 5,
+    "sigma": 0.4,
+    "half_width": 0.4,
+    "scale": 0.4,
+    "gamma": 0.4,
+    "init": "uniform",
+    "kl": 2.0,
+    "dropout": 0.5,
+}
+TRAINED: list[tuple[str, dict[str, Any]]] = []
+for name in registry:
+    given = {"trainable": True} if takes(name, "trainable") else {"mlp": True} if takes(name, "mlp") else {}
+    if given or any(True for _ in registry.create(name).parameters()):
+        TRAINED.append((name, given))
+        TRAINED += [
+            (name, {**given, key: 1.0 if key == "kl" else True}) for key in ("per_feature", "kl") if takes(name, key)
+        ]
+
+
+@pytest.mark.parametrize(("name", "given"), TRAINED)
+def test_what_sets_initial_values_is_declared(name: str, given: dict[str, Any]) -> None:
+    encoder = registry.create(name, **given)
+    parameters = dict(encoder.named_parameters())
+    assert parameters
+    assert set(parameters) <= set(encoder.learned)
+    for argument, other in OTHER.items():
+        if takes(name, argument):
+            changed = dict(registry.create(name, **given | {argument: other}).named_parameters())
+            for key, value in parameters.items():
+                assert (argument in encoder.learned[key]) == (not torch.equal(changed[key], value)), (key, argument)
 
 
 def test_a_copy_has_the_dtype_the_device_and_the_mode_of_the_encoder() -> None:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pe_lightning.encoders import Noise, RandomFourier, create
+from pe_lightning.encoders import Noise, RandomFourier, Samples, create
 from pe_lightning.encoders.fourier import Fourier
 from pe_lightning.errors import InputError
 
@@ -296,6 +296,6 @@ def test_features_of_circular_shifts_continue_at_the_other_end(name, arguments, 
     offsets = x.numpy()[:, None] - np.arange(12) / 12
     np.testing.assert_allclose(encoder(x), expected(offsets - np.round(offsets)), atol=1e-12)
     np.testing.assert_allclose(encoder(x + 1), encoder(x), atol=1e-9)
-    assert encoder.sized(1 / 7, 7.0).support is None
+    assert encoder.for_data(Samples((7.0,))).support is None
     with pytest.raises(InputError, match="needs a spacing of 1/12"):
         create(name, num_features=12, padding="wrap", spacing=0.05, **arguments)

@@ -150,7 +150,7 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
     if best.candidate.name == ADAPTIVE:
         model, steps = {"class_path": ADAPTIVE}, "0"
     if best.whole is not None:
-        found = [encoder.spec() for encoder in best.whole.encoders]
+        found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
         encoder: object = found[0] if found[1:] == found[:-1] and found else found
         ridge: object = best.whole.ridge
         what = "sigma and ridge were" if best.candidate.width else "ridge was"
