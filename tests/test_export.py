@@ -24,6 +24,7 @@ CASES: dict[str, Callable[[], CoordinateModule]] = {
     "exact": lambda: ComplexLinear("tri", warm_start=True),
     "learned": lambda: SimpleMLP({"name": "hash", "num_levels": 2}, depth=1, width=8),
     "adaptive": Adaptive,
+    "sparse": lambda: ComplexLinear("keys", keep=0.3),
 }
 
 
@@ -32,7 +33,7 @@ def run(make_trainer: MakeTrainer, tmp_path: Path) -> Callable[[str], tuple[Path
     """A fitted model and its run directory."""
 
     def make(name: str) -> tuple[Path, CoordinateModule]:
-        module, steps = CASES[name](), 0 if name in ("exact", "adaptive") else 2
+        module, steps = CASES[name](), 0 if name in ("exact", "adaptive", "sparse") else 2
         trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0)
         trainer.fit(module, TensorDataModule(signals(2, 12, 14)))
         trainer.save_checkpoint(tmp_path / "run/checkpoints/last.ckpt")

@@ -39,7 +39,7 @@ from pe_lightning.cli import parse, prepare
 from pe_lightning.media.signals import write_signal
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "datasets/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "datasets/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"(?:^ *<!-- test: (?P<mark>[^\n]*?) -->\n\n?)?^(?P<indent> *)```(?P<language>bash|python)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
