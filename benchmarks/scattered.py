@@ -15,9 +15,11 @@ unclamped. Two tables:
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,32 @@ def quality(task: Task, size: int, repeats: int) -> None:
         print(f"{name:44}{task.score(runs[0][1]):7.2f}{seconds / count:11.3f}", flush=True)
 
 
+class SparseProduct(torch.autograd.Function):
+    """``matrix @ columns``; PyTorch's own backward pass of a sparse product is slow."""
+
+    @staticmethod
+    def forward(ctx: Any, columns: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
+        """The product."""
+        ctx.transposed = transposed
+        return matrix @ columns.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """The product with the transpose."""
+        return ctx.transposed @ gradient.contiguous(), None, None
+
+
+def blending_matrix(blended: Blended, coords: Tensor) -> tuple[Tensor, Tensor]:
+    """The papers' sparse matrix ``B`` ``(P, nodes)`` of points ``(P, D)``, and its transpose, both compressed by rows."""
+    (index,), (weight,) = blended.neighbours(coords)
+    rows = torch.arange(len(coords)).expand(len(index), -1).flatten()
+    size = (len(coords), math.prod(blended.nodes))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        matrix = torch.sparse_coo_tensor(torch.stack([rows, index.flatten()]), weight.flatten(), size, check_invariants=True)
+        return matrix.coalesce().to_sparse_csr(), matrix.T.coalesce().to_sparse_csr()
+
+
 class Descent:
     """Gradient descent on one picture through blending, as the papers do it."""
 
@@ -101,7 +129,7 @@ class Descent:
         encoding = Complex(encoder, 2)
         encoding.calibrate(task.axes)
         self.blended = Blended(encoding)
-        self.plan = self.blended.plan(task.coords[signal])
+        self.matrices = blending_matrix(self.blended, task.coords[signal])
         self.features = self.blended.node_features(torch.float32)
         values = task.batch.values[signal : signal + 1]
         self.mean = values.mean(1)
@@ -113,7 +141,8 @@ class Descent:
         """Some steps, full batch."""
         for _ in range(steps):
             self.optimizer.zero_grad()
-            prediction = self.blended.evaluate(self.weight, self.plan, self.features)
+            nodes = self.blended.encoding.products(self.weight, self.features).flatten(2)
+            prediction = SparseProduct.apply(nodes[0].T, *self.matrices).T[None]
             torch.nn.functional.mse_loss(prediction, self.target).backward()
             self.optimizer.step()
 

@@ -4,13 +4,12 @@
 """
 
 from pe_lightning.encodings.base import EncoderList, Encoding
-from pe_lightning.encodings.blending import Blended, BlendingPlan, blending_weights
+from pe_lightning.encodings.blending import Blended, blending_weights
 from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
 from pe_lightning.encodings.simple import Simple
 
 __all__ = [
     "Blended",
-    "BlendingPlan",
     "Complex",
     "EncoderList",
     "Encoding",

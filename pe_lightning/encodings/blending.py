@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,69 +11,10 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.complex import Complex
 from pe_lightning.errors import InputError
 
-__all__ = ["LAST", "Blended", "BlendingPlan", "blending_weights"]
+__all__ = ["LAST", "Blended", "blending_weights"]
 
 LAST = 0.999
 """Coordinates are clamped to [0, 0.999], as in the papers' experiments, so that every point has a node to its right."""
-
-
-class _SparseProduct(torch.autograd.Function):
-    """``matrix @ columns``; PyTorch's own backward pass of a sparse product is slow."""
-
-    @staticmethod
-    def forward(ctx: Any, columns: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        return matrix @ columns.contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.transposed @ gradient.contiguous(), None, None
-
-
-@dataclass(frozen=True, eq=False)
-class BlendingPlan:
-    """The neighbours of a set of points: the papers' matrix ``B``, with ``2^D`` entries in each row.
-
-    Args:
-        index: Row-major positions of the nodes, ``(S or 1, 2^D, P)``.
-        weight: Their weights, the same shape; a point's weights sum to one.
-        num_nodes: Number of nodes of the grid.
-        constant: Whether the weights depend on nothing that is learned. A sparse product is then used, which is 20 times
-            faster than picking neighbours.
-    """
-
-    index: Tensor
-    weight: Tensor
-    num_nodes: int
-    constant: bool = True
-
-    @cached_property
-    def matrices(self) -> list[tuple[Tensor, Tensor]]:
-        """``B`` ``(P, nodes)`` for each set of points, and its transpose; both compressed by rows."""
-        corners, count = self.index.shape[1:]
-        rows = torch.arange(count, device=self.index.device).expand(corners, -1).flatten()
-        matrices = []
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            for index, weight in zip(self.index, self.weight, strict=True):
-                entries, size = torch.stack([rows, index.flatten()]), (count, self.num_nodes)
-                matrix = torch.sparse_coo_tensor(entries, weight.flatten(), size, check_invariants=True)
-                matrices.append((matrix.coalesce().to_sparse_csr(), matrix.T.coalesce().to_sparse_csr()))
-        return matrices
-
-    def gather(self, nodes: Tensor) -> Tensor:
-        """Values at the points: ``(S, C, n_1, ..., n_D)`` -> ``(S, C, P)``; differentiable."""
-        nodes = nodes.flatten(2)
-        if not self.constant:
-            neighbours = torch.take_along_dim(nodes[:, :, None], self.index[:, None], -1)
-            return (neighbours * self.weight[:, None]).sum(2)
-        # all signals at once where they share points, else one after another
-        groups = nodes[None] if len(self.matrices) == 1 else nodes[:, None]
-        products = [
-            _SparseProduct.apply(group.flatten(0, 1).T, *pair)  # type: ignore[no-untyped-call]
-            for pair, group in zip(self.matrices, groups, strict=True)
-        ]
-        return torch.cat([product.T.reshape(*groups.shape[1:3], -1) for product in products])
 
 
 class Blended(nn.Module):
@@ -127,22 +62,22 @@ class Blended(nn.Module):
         axes = [torch.linspace(0, 1, n, dtype=torch.float64, device=device).to(dtype) for n in self.nodes]
         return self.encoding.axis_features(axes)
 
-    def axis_weights(self, axis: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r"""Left neighbours of coordinates ``x`` on one axis, and the weights :math:`\alpha_0` and :math:`\alpha_1`."""
-        return blending_weights(self.encoding.encoders[axis], self.nodes[axis], x)
-
-    def plan(self, coords: Tensor, dtype: torch.dtype | None = None) -> BlendingPlan:
-        """The neighbours of points and their weights, to be computed once unless an encoder is trained.
+    def neighbours(self, coords: Tensor, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """The nodes around points and their weights: the entries of the papers' matrix ``B``.
 
         Args:
             coords: ``(S or 1, P, D)``, or ``(P, D)`` for points that all signals share.
             dtype: Of the weights; default that of ``coords``.
+
+        Returns:
+            Row-major positions of the nodes and their weights, ``(S or 1, 2^D, P)``; the weights of a point sum to one.
         """
         self.encoding.check_points(coords)
         if coords.ndim not in (2, 3):
             raise InputError(f"coordinates have the shape (P, D) or (S, P, D); got {tuple(coords.shape)}")
         coords = coords.reshape(-1, *coords.shape[-2:])
-        sides = [self.axis_weights(axis, coords[..., axis]) for axis in range(len(self.nodes))]
+        encoders = self.encoding.encoders
+        sides = [blending_weights(encoders[axis], n, coords[..., axis]) for axis, n in enumerate(self.nodes)]
         index, weight = [], []
         for corner in itertools.product((0, 1), repeat=len(self.nodes)):
             position = torch.zeros_like(sides[0][0])
@@ -152,13 +87,7 @@ class Blended(nn.Module):
                 product = product * alphas[side]
             index.append(position)
             weight.append(product.to(dtype or coords.dtype))
-        constant = not any(True for _ in self.encoding.parameters())
-        return BlendingPlan(torch.stack(index, 1), torch.stack(weight, 1), math.prod(self.nodes), constant)
-
-    def evaluate(self, weight: Tensor, plan: BlendingPlan, features: Sequence[Tensor] | None = None) -> Tensor:
-        """As :meth:`forward`, with a plan (and the features of the nodes) computed before."""
-        features = self.node_features(weight.dtype) if features is None else features
-        return plan.gather(self.encoding.products(weight, features))
+        return torch.stack(index, 1), torch.stack(weight, 1)
 
     def forward(self, weight: Tensor, coords: Tensor) -> Tensor:
         """The linear layer at scattered points, approximately; differentiable with respect to weights and encoders.
@@ -166,7 +95,9 @@ class Blended(nn.Module):
         Shape:
             Weights ``(S, C, K_1, ..., K_D)`` and coordinates ``(P, D)`` or ``(S, P, D)`` -> ``(S, C, P)``.
         """
-        return self.evaluate(weight, self.plan(coords, weight.dtype))
+        index, shares = self.neighbours(coords, weight.dtype)
+        nodes = self.encoding.products(weight, self.node_features(weight.dtype)).flatten(2)
+        return (torch.take_along_dim(nodes[:, :, None], index[:, None], -1) * shares[:, None]).sum(2)
 
 
 def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pe_lightning.linalg.operators import Operator
+from pe_lightning.linalg.operators import LinearMap
 
 __all__ = ["LeastSquares", "Minimum", "conjugate_gradients", "min_tolerance"]
 
@@ -29,7 +29,7 @@ class LeastSquares:
             ``None``: :math:`A^T y`.
     """
 
-    operator: Operator
+    operator: LinearMap
     target: Tensor
     ridge: Tensor
     scale: Tensor

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.linalg.operators import Banded, Dense, Identity, Operator, as_operator, full_precision
+from pe_lightning.linalg.operators import Banded, Dense, GridOperator, Identity, Operator, as_operator, full_precision
 
 __all__ = ["AxisFactor", "eigh", "factor_axis", "largest_eigenvalue"]
 
@@ -42,7 +42,7 @@ class AxisFactor:
     """``(N, K)``."""
     method: str
     """``svd``, ``gesvd`` (LAPACK's second route), ``gram`` (banded matrices of moderate condition), or ``identity``."""
-    projector: Operator = field(repr=False)
+    projector: GridOperator = field(repr=False)
     """What data are multiplied by: ``U``, ``(N, r)``, or the features themselves, ``(N, K)``, where they are banded."""
 
     @property
@@ -86,18 +86,19 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
         ones = torch.ones(rows, dtype=torch.float64, device=matrix.device)
         return AxisFactor(ones, matrix, 1.0, matrix.shape, "identity", matrix)
     with full_precision(matrix.device):
-        gram = matrix.gram() if isinstance(matrix, Banded) and rows >= columns else None
+        banded = matrix if isinstance(matrix, Banded) and rows >= columns else None
+        gram = None if banded is None else banded.gram()
         squares = float(matrix.dense().square().sum() if gram is None else gram.trace())
         if not math.isfinite(squares):
             raise InputError(
                 f"the features of an axis, shape {matrix.shape}, hold NaN or infinite numbers; check the encoder's "
                 "hyper-parameters and the coordinates, which lie in [0, 1]"
             )
-        if gram is not None:
+        if banded is not None and gram is not None:
             eigenvalues, vectors = eigh(gram)
             if eigenvalues[0] * GRAM_CONDITION**2 >= eigenvalues[-1]:
                 s, right = eigenvalues.flip(0).sqrt(), vectors.flip(1)
-                return AxisFactor(s, Dense(right), squares / rows, matrix.shape, "gram", matrix)
+                return AxisFactor(s, Dense(right), squares / rows, matrix.shape, "gram", banded)
         u, s, vh, method = _svd(matrix.dense())
         rank = int((s > max(matrix.shape) * torch.finfo(s.dtype).eps * s[0]).sum())
         # copies: views would keep the whole of U and V alive

@@ -102,10 +102,6 @@ class Local(Operator):
         """With zeros where nothing is stored."""
         return self.mv(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
 
-    def rows(self, start: int, stop: int) -> Local:
-        """Of all blocks, so that nothing is copied."""
-        return Local(self.blocks, self.first, self.slots[start:stop], self.shape[1])
-
     def to(self, dtype: torch.dtype) -> Local:
         """Block by block."""
         return Local(self.blocks.to(dtype), self.first, self.slots, self.shape[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -23,8 +23,18 @@ MAX_DENSITY = 0.25
 """A matrix that stores more of its entries is treated as dense."""
 
 
+class LinearMap(Protocol):
+    """Multiplies the last axis of tensors by a matrix ``(N, K)``, or by one per signal; all that an iteration needs."""
+
+    def mv(self, x: Tensor) -> Tensor:
+        """The matrix times the last axis: ``(..., K)`` -> ``(..., N)``."""
+
+    def rmv(self, x: Tensor) -> Tensor:
+        """The transposed matrix times the last axis: ``(..., N)`` -> ``(..., K)``."""
+
+
 class Operator(ABC):
-    """A matrix ``(N, K)``, however it is stored."""
+    """A matrix ``(N, K)`` that multiplies one axis of a tensor."""
 
     shape: tuple[int, int]
     dtype: torch.dtype
@@ -43,19 +53,27 @@ class Operator(ABC):
         """The whole matrix, ``(N, K)``."""
 
     @abstractmethod
-    def rows(self, start: int, stop: int) -> Operator:
-        """The rows from ``start`` to before ``stop``, sharing memory."""
-
-    @abstractmethod
     def to(self, dtype: torch.dtype) -> Operator:
         """The same matrix in another dtype."""
 
-    def trimmed(self) -> tuple[int, Operator]:
-        """Without the columns before the first and after the last stored one: the number of the former, and the rest."""
+
+class GridOperator(Operator):
+    """A matrix whose rows are those of a grid in order, so that a block of the grid uses a range of them."""
+
+    @abstractmethod
+    def to(self, dtype: torch.dtype) -> GridOperator:
+        """The same matrix in another dtype."""
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> GridOperator:
+        """The rows from ``start`` to before ``stop``, sharing memory."""
+
+    def trimmed(self) -> tuple[int, GridOperator]:
+        """The first stored column, and the matrix without the columns at both ends that are not stored."""
         return 0, self
 
 
-class Dense(Operator):
+class Dense(GridOperator):
     """A matrix stored as a tensor ``(N, K)``."""
 
     def __init__(self, values: Tensor) -> None:
@@ -86,7 +104,7 @@ class Dense(Operator):
         return Dense(self.values.to(dtype))
 
 
-class Identity(Operator):
+class Identity(GridOperator):
     """The rows of the identity matrix from ``start`` on, ``(N, K)``: weights that are the samples themselves.
 
     Args:
@@ -148,7 +166,7 @@ class Band(NamedTuple):
         return slice(self.column, self.column + self.values.shape[1])
 
 
-class Banded(Operator):
+class Banded(GridOperator):
     """A matrix stored as bands of rows, each with the range of columns where it differs from zero.
 
     Args:

@@ -16,6 +16,7 @@ from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
     Banded,
+    GridOperator,
     Identity,
     Operator,
     contraction_order,
@@ -68,7 +69,7 @@ class GridSolver:
         self.grid = tuple(factor.shape[0] for factor in self.factors)
         self.center = center
         self._banded = any(isinstance(factor.projector, Banded) for factor in self.factors)
-        self._projectors: dict[int, Operator] = {}
+        self._projectors: dict[int, GridOperator] = {}
         self._blocks: list[list[tuple[int, int]]] = []
         self._final = False
         # set by the first block: dtype of the data; sum, sum of squares and count per signal and channel, (3, S, C);

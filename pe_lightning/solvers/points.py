@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,7 +19,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
     LeastSquares,
     Minimum,
-    Operator,
     conjugate_gradients,
     eigh,
     factor_axis,
@@ -44,7 +43,7 @@ GROUP_NUMBERS = {"cpu": 1 << 22}
 GROUP_NUMBERS_DEFAULT = 1 << 28
 
 
-class Samples(Operator):
+class Samples(ABC):
     r"""The joint features at ``P`` samples, ``(P, K)`` with ``K = K_1 ... K_D``; one such matrix per signal where needed.
 
     Multiplies the last axis of weights ``(S, C, K)``. Values at samples that are not trained on are zero.
@@ -90,18 +89,18 @@ class Samples(Operator):
         return tuple(e.num_features for e in self.encoders) if self.bases is None else tuple(b.shape[1] for b in self.bases)
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+    def shape(self) -> tuple[int, int]:
         """``(P, K)``."""
         return self.coordinates().shape[1], math.prod(self.widths)
 
-    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def mv(self, x: Tensor) -> Tensor:
         """``(s, C, K)`` -> ``(s, C, P)``, zero off the mask."""
-        values = self._evaluate(_last(x, axis))
+        values = self._evaluate(x)
         return values if self.mask is None else values.mul_(self.mask[:, None])
 
-    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """``(s, C, P)`` -> ``(s, C, K)``; what lies off the mask does not count."""
-        return self._adjoint(_last(x, axis) if self.mask is None else _last(x, axis) * self.mask[:, None])
+    def rmv(self, x: Tensor) -> Tensor:
+        """``(s, C, P)`` -> ``(s, C, K)``; values outside the mask are ignored."""
+        return self._adjoint(x if self.mask is None else x * self.mask[:, None])
 
     def dense(self) -> Tensor:
         """The matrix of each signal, ``(S or 1, P, K)``; for small sizes."""
@@ -113,11 +112,6 @@ class Samples(Operator):
             rows.append(joint)
         matrices = torch.stack(rows)
         return matrices if self.mask is None else matrices * self.mask[..., None]
-
-    def rows(self, start: int, stop: int) -> ScatteredPoints:
-        """Some of the samples, point by point."""
-        mask = None if self.mask is None else self.mask[:, start:stop]
-        return ScatteredPoints(self.encoders, self.coordinates()[:, start:stop], mask).to(self.dtype, self.bases)
 
     def to(self, dtype: torch.dtype, bases: Sequence[Tensor] | None = None) -> Self:
         """In another dtype, and in other bases: for weights ``w = (B_1 x ... x B_D) z`` the operator on ``z``."""
@@ -284,12 +278,6 @@ def power_of_two(x: Tensor, dtype: torch.dtype) -> Tensor:
     exponent = torch.frexp(x).exponent.clamp(-largest, largest)
     exponent = torch.where((exponent.abs() > UNSCALED_EXPONENT) & (x > 0), exponent, 0)
     return torch.ldexp(torch.ones_like(x), exponent)
-
-
-def _last(x: Tensor, axis: int) -> Tensor:
-    if x.ndim != 3 or axis not in (-1, 2):
-        raise InputError(f"samples multiply the last axis of (S, C, ...); got {tuple(x.shape)} and axis {axis}")
-    return x
 
 
 class DirectSolution(NamedTuple):

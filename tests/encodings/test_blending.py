@@ -48,9 +48,9 @@ def test_weights_are_the_papers(spec: dict[str, Any]) -> None:
         )
         alpha = np.linalg.solve(np.array([[here, there], [there, here]]), [near, far])
         alpha /= alpha.sum()
-        node, first, second = operator.axis_weights(0, torch.tensor([x], dtype=torch.float64))
-        assert node.item() == left
-        np.testing.assert_allclose([first.item(), second.item()], alpha, rtol=1e-9, atol=1e-12)
+        nodes, weights = operator.neighbours(torch.tensor([[x]], dtype=torch.float64))
+        assert nodes.flatten().tolist() == [left, left + 1]
+        np.testing.assert_allclose(weights.flatten().numpy(), alpha, rtol=1e-9, atol=1e-12)
 
 
 @each
@@ -77,11 +77,9 @@ def test_more_nodes_approximate_better(spec: dict[str, Any]) -> None:
 def test_gradients_are_exact_and_each_signal_may_have_its_own_points(sets: int) -> None:
     operator = Blended(Complex({"name": "gau", "num_features": 4}, 2, normalize=False).double())
     coords, weight = numbers(sets, 5, 2), numbers(2, 3, 4, 4).requires_grad_()
-    plan = operator.plan(coords)
-    assert torch.autograd.gradcheck(lambda w: operator.evaluate(w, plan), (weight,))
-    for s, values in enumerate(operator.evaluate(weight, plan)):
-        own = operator.plan(coords[min(s, sets - 1)])
-        torch.testing.assert_close(values, operator.evaluate(weight[s : s + 1], own)[0])
+    assert torch.autograd.gradcheck(lambda w: operator(w, coords), (weight,))
+    for s, values in enumerate(operator(weight, coords)):
+        torch.testing.assert_close(values, operator(weight[s : s + 1], coords[min(s, sets - 1)])[0])
 
 
 def test_a_learned_width_is_trained_through_blending() -> None:
@@ -110,6 +108,6 @@ def test_wrong_numbers_of_nodes_and_coordinates_are_refused() -> None:
     with pytest.raises(InputError, match="two nodes"):
         blended(BLENDABLE[0], nodes=1)
     with pytest.raises(InputError, match="coordinates"):
-        blended(BLENDABLE[0]).plan(torch.rand(5, 3))
+        blended(BLENDABLE[0]).neighbours(torch.rand(5, 3))
     with pytest.raises(InputError, match=r"\(P, D\)"):
-        blended(BLENDABLE[0]).plan(torch.rand(2, 2, 5, 2))
+        blended(BLENDABLE[0]).neighbours(torch.rand(2, 2, 5, 2))
