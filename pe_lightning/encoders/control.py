@@ -89,8 +89,9 @@ class Sine(Shifted):
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         frequency: Frequency ``f``, in periods per unit length.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
+        offset: Constant ``c`` >= 0 that is added to every feature; the rank is then up to 3. The authors' figures have 0.7.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """
@@ -103,21 +104,27 @@ class Sine(Shifted):
         frequency: float = 1.0,
         padding: PaddingLike = "auto",
         spacing: float | None = None,
+        offset: float = 0.0,
     ) -> None:
         super().__init__(num_features, padding, spacing)
         self.frequency = check_positive(self, "frequency", frequency)
+        self.offset = check_positive(self, "offset", offset, minimum=0)
 
     def kernel(self, offsets: Tensor) -> Tensor:
         """The sine of the offset, which is ``x - t_i``."""
-        return multiply(offsets, -2 * math.pi * self.frequency).sin_()
+        return multiply(offsets, -2 * math.pi * self.frequency).sin_().add_(self.offset)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r""":math:`D(\Delta) = \frac12 \cos(2\pi f \Delta)`, if ``2f`` is a whole number."""
-        return 0.5 * torch.cos(2 * math.pi * self.frequency * delta)
+        r""":math:`D(\Delta) = \frac12 \cos(2\pi f \Delta) + c^2`, if ``2f`` is a whole number (``f`` itself, with ``c``)."""
+        return 0.5 * torch.cos(2 * math.pi * self.frequency * delta) + self.offset**2
 
     def stable_rank(self, num_samples: int) -> float:
-        """Two, the bound: reached where samples and shifts cover the same points."""
-        return self._bounded_rank(2.0, num_samples)
+        """The sum of all squared singular values over the largest, where samples and shifts cover whole periods.
+
+        The sine and the cosine have 1/4 each, the constant has ``c`` squared.
+        """
+        shares = (0.25, 0.25, self.offset**2)
+        return self._bounded_rank(sum(shares) / max(shares), num_samples)
 
 
 @registry.register("square")
@@ -133,7 +140,7 @@ class Square(Shifted):
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         frequency: Frequency ``f``, in periods per unit length.
-        padding: Number of further shifts past each end, or ``edge`` (:class:`Shifted`).
+        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.

@@ -193,6 +193,7 @@ BAD = {
     "product": [1, "no", None],
     "frequency": [0, -1.0, float("nan"), None, 10**400],
     "seed": [-1, 0.5, True, None, 2**64],
+    "offset": [-1.0, math.inf, True, None, "much"],
     "padding": [-1, 0.5, True, None, "mirror"],
     "spacing": [0, 1.5, True, "1"],
     "num_axes": [0, True, 1.5],

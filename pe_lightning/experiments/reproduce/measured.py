@@ -122,6 +122,8 @@ def ranks_in_training(
 ) -> dict[str, Any]:
     """Stable rank of the features and of every hidden layer of a perceptron, and its training PSNR, over the steps.
 
+    The features are not normalised, as in the authors' program.
+
     Args:
         data: The signals.
         encoder: Name and arguments.
@@ -136,7 +138,7 @@ def ranks_in_training(
         shape = (data.info.num_signals, *data.info.grid, data.info.channels)
         values = (0.5 + 0.15 * torch.randn(shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
         data = TensorDataModule(values, list(data.info.names), sampling=data.sampling, batching=data.batching)
-    module = _module(encoder, learning_rate, depth, width)
+    module = _module(encoder, learning_rate, depth, width, normalize=False)
     module.build_from(data)
     batch = data.train_batch()
     coords = sample_coordinates(batch, 2048)
@@ -278,11 +280,15 @@ def _scaled(similarity: Tensor) -> NDArray[np.float64]:
     return np.round(scaled, 3)
 
 
-def _module(encoder: Mapping[str, Any], learning_rate: float, depth: int = 2, width: int = 128) -> SimpleMLP:
+def _module(
+    encoder: Mapping[str, Any], learning_rate: float, depth: int = 2, width: int = 128, normalize: bool = True
+) -> SimpleMLP:
     seed_everything(0, verbose=False)
     arguments = dict(encoder)
     made = registry.create(arguments.pop("name"), **arguments)
-    return SimpleMLP(made, depth, width, optimizer=lambda p: torch.optim.Adam(p, lr=learning_rate, weight_decay=1e-8))
+    return SimpleMLP(
+        made, depth, width, normalize=normalize, optimizer=lambda p: torch.optim.Adam(p, lr=learning_rate, weight_decay=1e-8)
+    )
 
 
 def _fit(module: LightningModule, data: LightningDataModule, steps: int, callbacks: list[Callback], **options: Any) -> None:
