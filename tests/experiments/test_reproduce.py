@@ -307,15 +307,18 @@ def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys)
         (["r-fg5"], "unknown table or figure 'r-fg5'; did you mean 'r-fig5' or"),
         (["small.yaml", "--blocks", "exat"], "small has no block 'exat'; did you mean 'exact'? Blocks: exact, plain"),
         (["small.yaml", "--paths", "none.png"], "none.png"),
-        (["small.yaml", "--gpus_per_cell", "1"], "gpus_per_cell is for launcher ray"),
+        (["small.yaml", "--gpus_per_cell", "1"], "gpus_per_cell needs launcher ray"),
         (["small.yaml", "--trainer.max_stepps", "1"], "did you mean '--trainer.max_steps'"),
         (["bad.yaml"], "a block has no 'varry'; did you mean 'vary'?"),
         (["small.yaml", "--encoder", "tri"], "--model.encoder: small varies model.encoder.name; leave it out"),
         (["small.yaml", "--encoder.name=tri"], "--model.encoder.name: small varies model.encoder.name"),
-        (["small.yaml", "--data.paths", "a.png"], "signals of all cells are given by --paths"),
-        (["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"], "there is nothing that --trainer.max_steps could"),
-        (["r-fig3", "--quik"], "r-fig3 has no fits, so there is nothing that --quik could change; did you mean '--quick'?"),
-        (["empty.yaml"], "is no definition of a table or figure: it has no blocks, layout, source, title"),
+        (["small.yaml", "--data.paths", "a.png"], "give signals by --paths"),
+        (
+            ["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"],
+            "no fits that --trainer.max_steps could change",
+        ),
+        (["r-fig3", "--quik"], "r-fig3 has no fits that --quik could change; did you mean '--quick'?"),
+        (["empty.yaml"], "is not a definition of a table or figure: it has no blocks, layout, source, title"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_run(small, capsys, arguments, message):
@@ -330,8 +333,8 @@ def test_what_is_wrong_is_said_before_anything_is_run(small, capsys, arguments, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"layout": [{"kind": "tabel"}]}, "there is no layout 'tabel'; did you mean 'table'?"),
-        ({"layout": [{}]}, "there is no layout ''"),
+        ({"layout": [{"kind": "tabel"}]}, "unknown layout 'tabel'; did you mean 'table'?"),
+        ({"layout": [{}]}, "unknown layout ''"),
         ({"layout": {"kind": "table"}}, "layout is a list such as [{kind: table}]"),
         ({"layout": [{"kind": "curves"}]}, "a layout of curves has panels, each with x and y"),
         (

@@ -1,7 +1,7 @@
 """The verb ``pe-lightning compare``: tables in the terminal, and the files of ``--out``.
 
-The page is one file, which fetches nothing and can be read without scripts. The template escapes everything that comes from
-a run, and a content security policy lets only the page's own script and style run.
+The page is one file, which loads nothing and is readable without scripts. The template escapes all text of the runs, and a
+content security policy allows only the script and the style of the page.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ def compare_runs(
 ) -> int:
     """Compares runs: mean scores, paired differences with their intervals, reconstructions side by side.
 
-    Runs on other data, with another protocol, sampling or metric get tables of their own. What cannot be read is named on
-    the standard error stream; the rest is compared.
+    Runs with different data, protocol, sampling or metric are in different tables. Runs that cannot be read are listed on
+    the standard error stream; the others are compared.
 
     Args:
-        runs: Run directories, or folders with some below them.
-        by: One row per value of this key of metrics.json, such as encoder.name or seed.
-        baseline: Run, group or interpolation to take differences against; default: the best.
-        out: Also write index.html, table.csv, table.md and plots to this folder.
-        pictures: Most signals per run in index.html.
-        frames: Most frames of a video, or slices of a volume, there.
-        megapixels: Most megapixels of pictures there, 1.5 MB each; more are made smaller.
+        runs: Run directories, or folders that contain some.
+        by: Group runs by this key of metrics.json, such as encoder.name or seed: one row per value.
+        baseline: Run, group or interpolation that differences are taken against (default: the best).
+        out: Folder for index.html, table.csv, table.md and plots.
+        pictures: Largest number of signals per run in index.html.
+        frames: Largest number of frames of a video, or slices of a volume, in index.html.
+        megapixels: Largest size of all pictures in index.html, 1.5 MB per megapixel; larger pictures are reduced.
 
     Returns:
         The exit status, 0.
 
     Raises:
-        InputError: If an option is wrong, there is no run to compare, or the files cannot be written.
+        InputError: If an option is wrong, no run can be compared, or the files cannot be written.
     """
     if pictures < 0 or frames < 1 or not 0 < megapixels < math.inf:
         raise InputError(
@@ -95,7 +95,7 @@ def _warn(problems: Sequence[str]) -> None:
 def _write_report(
     folder: Path, tables: Sequence[ScoreTable], by: str | None, pictures: int, frames: int, megapixels: float
 ) -> None:
-    """Writes all files, each at once or not at all; plots of an earlier report that this one does not have are removed."""
+    """Writes all files atomically, and removes plots of an earlier report that this report does not have."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -151,7 +151,7 @@ def _digest(content: str) -> str:
 
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The configuration keys in which runs differ: key -> one value per run that has a configuration."""
+    """The configuration keys in which runs differ, with one value per run that has a configuration."""
     configs = [_settings(run) for run in runs if run.config is not None]
     keys = dict.fromkeys(key for config in configs for key in config)
     rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
@@ -159,7 +159,7 @@ def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """The configuration of a run with dotted keys; what it leaves open, such as a width, as it was in the fit."""
+    """The configuration of a run with dotted keys. Values left to the fit, such as a width, are those of the fit."""
     found = {}
     for key, value in flatten(run.config or {}):
         key = key.replace("init_args.", "")
@@ -175,7 +175,7 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def _forest(table: ScoreTable, row: Row) -> dict[str, float]:
-    """Where the interval of a row is drawn beside the line of no difference, in pixels; nothing if it has none."""
+    """Pixel positions of a row in the plot of intervals; empty if there is no interval to draw."""
     differences = {each: table.difference(each) for each in table.rows}
     ends = [end for found in differences.values() for end in found[:3] if not math.isnan(end)]
     least, greatest = min([0.0, *ends]), max([0.0, *ends])

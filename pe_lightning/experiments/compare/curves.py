@@ -1,4 +1,4 @@
-"""Held-out scores during a fit, from the CSV log of a run, and their plots."""
+"""Curves of held-out scores during a fit, read from the CSV log of a run, and their plots."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pe_lightning.files import figure_bytes
 
 __all__ = ["Curve", "plot", "read_curve"]
 
-MOST_NAMES = 20
-"""A legend with more entries than this is longer than its plot."""
+MAX_LEGEND_ENTRIES = 20
+"""Longest legend that is drawn; a longer one would be larger than the plot."""
 STYLES = ("-", "--", ":", "-.")
 
 Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
-"""Place of a row in the table, x and y of its points, and the lengths of error bars where there are any."""
+"""Index of a row in the table, x and y of its points, and the lengths of its error bars, if any."""
 
 
 class Curve(NamedTuple):
-    """Held-out score, the mean over signals, after steps of a fit, counted from 0, and after so many seconds.
+    """Held-out score, averaged over signals, against steps (from 0) and seconds of a fit.
 
-    Where the log has no seconds, those of the fit are spread evenly over its steps, after those of an exact solution before
-    the first; they are not ``measured``. Where the run does not tell these either, ``seconds`` is empty.
+    If the log has no seconds, the duration of the fit, without that of an initial exact solution, is divided evenly among
+    its steps, and ``measured`` is false. If the duration is unknown, ``seconds`` is empty.
     """
 
     steps: tuple[int, ...]
@@ -45,7 +45,7 @@ def read_curve(run: Run) -> Curve | None:
     """
     column = f"val/{run.metric.name}"
     points: dict[int, tuple[float, float | None]] = {}
-    # a resumed fit logs to version_1 and so on, from the step of its checkpoint: what had come after that is void
+    # a resumed fit logs to version_1 and so on, from the step of its checkpoint; later points of earlier logs are void
     for path in sorted((run.path / "logs").glob("*/metrics.csv"), key=lambda path: (len(path.parent.name), path)):
         try:
             rows = [row for row in csv.DictReader(path.read_text("utf-8").splitlines()) if row.get(column)]
@@ -69,7 +69,7 @@ def read_curve(run: Run) -> Curve | None:
 
 
 def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
-    """The plots of a table that have something to show: what the score is plotted against -> PNG."""
+    """The plots of a table that have data: quantity on the x axis -> PNG."""
     lines: dict[str, list[Line]] = {"step": [], "seconds": [], "parameters": []}
     note = ""
     for place, row in enumerate(table.fitted):
@@ -80,7 +80,7 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, byt
             elif not run.metrics.get("steps"):
                 lines["step"].append((place, [0], [end], {}))
             if curve is not None and curve.seconds:
-                note = note if curve.measured else "curves: the seconds of the fit spread evenly over its steps"
+                note = note if curve.measured else "curves: the duration of the fit divided evenly among its steps"
                 lines["seconds"].append((place, curve.seconds, curve.values, {}))
             if run.metrics.get("fit_seconds"):
                 lines["seconds"].append((place, [run.metrics["fit_seconds"]], [end], {}))
@@ -91,7 +91,7 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, byt
     if not any(curves.get(run) for run in table.runs):
         del lines["step"]
     if len({x[0] for _, x, _, _ in lines["parameters"]}) < 2:
-        del lines["parameters"]  # one vertical line says nothing
+        del lines["parameters"]  # all points would lie on one vertical line
     shown = {against: drawn for against, drawn in lines.items() if any(np.isfinite(y).any() for _, _, y, _ in drawn)}
     return {against: _draw(table, against, drawn, note) for against, drawn in shown.items()}
 
@@ -113,9 +113,9 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line], note: str) -> 
     best = next((row for row in table.rows if row.interpolation and not math.isnan(row.mean)), None)
     if best is not None:
         named[best.name] = axes.axhline(best.mean, color="grey", linewidth=1, dashes=(4, 3))
-    if len(named) <= MOST_NAMES:
+    if len(named) <= MAX_LEGEND_ENTRIES:
         figure.set_figheight(3.6 + 0.2 * len(named))
-        # a dollar would begin a formula, and names that start with an underscore would be left out
+        # Matplotlib reads a dollar as a formula, and leaves out names that start with an underscore
         names = [f" {name[:80]}".replace("$", r"\$") for name in named]
         figure.legend(list(named.values()), names, loc="outside lower center", fontsize="small")
     return figure_bytes(figure, dpi=120)

@@ -1,4 +1,4 @@
-"""Run directories found on disk, read and checked; dotted keys into what was read."""
+"""Finds, reads and checks run directories; values at dotted keys."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pe_lightning.metrics_file import read_metrics
 __all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "look_up", "mean"]
 
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
-"""Folders of a run directory that hold no runs."""
+"""Folders of a run directory that cannot contain runs."""
 MISSING = "–"
-"""What is shown for a value that is not there."""
+"""Text of a missing value."""
 
 
 class Metric(NamedTuple):
-    """What a run is scored with: its name in the keys of ``metrics.json``, its unit, and what is better."""
+    """The metric of a run: its name in the keys of ``metrics.json``, its unit and its direction."""
 
     name: str
     unit: str
@@ -35,7 +35,7 @@ class Metric(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> Metric:
-        """The metric of this name; raises InputError if there is none."""
+        """The metric with this name; raises InputError if it is not registered."""
         if name == "psnr":  # known without importing torch
             return cls("psnr", "dB", True)
         from pe_lightning.metrics import metrics as registered
@@ -45,11 +45,11 @@ class Metric(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its name and unit as a heading."""
+        """Name and unit, as a heading."""
         return f"{show_metric(self.name)} ({self.unit})" if self.unit else show_metric(self.name)
 
     def text(self, value: float, sign: str = "", unit: bool = False) -> str:
-        """A value as it is shown, with or without the unit."""
+        """A value as text, with or without the unit."""
         text = format(value, f"{sign}.2f" if self.unit == "dB" else f"{sign}.4f")
         return MISSING if math.isnan(value) else f"{text} {self.unit if unit else ''}".rstrip()
 
@@ -60,9 +60,9 @@ class Run:
 
     Args:
         path: The directory, resolved.
-        label: The end of the path that tells it from the other runs: ``3-signals-ComplexLinear-gau/2``.
+        label: The end of the path that identifies the run among the others: ``3-signals-ComplexLinear-gau/2``.
         metrics: The content of ``metrics.json``, checked.
-        config: The content of ``config.yaml``; ``None`` if there is none to read.
+        config: The content of ``config.yaml``; ``None`` if it cannot be read.
     """
 
     path: Path
@@ -72,17 +72,17 @@ class Run:
 
     @cached_property
     def metric(self) -> Metric:
-        """What the run is scored with."""
+        """The metric of the run."""
         return Metric.of(self.metrics["metric"])
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Samples per axis; empty if they are not known."""
+        """Samples per axis; empty if unknown."""
         return tuple(self.metrics.get("grid") or ())
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals, in the order of every list in ``metrics``; equal ones are numbered: ``x``, ``x (2)``."""
+        """Names of the signals, in the order of all lists in ``metrics``; equal names are numbered: ``x``, ``x (2)``."""
         seen: Counter[str] = Counter()
         found = []
         for name in map(printable, self.metrics["signals"]):
@@ -96,13 +96,13 @@ class Run:
         return self.scores(f"test/{self.metric.name}")
 
     def scores(self, key: str) -> dict[str, float]:
-        """A metric per signal; NaN where it is not finite, or all of it where it was not recorded."""
+        """A metric per signal; NaN where it is not finite or was not recorded."""
         values = self.metrics.get(f"{key}_per_signal") or [None] * len(self.signals)
         return {s: math.nan if value is None else float(value) for s, value in zip(self.signals, values, strict=True)}
 
 
 class Found(NamedTuple):
-    """What a search found: runs, and a line for everything that could not be read."""
+    """The result of a search: the runs, and one line per directory that could not be read."""
 
     runs: tuple[Run, ...]
     problems: tuple[str, ...]
@@ -111,8 +111,8 @@ class Found(NamedTuple):
 def find_runs(paths: Sequence[str | Path]) -> Found:
     """Reads the run directories at or below the given paths, each once.
 
-    A search ends at a ``metrics.json``: what lies below is of the same run. A run that was stopped before its end has a
-    ``config.yaml`` and no ``metrics.json``; it is among the problems.
+    The search does not descend below a ``metrics.json``, where everything belongs to that run. A run without a
+    ``metrics.json``, which was stopped before its end, is listed as a problem.
     """
     problems: list[str] = []
     folders: dict[Path, None] = {}
@@ -145,7 +145,7 @@ def _candidates(root: Path) -> Iterator[Path]:
 
 
 def _label(path: Path, all_paths: Iterable[Path]) -> str:
-    """The last two parts of a path, more of them where that does not tell it from another one."""
+    """The last two parts of a path, or as many as make it unique."""
     length = 2
     while sum(other.parts[-length:] == path.parts[-length:] for other in all_paths) > 1:
         length += 1
@@ -153,10 +153,10 @@ def _label(path: Path, all_paths: Iterable[Path]) -> str:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """The metrics of a run directory, as a fit or a test leaves them.
+    """The metrics that a fit or a test wrote into a run directory.
 
     Raises:
-        ValueError: If there are none, they cannot be read, or they are not scores per signal.
+        ValueError: If the file is missing, cannot be read, or has no scores per signal.
     """
     try:
         metrics = {"metric": "psnr"} | read_metrics(folder / runs.METRICS)
@@ -172,15 +172,15 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def mean(values: Iterable[float | None]) -> float:
-    """The mean; NaN if a value is missing, or all are."""
+    """The mean; NaN if a value is missing or there are no values."""
     found = [math.nan if value is None else value for value in values]
     return statistics.fmean(found) if found else math.nan
 
 
 def look_up(tree: Any, key: str) -> Any:
-    """The value at a dotted key; :data:`MISSING` where there is none.
+    """The value at a dotted key, or :data:`MISSING`.
 
-    A list on the way, as ``encoder`` is where every axis has its own, gives the list of the values of its entries.
+    For a list on the way, such as ``encoder`` with one entry per axis, the result is the list of the values of its entries.
     """
     if isinstance(tree, list):
         found = [look_up(entry, key) for entry in tree]
@@ -192,7 +192,7 @@ def look_up(tree: Any, key: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value in a table: text as it is, lists of equal values once, others joined by a plus, the rest as JSON."""
+    """A value as text in a table: strings unchanged, lists joined by ``+`` without duplicates, all else as JSON."""
     if isinstance(value, list) and value and not any(isinstance(entry, (list, Mapping)) for entry in value):
         return "+".join(dict.fromkeys(map(as_text, value)))
     return printable(value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str))

@@ -1,4 +1,4 @@
-"""What the page shows of the signals: ``<stem>_comparison.h5`` of every run, within the size of a page."""
+"""The reconstructions on the page, read from ``<stem>_comparison.h5`` of every run, up to a limit of size."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
 
 __all__ = ["Viewer", "collect"]
 
-CHANNELS = 8
-"""How many channels of a row are shown."""
+MAX_CHANNELS = 8
+"""Channels of a row that are shown."""
 
-SHOWN = ("truth", "reconstruction", "interpolation")
-"""What a file has of a signal; interpolation is the best one of the same trained samples."""
+DATASETS = ("truth", "reconstruction", "interpolation")
+"""Datasets of a file that are shown; ``interpolation`` is the best one of the same trained samples."""
 
 Tile = dict[str, Any]
-"""What the script needs to show a reconstruction, or the ``reason`` why it cannot."""
+"""The data that the script needs to show a reconstruction, or the ``reason`` why there is none."""
 
 
 class Viewer(NamedTuple):
-    """The reconstructions of a table: a tile per run for every signal, one that shows something, and what is to be said."""
+    """The reconstructions of a table: a tile per run for every signal, the first readable tile, and notes."""
 
     signals: dict[str, list[Tile]]
     first: Tile
@@ -46,26 +46,26 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
 
     Args:
         tables: The tables of the page.
-        most: How many signals of a run are shown.
-        frames: How many frames of a cube are shown at most.
-        megapixels: If the pictures would have more than this together, there are fewer frames of cubes, and then all are
-            made smaller by the same factor. Rows take at most as many bytes.
+        most: Largest number of signals per run.
+        frames: Largest number of frames of a cube.
+        megapixels: Limit of all pictures together: first the number of frames is reduced, then all pictures are scaled down
+            by the same factor. Rows take at most as many bytes.
 
     Returns:
-        A viewer per table; and the pictures and arrays that they name by keys, each distinct one once: a ``data:`` URI, or
-        the bytes in base64.
+        A viewer per table; and the distinct pictures and arrays by the keys that the viewers use, as ``data:`` URI or
+        base64.
     """
     runs = [run for table in tables for run in table.runs]
     jobs = [(run, stem) for run in runs for stem in file_names(tuple(run.metrics["signals"]))[:most]]
     contents = _Contents([run for run, _ in jobs], frames, megapixels)
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # Pillow encodes without holding the interpreter
-        tiles = pool.map(lambda job: contents.tile(*job), jobs)  # in the order of the runs
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # Pillow releases the interpreter lock while encoding
+        tiles = pool.map(lambda job: contents.tile(*job), jobs)  # results are in the order of the jobs
         found = {run: dict(zip(run.signals[:most], tiles, strict=False)) for run in runs}
     return [_viewer(table, found, contents.scale) for table in tables], contents.texts
 
 
 class _Contents:
-    """Pictures and arrays of a page, by keys that are digests of them, so that each is there once."""
+    """Pictures and arrays of a page. Keys are digests of the content, so that equal ones are stored once."""
 
     def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
         self.texts: dict[str, str] = {}
@@ -77,8 +77,8 @@ class _Contents:
         fitting = (n for n in range(frames, 4, -1) if pixels(n) <= megapixels * 1e6)
         self.frames = next(fitting, min(frames, 4))
         self.scale = min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5)
-        # truth, reconstruction and error of every channel of a row; 281,250 values have 1.5 MB in base64, as a megapixel has
-        lines = sum(3 * min(run.metrics["channels"], CHANNELS) for run in runs if len(run.grid) == 1)
+        # truth, reconstruction and error of every channel of a row; 281,250 values take 1.5 MB in base64, like a megapixel
+        lines = sum(3 * min(run.metrics["channels"], MAX_CHANNELS) for run in runs if len(run.grid) == 1)
         self.values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
 
     def tile(self, run: Run, stem: str) -> Tile:
@@ -90,22 +90,22 @@ class _Contents:
             return {"reason": f"no {path.name}"}
         try:
             with h5py.File(path) as file:
-                for name in [name for name in SHOWN if name in file]:
+                for name in [name for name in DATASETS if name in file]:
                     check_dataset(file[name], path, path.name)
                 tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
                 rate = file.attrs.get("rate")
                 return tile | {"rate": None if rate is None else float(rate)}
-        except (OSError, ValueError, LookupError, RuntimeError) as error:  # what h5py raises for damaged files
+        except (OSError, ValueError, LookupError, RuntimeError) as error:  # raised by h5py for damaged files
             return {"reason": printable(f"{path.name} cannot be read: {error}")}
 
     def _frames(self, file: h5py.File, count: int) -> Tile:
         truth, held = file["truth"], file.attrs["frames"]
         parts = min(len(held), self.frames)
-        places = [(2 * part + 1) * len(held) // (2 * parts) for part in range(parts)]  # the fit has spaced them unevenly
+        places = [(2 * part + 1) * len(held) // (2 * parts) for part in range(parts)]  # the file may have uneven spacing
         if len(held) == count:
             places = frames_of(count, parts)
         return {
-            **{name: [self._picture(file[name][place]) for place in places] for name in SHOWN if name in file},
+            **{name: [self._picture(file[name][place]) for place in places] for name in DATASETS if name in file},
             "frames": [int(held[place]) for place in places],
             "count": count,
             "what": "frame" if file.attrs.get("media") == "video" else "slice",
@@ -114,7 +114,7 @@ class _Contents:
 
     def _row(self, file: h5py.File) -> Tile:
         count, channels = file["truth"].shape
-        lines = {name: file[name][:, :CHANNELS].T for name in SHOWN if name in file}
+        lines = {name: file[name][:, :MAX_CHANNELS].T for name in DATASETS if name in file}
         step = 1 if count <= self.values else -(-2 * count // self.values)
         with np.errstate(invalid="ignore", over="ignore"):
             lines["error"] = lines["reconstruction"] - lines["truth"]
@@ -126,7 +126,7 @@ class _Contents:
         return {**keys, "count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
 
     def _picture(self, levels: npt.NDArray[np.uint8]) -> str:
-        """Adds ``(H, W, C)`` of grey, grey + alpha, RGB or RGB + alpha, without the alpha."""
+        """Adds a picture ``(H, W, C)``: grey or RGB; an opacity channel is dropped."""
 
         def encode() -> str:
             image = Image.fromarray(levels[..., 0] if levels.shape[-1] < 3 else levels[..., :3]).convert("RGB")
@@ -134,7 +134,7 @@ class _Contents:
                 width, height = (max(1, round(side * self.scale)) for side in image.size)
                 image = image.resize((width, height), Image.Resampling.BOX)
             buffer = io.BytesIO()
-            # lossless, as the artefacts one looks for must not be the codec's; smaller than PNG, in a third of the time
+            # lossless: artefacts of a codec must not be confused with those of a fit; smaller and faster than PNG
             image.save(buffer, "WEBP", lossless=True, method=2, quality=20)
             return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
@@ -151,7 +151,7 @@ class _Contents:
 
 
 def ranges(lines: npt.NDArray[np.float32], step: int) -> npt.NDArray[np.float32]:
-    """``(C, N)`` -> ``(C, 2, ceil(N / step))``: the least and the greatest of every ``step`` values that are numbers."""
+    """``(C, N)`` -> ``(C, 2, ceil(N / step))``: minimum and maximum of every ``step`` values, without NaN."""
     starts = np.arange(0, lines.shape[1], step)
     return np.stack([np.fmin.reduceat(lines, starts, axis=1), np.fmax.reduceat(lines, starts, axis=1)], axis=1)
 
@@ -164,7 +164,7 @@ def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) 
             for name, tile in found[run].items():
                 about = {"run": run.label, "group": row.name, "score": run.metric.text(run.test[name], unit=True)}
                 signals.setdefault(name, []).append(about | tile)
-    for row in [row for row in table.rows if row.interpolation][:1]:  # the best one, which every file holds
+    for row in [row for row in table.rows if row.interpolation][:1]:  # the best one, which every file contains
         for name, tiles in signals.items():
             holders = [tile for tile in tiles if "interpolation" in tile]
             if holders and name in row.test:
@@ -182,12 +182,12 @@ def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) 
             numbers = ", ".join(str(frame + 1) for frame in first["frames"])
             notes.append(f"{len(first['frames'])} of {first['count']} {what}: {numbers}.")
         if scale < 1:
-            notes.append(f"Shown at {scale:.0%} of their size; --megapixels raises that.")
-        notes.append("Error maps are of the pictures as shown: clamped to [0, 1], 8 bits.")
+            notes.append(f"Shown at {scale:.0%} of their size; --megapixels raises the limit.")
+        notes.append("Error maps are computed from the pictures as shown: clamped to [0, 1], 8 bits.")
     else:
-        notes.append("Values are those that the model is fitted to, not clamped; error is reconstruction − ground truth.")
+        notes.append("Values are those of the fit, not clamped; error is reconstruction − ground truth.")
         if first["step"] > 1:
-            notes.append(f"Drawn as the range of every {first['step']} samples, without the trained ones.")
+            notes.append(f"Drawn as the range of every {first['step']} samples, without markers of trained samples.")
         if first["channels"] < first["all_channels"]:
             notes.append(f"Channels 1 to {first['channels']} of {first['all_channels']}.")
     readable = {name: tiles for name, tiles in signals.items() if any("reason" not in tile for tile in tiles)}

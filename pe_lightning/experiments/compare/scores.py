@@ -1,4 +1,4 @@
-"""Tables of scores, with paired differences and their intervals; in the terminal, as CSV and as Markdown."""
+"""Tables of scores with paired differences and their confidence intervals, for the terminal, as CSV and as Markdown."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from typing import NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
-from scipy.special import stdtrit
 
 from pe_lightning import verbs
 from pe_lightning.errors import InputError, did_you_mean, printable
 from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
+from pe_lightning.experiments.statistics import CONFIDENCE, t_interval
 from pe_lightning.settings import flatten
 
 __all__ = ["Difference", "Row", "ScoreTable", "as_csv", "as_markdown", "cells", "compare", "print_scores", "why_several"]
 
-CONFIDENCE = 0.95
-SAME = ("data_fingerprint", "protocol", "sampling", "metric")
-"""Runs share a table if all of these agree in metrics.json; otherwise a difference says nothing about the models."""
+TABLE_KEYS = ("data_fingerprint", "protocol", "sampling", "metric")
+"""Keys of ``metrics.json`` that agree for all runs of a table; otherwise scores are not comparable."""
 
 
 class Difference(NamedTuple):
-    """Mean paired difference, the ends of its interval, NaN where there is none, and the number of signals."""
+    """Mean paired difference, the ends of its confidence interval (NaN for one signal) and the number of signals."""
 
     mean: float
     low: float
@@ -42,14 +41,14 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A run, the mean of a group of runs, or an interpolation: nothing was fitted."""
+    """A row of a table: a run, the mean of a group of runs, or an interpolation, which is not fitted."""
 
     name: str
     runs: tuple[Run, ...]
     interpolation: bool = False
 
     def scores(self, key: str) -> dict[str, float]:
-        """A metric per signal, the mean over the runs; NaN where a run has none."""
+        """A metric per signal, averaged over the runs; NaN where the value of a run is missing."""
         found = [run.scores(key) for run in self.runs]
         signals = dict.fromkeys(signal for scores in found for signal in scores)
         return {signal: mean(scores.get(signal) for scores in found) for signal in signals}
@@ -61,23 +60,23 @@ class Row:
 
     @property
     def mean(self) -> float:
-        """Mean held-out score over the signals; NaN unless every one of them has a finite value."""
+        """Mean held-out score over the signals; NaN unless every signal has a finite value."""
         return mean(self.test.values())
 
     @property
     def deviation(self) -> float:
-        """Standard deviation over the signals at hand, as in ``metrics.json``."""
+        """Population standard deviation over the signals, as in ``metrics.json``."""
         return math.nan if math.isnan(self.mean) else statistics.pstdev(self.test.values())
 
     @property
     def params(self) -> tuple[float, float]:
-        """Fewest and most parameters per signal; NaN if they are not known."""
+        """Smallest and largest number of parameters per signal over the runs; NaN if unknown."""
         found = [run.metrics["num_params"] for run in self.runs if run.metrics.get("num_params") is not None]
         return (min(found), max(found)) if found else (math.nan, math.nan)
 
     @property
     def reason(self) -> str:
-        """Why a signal has no held-out score; empty if all have one."""
+        """Reasons why signals have no held-out score; empty if all have one."""
         texts = []
         for run in self.runs:
             if any(map(math.isnan, run.test.values())):
@@ -86,7 +85,7 @@ class Row:
         return "; ".join(texts)
 
     def is_called(self, name: str) -> bool:
-        """Whether it has this name, or is the run at this path; an interpolation can be called by its method, too."""
+        """Whether ``name`` is the name of the row, the path of its run, or the method of its interpolation."""
         if self.interpolation:
             return self.name in (name, f"{name} interpolation")
         return name == self.name or Path(name).resolve() in [run.path for run in self.runs]
@@ -94,18 +93,21 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Rows on the same signals, samples, protocol and metric, best mean first, and the row that differences are against.
+    """Rows with the same signals, samples, protocol and metric, best mean first.
 
-    ``not_here`` is the row that they were to be taken against, if this table does not have it.
+    Args:
+        rows: The rows.
+        baseline: The row that differences are taken against.
+        missing_baseline: The requested baseline, if this table does not have it.
     """
 
     rows: tuple[Row, ...]
     baseline: Row
-    not_here: str = ""
+    missing_baseline: str = ""
 
     @property
     def fitted(self) -> tuple[Row, ...]:
-        """The rows that are no interpolations."""
+        """The rows of fits, without interpolations."""
         return tuple(row for row in self.rows if not row.interpolation)
 
     @property
@@ -115,7 +117,7 @@ class ScoreTable:
 
     @property
     def metric(self) -> Metric:
-        """What the runs are scored with."""
+        """The metric of all runs."""
         return self.runs[0].metric
 
     @property
@@ -125,7 +127,7 @@ class ScoreTable:
 
     @property
     def title(self) -> str:
-        """Signals, protocol and sampling in words."""
+        """Description of signals, protocol and sampling."""
         run = self.runs[0]
         names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
         size = f" ({' x '.join(map(str, run.grid))})" if run.grid else ""
@@ -136,15 +138,16 @@ class ScoreTable:
 
     @property
     def notes(self) -> Iterator[str]:
-        """How to read the table, and what a reader has to know."""
+        """Explanations below the table."""
         count = len(self.baseline.test)
         interval = f"with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "one signal has no interval"
         yield f"Differences: against {self.baseline.name}, paired by signal, {interval}."
         yield "Means ± standard deviation over signals."
-        if self.not_here:
-            yield f"the baseline {printable(self.not_here)} is not in this table; differences are against its best row"
+        if self.missing_baseline:
+            requested = printable(self.missing_baseline)
+            yield f"the baseline {requested} is not in this table; differences are against its best row"
         if self.runs[0].metrics.get("data_fingerprint") is None:
-            yield "alone in its table: data_fingerprint is null, so nothing shows that another run saw the same data"
+            yield "alone in its table: data_fingerprint is null, so other runs cannot be shown to have the same data"
         for row in self.fitted:
             solved = [
                 run for run in row.runs if run.metrics.get("solve_seconds") is not None and not run.metrics.get("steps")
@@ -156,17 +159,14 @@ class ScoreTable:
                 yield f"{row.name} has no mean: {row.reason}"
             shared = self.difference(row).signals
             if shared < count:
-                yield f"{row.name}: {shared} of {count} signals have a value in it and in {self.baseline.name}"
+                yield f"{row.name}: {shared} of {count} signals have a value both in it and in {self.baseline.name}"
 
     def difference(self, row: Row) -> Difference:
-        """Mean of row - baseline over the signals that have both, with the paired t interval of :data:`CONFIDENCE`."""
+        """Mean of row - baseline over the signals with both values, with its paired t interval."""
         both = [value - self.baseline.test.get(signal, math.nan) for signal, value in row.test.items()]
-
-        found = [difference for difference in both if not math.isnan(difference)]
-        middle, half_width = mean(found), math.nan
-        if len(found) > 1:
-            half_width = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2)) * statistics.stdev(found) / len(found) ** 0.5
-        return Difference(middle, middle - half_width, middle + half_width, len(found))
+        paired = [difference for difference in both if not math.isnan(difference)]
+        middle, half_width = t_interval(paired)
+        return Difference(middle, middle - half_width, middle + half_width, len(paired))
 
 
 def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
@@ -174,9 +174,9 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
 
     Args:
         runs: At least one.
-        by: Dotted key of ``metrics.json``: runs that agree in it are one row.
-        baseline: Name of a row or path of a run; tables that do not have it, and all tables if it is ``None``, take their
-            best run or group.
+        by: Dotted key of ``metrics.json``; runs with the same value are one row.
+        baseline: Name of a row or path of a run. Tables without it, and all tables if it is ``None``, use their best run or
+            group.
 
     Raises:
         InputError: If no run has the key, or no table has the baseline.
@@ -185,7 +185,7 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
         flat = (entry for run in runs for entry in flatten(run.metrics))
         keys = sorted({printable(name) for name, value in flat if "/" not in name and not isinstance(value, list)})
         raise InputError(
-            f"--by {by}: no run has it in its metrics.json{did_you_mean(by, keys) or '.'} Available: {', '.join(keys)}"
+            f"--by {by}: no metrics.json has this key{did_you_mean(by, keys) or '.'} Available: {', '.join(keys)}"
         )
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
@@ -196,26 +196,26 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
         chosen = next((row for row in rows if baseline is not None and row.is_called(baseline)), None)
         best = next(row for row in rows if not row.interpolation)
         tables.append(ScoreTable(rows, chosen or best, "" if chosen or baseline is None else baseline))
-    if baseline is not None and all(table.not_here for table in tables):
+    if baseline is not None and all(table.missing_baseline for table in tables):
         names = list(dict.fromkeys(row.name for table in tables for row in table.rows))
         raise InputError(
-            f"--baseline {printable(baseline)!r} is no row{did_you_mean(baseline, names) or '.'} Rows: {', '.join(names)}"
+            f"--baseline {printable(baseline)!r} is not a row{did_you_mean(baseline, names) or '.'} Rows: {', '.join(names)}"
         )
     return tables
 
 
 def why_several(tables: Sequence[ScoreTable]) -> str:
-    """Why there is more than one table; empty if there is one."""
+    """The reason for more than one table; empty if there is one."""
     conditions = zip(*(_conditions(table.runs[0]) for table in tables), strict=True)
-    differing = [key for key, values in zip(SAME, conditions, strict=True) if len(set(values)) > 1]
+    differing = [key for key, values in zip(TABLE_KEYS, conditions, strict=True) if len(set(values)) > 1]
     reason = f"{len(tables)} tables: the runs differ in {', '.join(differing)}."
     return f"{reason} Across tables nothing is averaged, paired or ranked." if differing else ""
 
 
 def _conditions(run: Run) -> tuple[str, ...]:
-    """The values of :data:`SAME`. Data without a fingerprint cannot be shown to be that of another run."""
+    """The values of :data:`TABLE_KEYS` as JSON. A run without a data fingerprint gets a table of its own."""
     known = run.metrics if run.metrics.get("data_fingerprint") else run.metrics | {"data_fingerprint": str(run.path)}
-    return tuple(json.dumps(known.get(key), sort_keys=True) for key in SAME)
+    return tuple(json.dumps(known.get(key), sort_keys=True) for key in TABLE_KEYS)
 
 
 def _row_names(runs: Sequence[Run], by: str | None) -> list[str]:
@@ -236,7 +236,7 @@ def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     for run, name in zip(runs, _row_names(runs, by), strict=True):
         groups.setdefault(name, []).append(run)
     rows = [Row(name, tuple(group)) for name, group in groups.items()]
-    for run in runs:  # all on the same samples, with the same interpolations of them
+    for run in runs:  # all runs of a table have the same interpolations
         for method, scores in run.metrics.get("baselines", {}).items():
             name = f"{printable(method)} interpolation"
             if name not in [row.name for row in rows]:
@@ -248,7 +248,7 @@ def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
 
 
 class TableCell(NamedTuple):
-    """A cell: its column in CSV and elsewhere, its text, and the number that rows are sorted by, NaN if there is none."""
+    """A cell: its key in the CSV file, the heading of its column, its text and its numeric value, NaN if missing."""
 
     key: str
     heading: str
@@ -258,7 +258,7 @@ class TableCell(NamedTuple):
 
 
 def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
-    """What stands behind the name of a row: the same columns for all rows of a table; the first one only for groups."""
+    """The cells of a row after its name, with the same columns for all rows; the number of runs only with ``by``."""
     metric, difference = table.metric, table.difference(row)
     spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
     ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
@@ -285,7 +285,7 @@ def _number(value: float, form: str) -> str:
 
 
 def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
-    """Prints every table, its notes below it; ``by`` is what rows are grouped by."""
+    """Prints every table with its notes; ``by`` is the key that rows are grouped by."""
     console = verbs.console()
     console.width = max(console.width, 80)
     if why_several(tables):
@@ -306,7 +306,7 @@ def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
 
 
 def as_csv(tables: Sequence[ScoreTable]) -> str:
-    """All tables with all digits, one row each, numbers in columns of their own; empty where there is none."""
+    """All tables as CSV in full precision, one line per row; missing numbers are empty."""
     records = []
     for number, table in enumerate(tables, 1):
         for row in table.rows:
@@ -336,7 +336,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
 
 
 def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
-    """All tables as in the terminal, with every column."""
+    """All tables as Markdown, with all columns."""
     lines = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
     for table in tables:
         headings = [_escaped(by or "run"), *(cell.heading for cell in cells(table, table.baseline, by or "run"))]

@@ -1,4 +1,4 @@
-"""The verb ``pe-lightning reproduce``, and the same from Python."""
+"""The verb ``pe-lightning reproduce`` and its Python function."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Reproduction", "reproduce", "reproduce_command"]
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What :func:`reproduce` leaves.
+    """The results of :func:`reproduce`.
 
     Args:
-        rows: Labels and results of every cell, the paper's value and the difference from it.
+        rows: Labels and results of every cell, with the paper's value and the difference from it.
         files: CSV, Markdown and pictures.
         markdown: The content of the Markdown file.
-        failed: How many cells have no result.
+        failed: Number of cells without a result.
         signum: The number of the signal that stopped it; ``None`` if none did.
     """
 
@@ -57,21 +57,21 @@ def reproduce(
 ) -> Reproduction:
     """Fits the cells of a table or figure and writes a CSV, a figure (PNG and PDF) and a Markdown table.
 
-    Cells that have a result in the folder with the same settings are not run again, and an interrupted fit is resumed.
+    Cells with a result for the same settings in the folder are skipped; an interrupted fit is resumed.
 
     Args:
         name: ``t1``, ``r-fig5``, ... (:func:`pe_lightning.experiments.reproduce.definition.names`), or a YAML file.
         options: Further options of ``fit`` for all cells, such as ``--trainer.accelerator gpu``.
-        paths: Signals in place of the definition's own.
-        blocks: The parts of a table to run; all by default.
-        quick: Whether the version of a minute or two is run: smaller signals, fewer of them, fewer steps.
+        paths: Signals that replace those of the definition.
+        blocks: Blocks of the table to run; all by default.
+        quick: Whether to run the quick version: fewer and smaller signals, fewer steps.
         out: The folder; by default ``reproductions/NAME``, or ``NAME-quick``.
         launcher: ``process`` runs one cell after the other on one device, ``ray`` as many at a time as there are CPUs, or
             GPUs if a cell takes one.
         gpus_per_cell: With ``ray``, GPUs of a cell, or a part of one.
 
     Raises:
-        InputError: If there is no such table, block or option, or the folder holds results of other settings.
+        InputError: If the table, a block or an option is unknown, or the folder holds results for other settings.
 
     Example:
         >>> found = reproduce("t1", blocks=["closed_form"], quick=True)  # doctest: +SKIP
@@ -79,11 +79,11 @@ def reproduce(
     """
     definition = load(name)
     if paths and not any("data" in entry.settings for entry in definition.entries(quick)):
-        raise InputError(f"{definition.name} is computed from encoders alone; leave out --paths")
+        raise InputError(f"{definition.name} uses no signals; leave out --paths")
     if quick and not definition.quick:
         raise InputError(f"{definition.name} has no quick version; leave out --quick")
     if gpus_per_cell and launcher != "ray":
-        raise InputError("gpus_per_cell is for launcher ray; without it: --trainer.accelerator gpu")
+        raise InputError("gpus_per_cell needs launcher ray; without it, use --trainer.accelerator gpu")
     definition.check_blocks(blocks)
     definition.check_options(options, quick, blocks)
     # these import Lightning, which takes seconds
@@ -116,7 +116,7 @@ def reproduce(
 def _remarks(
     definition: Definition, rows: Sequence[dict[str, Any]], quick: bool, paths: Sequence[str], options: Sequence[str]
 ) -> list[str]:
-    """What is to be known of the results: how large the run was, of which signals, what differs from the paper."""
+    """Remarks about the results: settings, signals, differences from the paper."""
     changed = f" Changed by options: {shlex.join(options)}." * bool(options)
     size = (
         "Full settings."
@@ -127,10 +127,10 @@ def _remarks(
     about = ""
     if fitted is not None:
         grid = " x ".join(map(str, fitted["grid"]))
-        which = "given by --paths" if paths else "samples that come with the package"
+        which = "given by --paths" if paths else "samples of the package"
         about = (
-            f"{len(fitted['signals'])} signal(s) of {grid}, {which}: other signals than the paper's, so compare differences "
-            f"between rows. PSNR per signal of predictions that are not clamped, protocol {fitted['protocol']}."
+            f"{len(fitted['signals'])} signal(s) of {grid}, {which}: not the signals of the paper, so compare differences "
+            f"between rows. PSNR per signal of unclamped predictions, protocol {fitted['protocol']}."
         )
     return list(filter(None, [size + changed, about, *definition.notes]))
 
@@ -146,23 +146,23 @@ def reproduce_command(
     launcher: Literal["process", "ray"] = "process",
     gpus_per_cell: ClosedUnitInterval = 0.0,
 ) -> int:
-    """Reproduces a table or figure of the papers: CSV, figure, and a table of the paper's values beside ours.
+    """Reproduces a table or figure of the papers: CSV, figure, and a table with the published values and ours.
 
-    The same command again skips what is finished and resumes what was interrupted; reproduce list names what there is.
+    The same command again skips finished cells and resumes interrupted fits. reproduce list shows all names.
     Exit status: 0, 1 if a cell failed, 2 if nothing can be run; after Ctrl-C 130, SIGTERM 143, SIGHUP 129.
 
     Args:
         name: list, or t1, t-fig7, r-fig5, ...
         options: those of pe-lightning fit, for all cells: --trainer.accelerator gpu, --wandb.project mine.
-        paths: Signals in place of the samples: files or folders. The papers' own pictures cannot be distributed.
-        blocks: Parts of a table, such as closed_form complex; the others' results stay, if they are there.
-        quick: About a minute: fewer, smaller signals and fewer steps, which every output says.
-        out: Folder of the runs and the results (default: reproductions/NAME, or NAME-quick).
-        launcher: process runs one cell after the other; ray runs them side by side, on several GPUs or a cluster.
-        gpus_per_cell: With ray, GPUs of a cell: 0 (default), 1, or a part of one.
+        paths: Files or folders that replace the samples. The pictures of the papers cannot be distributed.
+        blocks: Blocks of a table to run, such as closed_form complex; existing results of other blocks are included.
+        quick: Fewer, smaller signals and fewer steps; every output says so.
+        out: Folder for runs and results (default: reproductions/NAME, or NAME-quick).
+        launcher: process runs one cell after the other; ray runs them in parallel, on several GPUs or a cluster.
+        gpus_per_cell: With ray, GPUs per cell: 0 (default), 1, or a fraction.
 
     Raises:
-        InputError: If an option is wrong, or the folder holds results of other settings.
+        InputError: If an option is wrong, or the folder holds results for other settings.
     """
     if name == "list":
         _print_list()

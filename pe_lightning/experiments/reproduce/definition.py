@@ -1,10 +1,10 @@
-"""The definitions of tables and figures: files of settings, and the cells that they stand for.
+"""Definitions of tables and figures: YAML files of settings, and the cells that they describe.
 
-A definition is a YAML file. Settings are dotted options of ``fit``, as on its command line; later ones win::
+Settings are dotted options of ``fit``, as on its command line; later settings override earlier ones::
 
-    title: what it is, in one line
-    source: the paper's table or figure
-    notes: [what differs from the paper, a sentence each]
+    title: one line
+    source: table or figure of the paper
+    notes: [differences from the paper, one sentence each]
     base: {model: SimpleMLP, model.depth: 4, data: ImageDataModule, data.paths: samples://astronaut}
     vary:                                       # every combination is a cell
       encoder: {linf: {model.encoder: {name: linf, sigma: 5}}, gau: {model.encoder: {name: gau, sigma: 0.006}}}
@@ -54,10 +54,10 @@ class Entry:
     """One cell of a definition.
 
     Args:
-        labels: ``block``, what is varied, and ``seed`` where there are several.
+        labels: ``block``, the varied labels, and ``seed`` if there are several seeds.
         settings: Dotted options.
-        repeat: Number of the seed, from 0.
-        paper: The paper's mean, standard deviation and seconds, as far as it has them.
+        repeat: Index of the seed, from 0.
+        paper: Mean, standard deviation and seconds of the paper, as far as they are published.
     """
 
     labels: dict[str, Any]
@@ -81,7 +81,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Definition:
-    """A table or figure of a paper: see the module's text for the meaning of the fields."""
+    """A table or figure of a paper; the docstring of the module describes the fields."""
 
     name: str
     title: str
@@ -98,37 +98,35 @@ class Definition:
         return str(self.blocks[block].get("title", block))
 
     def shown(self, label: str | None, value: Any) -> str:
-        """A value of a label for readers: of a block its title."""
+        """The text of a label's value; for a block, its title."""
         return self.block_title(value) if label == "block" else str(value)
 
     def heading(self, label: str, value: Any) -> str:
-        """A value of a label as a heading: the title of a block, ``sigma 0.01`` of others."""
+        """The heading of a label's value: the title of a block, else ``sigma 0.01``."""
         return self.block_title(value) if label == "block" else f"{label} {value}"
 
     def check_blocks(self, blocks: Iterable[str]) -> None:
-        """Raises InputError for a block that there is not."""
+        """Raises InputError for an unknown block."""
         for block in blocks:
             if block not in self.blocks:
                 near = did_you_mean(block, self.blocks) or "."
                 raise InputError(f"{self.name} has no block {block!r}{near} Blocks: {', '.join(self.blocks)}")
 
     def check_options(self, options: Sequence[str], quick: bool = False, blocks: Sequence[str] = ()) -> None:
-        """Raises InputError for options of ``fit`` that no cell takes, or that would replace what is varied."""
+        """Raises InputError for options of ``fit`` that no cell takes, or that would override a varied setting."""
         given = [option.key for option in read(options)[1]]
         entries = [entry for entry in self.entries(quick) if not blocks or entry.labels["block"] in blocks]
         if given and not any("model" in entry.settings for entry in entries):
             near = did_you_mean(f"--{given[0]}", OPTIONS) or "."
-            raise InputError(
-                f"{self.name} has no fits, so there is nothing that --{given[0]} could change{near} Leave it out"
-            )
+            raise InputError(f"{self.name} has no fits that --{given[0]} could change{near} Leave it out")
         for key in given:
             if key == "data.paths":
-                raise InputError("--data.paths: signals of all cells are given by --paths")
+                raise InputError("--data.paths: give signals by --paths")
             if varied := [name for name in self._varied(blocks) if f"{name}.".startswith(f"{key}.")]:
-                raise InputError(f"--{key}: {self.name} varies {varied[0]}; leave it out, or give your own definition")
+                raise InputError(f"--{key}: {self.name} varies {varied[0]}; leave it out, or write your own definition")
 
     def _varied(self, blocks: Sequence[str]) -> list[str]:
-        """The settings by which cells differ."""
+        """The settings that are varied."""
         found: list[str] = []
         for block in blocks or self.blocks:
             for values in self.blocks[block].get("vary", self.vary).values():
@@ -142,8 +140,8 @@ class Definition:
         """All cells, in the order of the definition.
 
         Args:
-            quick: Whether the smaller version is meant.
-            paths: Signals in place of the definition's own.
+            quick: Whether to return the cells of the quick version.
+            paths: Signals that replace those of the definition.
         """
         return [entry for name in self.blocks for entry in self._of_block(name, quick, paths)]
 
@@ -177,7 +175,7 @@ class Definition:
 
 
 def names() -> list[str]:
-    """The tables and figures that can be reproduced, figure 9 before figure 10."""
+    """The names of all tables and figures, figure 9 before figure 10."""
     found = [re.split(r"(\d+)", path.stem) for path in FOLDER.glob("*.yaml")]
     return ["".join(parts) for parts in sorted(found, key=lambda parts: [int(p) if p.isdigit() else p for p in parts])]
 
@@ -186,26 +184,26 @@ def load(name: str) -> Definition:
     """A definition by name, or from a YAML file.
 
     Raises:
-        InputError: If there is none, or the file is no definition.
+        InputError: If the name is unknown, or the file is not a definition.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         near = did_you_mean(name, names()) or "."
-        raise InputError(f"unknown table or figure {name!r}{near} There are: {', '.join(names())}; or a YAML file")
+        raise InputError(f"unknown table or figure {name!r}{near} Known: {', '.join(names())}; or a YAML file")
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{str(path)!r} cannot be read as YAML: {' '.join(str(error).split())}") from error
     missing = {"title", "source", "blocks", "layout"} - (content.keys() if isinstance(content, dict) else set())
     if missing:
-        raise InputError(f"{str(path)!r} is no definition of a table or figure: it has no {', '.join(sorted(missing))}")
+        raise InputError(f"{str(path)!r} is not a definition of a table or figure: it has no {', '.join(sorted(missing))}")
     definition = Definition(path.stem, **_checked(str(path), content))
     _check_names(definition)
     return definition
 
 
 def _checked(path: str, content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a file, if its parts have the form that they need."""
+    """The content of a file, after checking the form of its parts."""
     blocks, vary = content["blocks"], content.get("vary")
     parts = [("definition", content), *(("block", block) for block in _mapping(path, "blocks", blocks).values())]
     for kind, part in [*parts, ("quick", content.get("quick", {}))]:
@@ -231,7 +229,7 @@ def _mapping(path: str, name: str, value: Any) -> Mapping[str, Any]:
 
 
 def _check_names(definition: Definition) -> None:
-    """Values of the paper and parts of the quick version belong to cells that there are."""
+    """Raises InputError if values of the paper or parts of the quick version refer to unknown cells."""
     entries = definition.entries()
     for name, block in definition.blocks.items():
         cells = ["/".join(str(v) for k, v in e.labels.items() if k not in ("block", "seed")) for e in entries]

@@ -1,14 +1,14 @@
-"""Figures of a definition, laid out as the paper's: tables as bars, curves, galleries of signals.
+"""Figures of a definition, in the layout of the paper: tables as bars, curves, galleries of signals.
 
-A definition lists its figures under ``layout``; each may name the ``blocks`` that it shows. The keys of a kind:
+A definition lists its figures under ``layout``; each may name the ``blocks`` that it shows. Kinds and their keys:
 
-- ``table``: a panel per block, the paper's value beside ours, interpolation as lines. ``y``: what is shown (``psnr``).
+- ``table``: a panel per block, the value of the paper beside ours, interpolation as lines. ``y``: the result (``psnr``).
 - ``curves``: ``panels``, each with ``x``, ``y``, ``series`` (labels or results; a result may be a list), ``title``,
   ``xlabel``, ``ylabel``, ``ylim``, ``log`` (``x``, ``y`` or ``xy``), ``dashed`` (a result, drawn as a dashed line of the
-  same colour) and ``marks`` (series -> values of x that get a star). Rows of the same x and series are averaged, with a
-  band of two standard deviations; ``panel`` makes a panel of each value of a label.
+  same colour) and ``marks`` (series -> values of x marked by a star). Rows with the same x and series are averaged, with a
+  band of two standard deviations; ``panel`` makes a panel for each value of a label.
 - ``gallery``: ``rows`` and ``columns`` are labels, ``rows`` may be ``signal``; a cell shows the result ``image``, or the
-  reconstruction of signal number ``signal`` (0), with its score. ``truth: false`` leaves out the first column.
+  reconstruction of signal number ``signal`` (0), with its score. ``truth: false`` omits the column of the ground truth.
 - ``points``: a panel per block of the result ``points``, with the dashed line ``hull``: two lists of coordinates each.
 - ``seeds``: a panel per block, of attention tasks: bars of the mean over seeds on each test set, with 95 % t intervals.
 """
@@ -16,36 +16,38 @@ A definition lists its figures under ``layout``; each may name the ``blocks`` th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, NullLocator
-from scipy.special import stdtrit
 
 from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.experiments.reproduce.definition import Definition
 from pe_lightning.experiments.reproduce.run import Row
+from pe_lightning.experiments.statistics import t_interval
 from pe_lightning.files import save_figure
 
-__all__ = ["KINDS", "check_layouts", "draw", "exploded", "interpolation_of", "over_seeds", "points_of"]
+__all__ = ["KINDS", "check_layouts", "draw", "exploded", "group_rows", "interpolation_of", "over_seeds", "points_of"]
 
-GREY, BLUE = "0.72", "tab:blue"
+PAPER_COLOUR, OUR_COLOUR = "0.72", "tab:blue"
+
+K = TypeVar("K", bound=Hashable)
 
 
 def check_layouts(definition: Definition) -> None:
-    """Raises InputError for a figure that cannot be drawn, whatever the results are."""
+    """Raises InputError for a layout that is invalid for all results."""
     labels = {"signal", *(label for entry in definition.entries() for label in entry.labels)}
     for layout in definition.layout:
         kind = layout.get("kind", "")
         if kind not in KINDS:
             near = did_you_mean(kind, KINDS) or "."
-            raise InputError(f"{definition.name}: there is no layout {kind!r}{near} Kinds: {', '.join(KINDS)}")
+            raise InputError(f"{definition.name}: unknown layout {kind!r}{near} Kinds: {', '.join(KINDS)}")
         definition.check_blocks(layout.get("blocks", ()))
         if kind == "curves" and not all({"x", "y"} <= panel.keys() for panel in layout.get("panels") or [{}]):
             raise InputError(f"{definition.name}: a layout of curves has panels, each with x and y")
@@ -58,10 +60,10 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
     """Draws the figures ``NAME.png``, ``NAME-2.png``, ... and the same as PDF.
 
     Args:
-        definition: With the layouts.
+        definition: The definition, which has the layouts.
         rows: The results.
-        folder: Where to.
-        remark: Is written below each figure.
+        folder: The output folder.
+        remark: Text below each figure.
 
     Returns:
         The files.
@@ -88,7 +90,7 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
     for axes, block in zip(panels, blocks, strict=True):
         own = [row for row in rows if row["block"] == block]
         for place, row in enumerate(own):
-            for side, (key, colour) in enumerate((("paper", GREY), (y, BLUE))):
+            for side, (key, colour) in enumerate((("paper", PAPER_COLOUR), (y, OUR_COLOUR))):
                 value = row.get(key)
                 if value is None:
                     continue
@@ -112,20 +114,20 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
             axes.annotate(name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=6)
         axes.set_title(definition.block_title(block), fontsize=8)
         axes.set_xticks(range(len(own)), [_label(row) for row in own], fontsize=8)
-    panels[0].set_ylim(low - 1 if low < 0 else 0, 1.12 * panels[0].get_ylim()[1])  # of all panels; room for the numbers
+    panels[0].set_ylim(low - 1 if low < 0 else 0, 1.12 * panels[0].get_ylim()[1])  # shared, with room for numbers
     panels[0].set_ylabel("held-out PSNR (dB): grey the paper, blue ours", fontsize=8)
     return figure
 
 
 def interpolation_of(rows: Sequence[Row]) -> dict[str, Row]:
-    """What interpolation reaches, by name; nothing where the rows are of different samples."""
+    """Scores of interpolation by method; empty if the rows have different samples."""
     found = [row["baselines"] for row in rows if row.get("baselines")]
     same = all(entry == found[0] for entry in found)
     return {name: entry for name, entry in found[0].items() if entry.get("test/psnr") is not None} if found and same else {}
 
 
 def _label(row: Row) -> str:
-    """The labels of a row but its block."""
+    """The labels of a row without its block."""
     hidden = ("block", "seed")
     labels = list(row)[: list(row).index("folder")]
     return "/".join(str(row[key]) for key in labels if key not in hidden and not key.startswith("paper"))
@@ -171,15 +173,15 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
                 theory = points_of(own, panel["x"], panel["dashed"], panel.get("series")).get(name, [])
                 axes.plot([x for x, _, _ in theory], [y for _, y, _ in theory], ls="--", lw=1, color=line.get_color())
         axes.set(xlabel=panel.get("xlabel", panel["x"]), ylabel=panel.get("ylabel", panel["y"]))
-        axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would number the words of an axis
+        axes.set(**{f"{axis}scale": "log" for axis in log})  # a linear scale would replace words by numbers
         if "y" in log:  # 1.2, not 1.2 x 10^0
             axes.yaxis.set_major_formatter(LogFormatter())
             axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
         places = sorted({point for line in axes.get_lines() for point in np.asarray(line.get_xdata()).tolist()})
         few = len(places) < 9 and "marks" not in panel and _numeric([(place, 0.0, 0.0) for place in places])
-        if few and ("x" in log or all(float(place).is_integer() for place in places)):  # the numbers themselves
+        if few and ("x" in log or all(float(place).is_integer() for place in places)):  # a tick at each value
             axes.set_xticks(places, [f"{place:g}" for place in places])
-            axes.xaxis.set_minor_locator(NullLocator())  # those of a logarithmic y stay
+            axes.xaxis.set_minor_locator(NullLocator())  # minor ticks of a logarithmic y stay
         axes.set_ylim(*panel.get("ylim", (None, None)))
         title = panel.get("title", "")
         title = title if value is None else ", ".join(filter(None, [definition.heading(panel["panel"], value), title]))
@@ -195,25 +197,32 @@ def _numeric(points: Sequence[tuple[Any, float, float]]) -> bool:
 
 
 def over_seeds(rows: Sequence[Row]) -> dict[str, Row]:
-    """The runs of a task with the same labels, but for the seed, as one: label -> results.
+    """Runs of a task that differ only in their seed, averaged: label -> results.
 
-    ``scores`` has the mean and half of its 95 % t interval for each test set, NaN for one seed; ``steps_per_second`` is a
-    mean; ``paper`` is that of the runs.
+    ``scores`` has the mean and the half-width of its t interval for each test set (NaN for one seed), ``steps_per_second``
+    the mean, ``seeds`` the number of runs, ``paper`` the value of the paper.
     """
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(_label(row), []).append(row)
-    found = {}
-    for label, group in groups.items():
-        scores, count = {}, len(group)
-        for name in group[0]["signals"]:
-            values = [row[f"{row['metric']} {name}"] for row in group]
-            spread = float(np.std(values, ddof=1)) / count**0.5 if count > 1 else math.nan
-            scores[name] = float(np.mean(values)), float(stdtrit(max(count - 1, 1), 0.975)) * spread
+    averaged = {}
+    for label, group in group_rows(rows, _label).items():
+        sets = group[0]["signals"]
+        scores = {name: t_interval([row[f"{row['metric']} {name}"] for row in group]) for name in sets}
         # seconds are per test set
         speed = float(np.mean([row["steps"] / (row["seconds"] * len(row["signals"])) for row in group]))
-        found[label] = {"scores": scores, "steps_per_second": speed, "seeds": count, "paper": group[0].get("paper")}
-    return found
+        averaged[label] = {
+            "scores": scores,
+            "steps_per_second": speed,
+            "seeds": len(group),
+            "paper": group[0].get("paper"),
+        }
+    return averaged
+
+
+def group_rows(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+    """Rows by the value of a key, in the order in which the values occur."""
+    groups: dict[K, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def _seeds(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
@@ -236,18 +245,16 @@ def _seeds(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
 
 def points_of(rows: Sequence[Row], x: str, y: str, series: str | None) -> dict[str, list[tuple[Any, float, float]]]:
     """Points of curves: series -> x, mean and standard deviation of y over the rows with that x."""
-    found: dict[str, dict[Any, list[float]]] = {}
-    for row in exploded(rows):
-        if row.get(y) is not None and row.get(x) is not None:
-            found.setdefault(str(row.get(series)) if series else "", {}).setdefault(row[x], []).append(row[y])
-    return {
-        name: [(at, float(np.mean(values)), float(np.std(values))) for at, values in points.items()]
-        for name, points in found.items()
-    }
+    known = [row for row in exploded(rows) if row.get(y) is not None and row.get(x) is not None]
+    curves = {}
+    for name, own in group_rows(known, lambda row: str(row.get(series)) if series else "").items():
+        values = {at: [row[y] for row in group] for at, group in group_rows(own, lambda row: row[x]).items()}
+        curves[name] = [(at, float(np.mean(ys)), float(np.std(ys))) for at, ys in values.items()]
+    return curves
 
 
 def exploded(rows: Sequence[Row]) -> list[Row]:
-    """A row per entry where results are lists of the same length; pictures, and what is per signal, left out."""
+    """One row per entry of results that are lists of equal length; without pictures and results per signal."""
     found = []
     for row in rows:
         plain = {key: value for key, value in row.items() if not isinstance(value, (list, dict, Path))}
@@ -302,7 +309,7 @@ def _points(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
 
 
 def _show(axes: Axes, row: Row, what: str, signal: int) -> None:
-    """A picture, a frame or a row of a run, or the image of a function."""
+    """Draws a picture, a frame or a row of a run, or the image of a function."""
     if "image" in row:
         axes.imshow(np.array(row["image"], dtype=float), cmap="viridis")
         return

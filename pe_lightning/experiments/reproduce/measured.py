@@ -1,4 +1,4 @@
-"""Cells that measure encoders, untrained or learned, with the functions of :mod:`pe_lightning.analysis`."""
+"""Functions of cells that measure encoders, untrained or trained, by :mod:`pe_lightning.analysis`."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ CORNERS = ((4, 4), (4, 57), (31, 31), (57, 4), (57, 57))
 def stable_ranks(
     encoder: Mapping[str, Any], samples: int | Sequence[int], widths: Sequence[float | None] = (None,)
 ) -> dict[str, Any]:
-    """Stable ranks at numbers of positions, and for widths of the features, beside theory.
+    """Stable ranks for several numbers of positions and widths of the features, with their theoretical values.
 
     Args:
         encoder: Name and arguments.
         samples: Numbers of positions.
-        widths: Values of the argument that sets the encoder's width; ``None``: as given.
+        widths: Widths of the encoder; ``None`` for that of ``encoder``.
     """
     found: dict[str, list[Any]] = {"positions": [], "width": [], "stable_rank": [], "theory": [], "deviation": []}
     for count, width in itertools.product([samples] if isinstance(samples, int) else samples, widths):
@@ -60,7 +60,7 @@ def stable_ranks(
 
 
 def displacements(encoder: Mapping[str, Any], samples: int) -> dict[str, Any]:
-    r"""The similarity of the middle position to all others, :math:`D(\Delta)/D(0)`, beside theory."""
+    r"""The similarity of the middle position to all others, :math:`D(\Delta)/D(0)`, with its theoretical value."""
     made = resolve(dict(encoder))
     delta, measured = analysis.distance(made, samples)
     theory = analysis.distance_theory(made, delta)
@@ -71,13 +71,13 @@ def displacements(encoder: Mapping[str, Any], samples: int) -> dict[str, Any]:
 
 
 def singular_values(encoder: Mapping[str, Any], samples: int, scattered: bool = False, every: int = 1) -> dict[str, Any]:
-    """Singular values relative to the largest, and how many are more than rounding.
+    """Singular values relative to the largest, and the numerical rank.
 
     Args:
         encoder: Name and arguments.
         samples: Number of positions.
-        scattered: Whether they are drawn from [0, 1), not evenly spaced.
-        every: Of the values, every so many are returned.
+        scattered: Whether positions are drawn from [0, 1) instead of evenly spaced.
+        every: Stride of the returned values.
     """
     made = resolve(dict(encoder))
     x = analysis.positions(samples)
@@ -94,14 +94,14 @@ def singular_values(encoder: Mapping[str, Any], samples: int, scattered: bool = 
 
 
 class _Ranks(Callback):
-    """Training PSNR and stable rank of every layer, every so many steps."""
+    """Records training PSNR and the stable rank of every layer every few steps."""
 
     def __init__(self, coords: Tensor, rank: float, every: int) -> None:
         self.coords, self.rank, self.every = coords, rank, every
         self.rows: list[tuple[int, str, float, float]] = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Measures after the first step, and after every so many."""
+        """Measures after the first step and after every ``every`` steps."""
         assert isinstance(pl_module, SimpleMLP)
         step = trainer.global_step
         if step == 1 or step % self.every == 0:
@@ -120,7 +120,7 @@ def ranks_in_training(
     depth: int = 4,
     width: int = 256,
 ) -> dict[str, Any]:
-    """Stable rank of the features and of every hidden layer of a perceptron, and its training PSNR, over the steps.
+    """Stable rank of the features and of every hidden layer of an MLP, and its training PSNR, against steps.
 
     The features are not normalised, as in the authors' program.
 
@@ -128,11 +128,11 @@ def ranks_in_training(
         data: The signals.
         encoder: Name and arguments.
         steps: Optimiser steps.
-        learning_rate: Of Adam.
-        random: Whether signals of the same size, drawn from a normal distribution, are fitted in their place.
+        learning_rate: Learning rate of Adam.
+        random: Whether to fit normally distributed noise of the same size instead of the signals.
         every: Steps between two measurements.
-        depth: Hidden layers.
-        width: Units of a hidden layer.
+        depth: Number of hidden layers.
+        width: Units per hidden layer.
     """
     if random:
         shape = (data.info.num_signals, *data.info.grid, data.info.channels)
@@ -152,17 +152,17 @@ def ranks_in_training(
 def similarity_maps(
     data: SignalDataModule, encoder: Mapping[str, Any], steps: int, learning_rate: float, positions: int = 64
 ) -> dict[str, Any]:
-    """Similarity of five positions to all others, after so many steps of fitting a picture below a perceptron.
+    """Similarity of five positions to all others, after fitting a picture with an encoder below an MLP.
 
     Args:
         data: A picture.
-        encoder: Name and arguments. Of one with an MLP it is the features below the MLP, as in the paper.
-        steps: Optimiser steps; 0 for the encoder as it starts.
-        learning_rate: Of Adam.
-        positions: Per axis.
+        encoder: Name and arguments. For an encoder with an MLP, the features below it are compared, as in the paper.
+        steps: Optimiser steps; 0 for the untrained encoder.
+        learning_rate: Learning rate of Adam.
+        positions: Positions per axis.
 
     Returns:
-        ``image``: the five maps where their positions are, each from its least (0) to its greatest value (1).
+        ``image``: the five maps, placed like their positions, each scaled from its minimum (0) to its maximum (1).
 
     Reference: Li et al. 2021, Figs. 5 to 10 and 15.
     """
@@ -175,16 +175,16 @@ def similarity_maps(
 def layout_similarity_maps(
     encoder: Mapping[str, Any], steps: int, num_train: int = 16384, positions: int = 32
 ) -> dict[str, Any]:
-    """Similarity of five upper left corners of boxes to all others, after so many steps of learning layout relations.
+    """Similarity of five upper left corners of boxes to all others, after training on layout relations.
 
     Args:
-        encoder: Name and arguments, of boxes: (left, top, right, bottom), all lower right corners in the middle.
-        steps: Optimiser steps; 0 for the encoder as it starts.
-        num_train: Scenes.
-        positions: Per axis.
+        encoder: Name and arguments. Boxes are (left, top, right, bottom), with lower right corners in the middle.
+        steps: Optimiser steps; 0 for the untrained encoder.
+        num_train: Number of training scenes.
+        positions: Positions per axis.
 
     Returns:
-        ``image`` as of :func:`similarity_maps`, a row of it per top and a column per left coordinate.
+        ``image`` as in :func:`similarity_maps`, with a row per top and a column per left coordinate.
 
     Reference: Li et al. 2021, Figs. 11 and 12.
     """
@@ -193,12 +193,12 @@ def layout_similarity_maps(
 
 
 def layout_weights(encoder: Mapping[str, Any], steps: int, num_train: int = 16384) -> dict[str, Any]:
-    """Histogram of ``W_r`` of learnable Fourier features, after so many steps of learning layout relations.
+    """Histogram of ``W_r`` of learnable Fourier features, after training on layout relations.
 
     Args:
         encoder: Name and arguments.
-        steps: Optimiser steps; 0 for the encoder as it starts.
-        num_train: Scenes.
+        steps: Optimiser steps; 0 for the untrained encoder.
+        num_train: Number of training scenes.
 
     Reference: Li et al. 2021, Fig. 13.
     """
@@ -208,7 +208,7 @@ def layout_weights(encoder: Mapping[str, Any], steps: int, num_train: int = 1638
 
 
 def _layout_encoder(encoder: Mapping[str, Any], steps: int, num_train: int) -> Encoder | Simple:
-    """As it is after learning layout relations."""
+    """The encoder after training on layout relations."""
     seed_everything(0, verbose=False)
     task, data = LayoutRelations(resolve(dict(encoder)), combine="concat"), LayoutDataModule(num_train, num_test=64)
     task.build(data.info)
@@ -218,12 +218,12 @@ def _layout_encoder(encoder: Mapping[str, Any], steps: int, num_train: int) -> E
 
 
 def direction_map(encoder: Mapping[str, Any], layout: str, positions: int = 64) -> dict[str, Any]:
-    """Similarity of the middle of a square to all other positions, by how an encoder is used along its directions.
+    """Similarity of the middle of a square to all other positions, for a layout of directions.
 
     Args:
         encoder: Name and arguments.
-        layout: Of the simple encoding, or ``grid``: the complex encoding.
-        positions: Per axis.
+        layout: Layout of the simple encoding, or ``grid`` for the complex encoding.
+        positions: Positions per axis.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11 (right).
     """
@@ -234,12 +234,12 @@ def direction_map(encoder: Mapping[str, Any], layout: str, positions: int = 64) 
 
 
 def layout_hull(subset: str, num_test: int = 1024, shown: int = 200) -> dict[str, Any]:
-    """Boxes of a test set of layout relations in the plane of the training boxes' principal components, and their hull.
+    """Boxes of a test set of layout relations, projected on the principal plane of the training boxes, and their hull.
 
     Args:
         subset: The test set.
-        num_test: Its number of scenes.
-        shown: Boxes of which a position is returned.
+        num_test: Number of its scenes.
+        shown: Number of boxes whose position is returned.
 
     Returns:
         ``points`` and ``hull``, each two lists of coordinates: some boxes, and the convex hull of the projected training
@@ -262,7 +262,7 @@ def layout_hull(subset: str, num_test: int = 1024, shown: int = 200) -> dict[str
 
 
 def _corner_maps(encoding: Encoder | Encoding, positions: int, lower_right: Sequence[float] = ()) -> list[list[Any]]:
-    """The maps of four corners and the middle where these are, with gaps of nothing between them."""
+    """The maps of four corners and the middle in one image, with empty gaps between them."""
     encoding = analysis.without_mlp(encoding)
     axes = [analysis.positions(positions)] * 2 + [torch.tensor([value], dtype=torch.float64) for value in lower_right]
     image = np.full((3 * positions + 4, 3 * positions + 4), None)
@@ -274,7 +274,7 @@ def _corner_maps(encoding: Encoder | Encoding, positions: int, lower_right: Sequ
 
 
 def _scaled(similarity: Tensor) -> NDArray[np.float64]:
-    """From its least (0) to its greatest value (1)."""
+    """Scales from the minimum (0) to the maximum (1)."""
     low, high = similarity.aminmax()
     scaled: NDArray[np.float64] = ((similarity - low) / (high - low).clamp_min(1e-12)).double().numpy()
     return np.round(scaled, 3)
@@ -293,7 +293,7 @@ def _module(
 
 def _fit(module: LightningModule, data: LightningDataModule, steps: int, callbacks: list[Callback], **options: Any) -> None:
     quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, **options}
-    logging.disable(logging.INFO)  # what Lightning says about every fit
+    logging.disable(logging.INFO)  # messages of Lightning about every fit
     try:
         trainer = Trainer(max_steps=steps, callbacks=callbacks, enable_model_summary=False, limit_val_batches=0, **quiet)
         trainer.fit(module, data)

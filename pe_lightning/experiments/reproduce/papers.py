@@ -1,4 +1,4 @@
-"""What the papers' own programs compute, as rows beside this package: plain least squares, and blending."""
+"""Methods of the papers' own programs, for comparison: plain least squares, and blending."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BlendedAxis(Encoder):
     Args:
         inner: Name and arguments of the encoder.
         num_features: Number of features and of nodes, ``K``.
-        seed: Seed of an encoder that is drawn at random; of others it plays no part.
+        seed: Seed of an encoder with random parameters; ignored for other encoders.
 
     Raises:
         InputError: If the weights of a coordinate are 0/0.
@@ -59,8 +59,8 @@ class BlendedAxis(Encoder):
 def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> dict[str, Any]:
     r"""Least squares along one axis after the other in float32: :math:`W = \Psi_1^+ S (\Psi_2^+)^T`.
 
-    No mean is taken out and nothing is regularised. Where the features are rank deficient, the result depends on the routine
-    and its rank threshold; this is PyTorch's default on a CPU, a QR decomposition with pivots.
+    Without centring and regularisation. For rank-deficient features the result depends on the routine and its rank
+    threshold; this is the default of PyTorch on a CPU, a QR decomposition with pivoting.
 
     Args:
         data: The signals; the trained samples form a grid.
@@ -70,7 +70,7 @@ def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> d
         Scores and sizes by name.
 
     Raises:
-        InputError: If the trained samples form no grid.
+        InputError: If the trained samples do not form a grid.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
     """

@@ -1,4 +1,4 @@
-"""Runs the cells of a definition, those with a result excepted, and collects the results as rows."""
+"""Runs the cells of a definition that have no result yet, and collects all results as rows."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def run_definition(
 
     Args:
         definition: What to reproduce.
-        folder: Where the runs go, one directory each.
-        blocks: The blocks to run; all by default. Of the others the results that are there are collected.
-        quick: Whether the smaller version is run.
-        paths: Signals in place of the definition's own.
-        options: Further options of ``fit`` for all fits.
-        launcher: ``process`` runs one cell after the other, ``ray`` side by side.
+        folder: Folder for the run directories.
+        blocks: The blocks to run; all by default. Existing results of other blocks are collected too.
+        quick: Whether to run the quick version.
+        paths: Signals that replace those of the definition.
+        options: Additional options of ``fit`` for all fits.
+        launcher: ``process`` runs one cell after the other, ``ray`` in parallel.
         gpus_per_cell: With ``ray``.
 
     Returns:
-        A row per cell that has a result; and the number of the signal that stopped it, if one did.
+        A row per cell with a result, and the number of the signal that stopped the run, if any.
 
     Raises:
-        InputError: If a setting is wrong, or the folder holds results of other settings.
+        InputError: If a setting is wrong, or the folder holds results for other settings.
     """
     fits = Fits(pictures=False)
     entries: dict[str, Entry] = {}
@@ -65,13 +65,13 @@ def run_definition(
         entries[cell.name] = entry
         (cells if not blocks or entry.labels["block"] in blocks else others).append(cell)
     order = [cell.data_options for cell in cells]
-    cells.sort(key=lambda cell: order.index(cell.data_options))  # those of the same data one after the other
+    cells.sort(key=lambda cell: order.index(cell.data_options))  # fits that share data are consecutive
     record = SweepRecord(folder)
     done = []
     for cell in others:
         try:
             done += [cell.name] if record.finished(cell) else []
-        except InputError:  # of other settings, which is an error for what is to be run only
+        except InputError:  # results for other settings are an error only for the blocks to run
             continue
     missing = [cell for cell in cells if record.finished(cell) is None]
     if fitted := [cell for cell in missing if cell.arguments]:
@@ -106,7 +106,7 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
         if entry.repeat:
             tree["model"]["init_args"]["encoder"]["seed"] = entry.repeat
     else:
-        # as options, in their order, so that names and short forms mean what they do on the command line
+        # as options of fit, so that names and short forms have the same meaning as on the command line
         arguments = ("--config", json.dumps(tree), *options)
         try:
             tree = reseeded(checked(fits.resolve(arguments), repeats=1, name=group), entry.repeat)
@@ -117,7 +117,7 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
 
 
 def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
-    """Calls the function of a cell; its results become ``metrics.json``, as those of a fit do."""
+    """Calls the function of a cell and writes its results to ``metrics.json``, as a fit does."""
     began = time.perf_counter()
     module, _, name = tree["function"].rpartition(".")
     arguments = dict(tree["model"]["init_args"])
@@ -125,7 +125,7 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
         if tree["data"] is not None:
             arguments["data"] = getattr(datamodules, tree["data"]["class_path"])(**tree["data"]["init_args"])
         found = getattr(importlib.import_module(module), name)(**arguments)
-    except Exception as error:  # the other cells are run all the same
+    except Exception as error:  # the other cells still run
         return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / runs.CONFIG, yaml.safe_dump(dict(tree)))
@@ -141,7 +141,7 @@ def _row(entry: Entry, folder: Path) -> Row:
         return row | metrics
     score = metrics["metric"]
     ranks = metrics.get("stable_rank", {}).get("features", [])
-    if "grid" not in metrics:  # of a task, whose "signals" are its test sets
+    if "grid" not in metrics:  # an attention task, whose "signals" are its test sets
         each = zip(metrics["signals"], metrics[f"test/{score}_per_signal"], strict=True)
         row |= {"metric": score, **{f"{score} {name}": value for name, value in each}}
     return row | {

@@ -1,4 +1,4 @@
-"""Results as a CSV file and as Markdown tables."""
+"""Results as CSV and as Markdown tables."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_lightning.experiments.reproduce.definition import Definition
-from pe_lightning.experiments.reproduce.layout import exploded, interpolation_of, over_seeds, points_of
+from pe_lightning.experiments.reproduce.layout import exploded, group_rows, interpolation_of, over_seeds, points_of
 from pe_lightning.experiments.reproduce.run import Row
 
 __all__ = ["as_csv", "as_markdown", "with_interpolation"]
 
-MOST_LINES = 25
-"""Of a table of a curve; the CSV file has all its points."""
+MAX_CURVE_LINES = 25
+"""Lines of the table of a curve; the CSV file has all points."""
 
 
 def with_interpolation(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with its difference from the paper, and those of interpolation behind them."""
+    """The rows with their difference from the paper, followed by rows of interpolation."""
     found = [
         {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and row.get("psnr") else row for row in rows
     ]
@@ -30,11 +30,11 @@ def with_interpolation(rows: Sequence[Row]) -> list[Row]:
 
 
 def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
-    """All results, one line each; lists as one line per entry.
+    """All results as CSV: one line per row, or one line per entry of results that are lists.
 
     Args:
         rows: Labels and results.
-        remark: Columns that are the same in every line.
+        remark: Columns with the same value in every line.
     """
     lines = [{**remark, **row} for row in exploded(rows)]
     stream = io.StringIO()
@@ -45,7 +45,7 @@ def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
 
 
 def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[str]) -> str:
-    """The title, what is to be known, and a table per layout: the paper's values, ours and the differences; or curves."""
+    """The title, the remarks and a table per layout: values of the paper, ours and their differences, or curves."""
     parts = [f"## {definition.source}: {definition.title}", *remarks]
     for layout in definition.layout:
         shown = [row for row in rows if "folder" not in row or row["block"] in layout.get("blocks", definition.blocks)]
@@ -56,12 +56,12 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
         elif layout["kind"] == "seeds":
             parts += [part for block in definition.blocks for part in _seed_table(definition, block, shown)]
         elif any("psnr" in row for row in shown) and (scores := _scores(definition, shown)) not in parts:
-            parts.append(scores)  # a gallery and a table of the same cells have the same numbers
+            parts.append(scores)  # a gallery and a table can show the same cells
     return "\n\n".join(parts) + "\n"
 
 
 def _scores(definition: Definition, rows: Sequence[Row]) -> str:
-    """A line per cell; of several seeds their mean, the least and the greatest value."""
+    """A line per cell; for several seeds their mean, minimum and maximum."""
     known = ("paper", "paper_std", "paper_seconds", "folder", "seed")
     labels = list(dict.fromkeys(k for row in rows if "folder" in row for k in list(row)[: list(row).index("folder")]))
     labels = [key for key in labels if key not in known]
@@ -85,12 +85,9 @@ def _scores(definition: Definition, rows: Sequence[Row]) -> str:
 
 
 def _over_seeds(rows: Sequence[Row], labels: Sequence[str]) -> list[tuple[Row, str]]:
-    """The rows that differ in their seed alone as one, with the mean of its numbers; and the spread of their scores."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(str(row.get(label)) for label in labels), []).append(row)
+    """Rows that differ only in their seed, averaged, each with the range of their scores as text."""
     found = []
-    for group in groups.values():
+    for group in group_rows(rows, lambda row: tuple(str(row.get(label)) for label in labels)).values():
         row = dict(group[0])
         for key in ("psnr", "psnr_std", "difference", "seconds"):
             values = [other[key] for other in group if other.get(key) is not None]
@@ -102,7 +99,7 @@ def _over_seeds(rows: Sequence[Row], labels: Sequence[str]) -> list[tuple[Row, s
 
 
 def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list[str]:
-    """The heading and table of a block: mean over seeds and half of its 95 % t interval on each test set."""
+    """The heading and table of a block: mean over seeds and half-width of its t interval on each test set."""
     own = [row for row in rows if row["block"] == block]
     if not own:
         return []
@@ -121,7 +118,7 @@ def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list
 
 
 def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, Any], of: str) -> list[str]:
-    """A table per panel: a line per x (of many a few), a column per series, and how far theory is off."""
+    """A table per panel: a line per x, or a selection of them, a column per series, and the deviation from theory."""
     rows = [row for row in rows if "folder" in row]
     split, theory = panel.get("panel"), panel.get("dashed")
     parts = []
@@ -130,7 +127,7 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
         curves = points_of(own, panel["x"], panel["y"], panel.get("series"))
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
-        xs = xs[:: math.ceil(len(xs) / MOST_LINES)]
+        xs = xs[:: math.ceil(len(xs) / MAX_CURVE_LINES)]
         one = "" if value is None else f", {definition.heading(str(split), value)}"
         parts.append(f"{of}{panel.get('title') or panel['y']}{one}:")
         lines = [
@@ -146,7 +143,7 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
 
 
 def _deviation(measured: Sequence[tuple[Any, float, float]], expected: Sequence[tuple[Any, float, float]] | None) -> str:
-    """In per cent of the largest expected value."""
+    """Largest deviation, in per cent of the largest expected value."""
     if not expected:
         return "–"
     known = {x: mean for x, mean, _ in expected}
@@ -157,12 +154,12 @@ def _deviation(measured: Sequence[tuple[Any, float, float]], expected: Sequence[
 def _number(value: float | None, deviation: float | None) -> str:
     if value is None:
         return "–"
-    exact = not deviation or deviation < 1e-9 * abs(value)  # equal numbers, averaged
+    exact = not deviation or deviation < 1e-9 * abs(value)  # the mean of equal numbers
     return f"{value:.2f}" if exact else f"{value:.2f} ± {deviation:.2f}"
 
 
 def _markdown(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table without the columns in which nothing stands."""
+    """A Markdown table without empty columns."""
     filled = [place for place, column in enumerate(zip(*lines, strict=True)) if set(column) - {"", "–"}]
     rows = [[row[place] for place in filled] for row in (titles, ["---"] * len(titles), *lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -103,7 +103,7 @@ def test_long_rows_are_ranges_of_what_is_a_number(files, show, signals):
         with h5py.File(path, "r+") as file:
             file["reconstruction"][...] = made
     viewer, contents = show(megapixels=0.02)
-    assert "Drawn as the range of every 4 samples, without the trained ones." in viewer.notes
+    assert "Drawn as the range of every 4 samples, without markers of trained samples." in viewer.notes
     made[4:7] = made[7]  # the first range has no number, the second has one
     for name, values in (("truth", truth), ("reconstruction", made)):
         parts = values.reshape(250, 4, 2)

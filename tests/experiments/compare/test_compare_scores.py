@@ -114,7 +114,7 @@ def test_a_missing_value_leaves_no_mean_and_says_why(make_run, tmp_path):
         "b/1 has no mean: infinite: a signal is reproduced exactly",
         "c/1 has no mean: no reason recorded",
         "delaunay interpolation has no mean: left out",
-        "b/1: 2 of 3 signals have a value in it and in a/1",
+        "b/1: 2 of 3 signals have a value both in it and in a/1",
     } <= set(table.notes)
     group = tables(tmp_path, by="model")[0].fitted[0]
     assert math.isnan(group.mean)
@@ -154,5 +154,5 @@ def test_what_no_run_has_is_refused(make_run, tmp_path):
         tables(tmp_path, by="encoder.nmae")
     assert "sampling.stride" in str(refused.value)
     assert "\x1b" not in str(refused.value)
-    with pytest.raises(InputError, match=r"--baseline 'a/2' is no row; did you mean 'a/1'\?"):
+    with pytest.raises(InputError, match=r"--baseline 'a/2' is not a row; did you mean 'a/1'\?"):
         tables(tmp_path, baseline="a/2")
