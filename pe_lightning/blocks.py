@@ -1,4 +1,4 @@
-"""Blocks: parts of a grid, one slice per axis, and grids cut into them."""
+"""Blocks of a grid: one slice per axis."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pe_lightning.errors import InputError
 __all__ = ["Block", "grid_blocks", "shape_of", "whole"]
 
 Block: TypeAlias = tuple[slice, ...]
-"""A part of a grid: one slice of step 1 per axis."""
+"""One slice of step 1 per axis."""
 
 
 def whole(grid: Sequence[int]) -> Block:
-    """The block that is the whole grid of ``(N_1, ..., N_D)`` samples."""
+    """The block that covers a grid of ``(N_1, ..., N_D)`` samples."""
     return tuple(slice(0, n) for n in grid)
 
 
 def shape_of(block: Block) -> tuple[int, ...]:
-    """Samples of a block per axis, ``(n_1, ..., n_D)``.
+    """Number of samples of a block per axis, ``(n_1, ..., n_D)``.
 
     >>> shape_of((slice(2, 5), slice(0, 4)))
     (3, 4)
@@ -29,14 +29,14 @@ def shape_of(block: Block) -> tuple[int, ...]:
 
 
 def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
-    """Cuts a grid into blocks that cover it once, row by row; those at the far ends may be smaller.
+    """Divides a grid into disjoint blocks, in row-major order; the last ones along an axis may be smaller.
 
     Args:
         grid: Samples per axis, ``(N_1, ..., N_D)``.
-        size: Samples of a block per axis, at most.
+        size: Largest number of samples of a block per axis.
 
     Raises:
-        InputError: If there is not one size >= 1 per axis.
+        InputError: Unless there is one size >= 1 per axis.
 
     >>> [[(along.start, along.stop) for along in block] for block in grid_blocks((3, 2), (2, 2))]
     [[(0, 2), (0, 2)], [(2, 3), (0, 2)]]

@@ -1,9 +1,9 @@
-"""Several processes: which share of the work this one has, and fits of signals that each process has for itself.
+"""Several processes: the share of each, and a strategy in which each process fits its own signals.
 
     pe-lightning fit --config ... --trainer.devices 4 --trainer.strategy signals
 
-Many independent signals need no exchange: each process fits its own. Their parameters are gathered where they leave the
-processes, in checkpoints and at the end of a fit.
+Independent signals need no communication while they are fitted. Their parameters are gathered for checkpoints and at the end
+of a fit.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["Process", "SignalsStrategy"]
 
 @dataclass(frozen=True)
 class Process:
-    """Which of several processes this is.
+    """Rank of this process and number of processes.
 
     Args:
-        rank: Its number, from 0.
-        world_size: How many there are.
+        rank: Rank of this process, from 0.
+        world_size: Number of processes.
     """
 
     rank: int = 0
     world_size: int = 1
 
     def share(self, count: int) -> slice:
-        """This process's share of ``count`` things in a row; shares differ by at most one, and may be empty.
+        """This process's slice of ``count`` consecutive items; sizes differ by at most one, and may be 0.
 
         >>> [Process(rank, 3).share(7) for rank in range(3)]
         [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
@@ -44,7 +44,7 @@ class Process:
         return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
 
     def rows(self, block: Block) -> Block:
-        """This process's share of a block: of its first axis.
+        """This process's share of a block, divided along the first axis.
 
         >>> Process(1, 2).rows((slice(4, 10), slice(0, 5)))
         (slice(7, 10, None), slice(0, 5, None))
@@ -54,23 +54,23 @@ class Process:
 
 
 class SignalsStrategy(DDPStrategy):
-    """Processes as in DDP, but no gradient is exchanged: each holds the parameters of its own signals only.
+    """Like DDP without exchange of gradients: each process holds the parameters of its own signals only.
 
-    For modules whose ``networks`` are a :class:`~pe_lightning.networks.Stack`. The results are those of one process, for any
-    number of signals from the number of processes on.
+    For modules whose ``networks`` are a :class:`~pe_lightning.networks.Stack`. The results equal those of one process. There
+    must be at least as many signals as processes.
     """
 
     strategy_name = "signals"
 
     def configure_ddp(self) -> None:
-        """Leaves the module as it is."""
+        """Does not wrap the module."""
 
     def shard(self, num_signals: int) -> slice:
         """The signals of this process."""
         return Process(self.global_rank, self.world_size).share(num_signals)
 
     def gather(self, shard: Tensor, num_signals: int) -> Tensor:
-        """Joins what the processes hold along the first axis, in the order of their ranks, on every process."""
+        """Concatenates the tensors of all processes along the first axis, in order of rank, on every process."""
         shares = [Process(rank, self.world_size).share(num_signals) for rank in range(self.world_size)]
         padded = shard.new_zeros(max(share.stop - share.start for share in shares), *shard.shape[1:])
         padded[: len(shard)] = shard.detach()
@@ -83,7 +83,7 @@ class SignalsStrategy(DDPStrategy):
         return self._per_signal(super().lightning_module_state_dict(), self.gather)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Takes the parameters of this process's signals from a checkpoint of all."""
+        """Loads the parameters of this process's signals from a checkpoint of all signals."""
         state = self._per_signal(checkpoint["state_dict"], lambda value, count: value[self.shard(count)])
         super().load_model_state_dict({**checkpoint, "state_dict": state}, strict)
 
@@ -93,7 +93,7 @@ class SignalsStrategy(DDPStrategy):
         return {**state, "state": self._of_optimizer(state["state"], self.gather)}
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Takes the state of this process's signals from a checkpoint of all."""
+        """Loads the state of this process's signals from a checkpoint of all signals."""
         saved: list[dict[str, Any]] = checkpoint["optimizer_states"]
         states = [
             {**one, "state": self._of_optimizer(one["state"], lambda value, count: value[self.shard(count)])}
@@ -110,7 +110,7 @@ class SignalsStrategy(DDPStrategy):
         return {name: change(value, count) if name in names else value for name, value in state.items()}
 
     def _of_optimizer(self, state: dict[Any, Any], change: Callable[[Tensor, int], Tensor]) -> dict[Any, Any]:
-        """All that is trained is per signal under this strategy; tensors without axes are counters."""
+        """Applies ``change`` to all tensors but counters, which have no axes: all parameters are per signal here."""
         module: Any = self.lightning_module
         if module.shard is None:
             return state

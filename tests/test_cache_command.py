@@ -11,7 +11,7 @@ from filelock import FileLock
 from PIL import Image
 
 from pe_lightning.__main__ import main
-from pe_lightning.cache_folder import FOLDER, LIMIT, CacheFolder, show_bytes
+from pe_lightning.cache_folder import FOLDER_VARIABLE, LIMIT_VARIABLE, CacheFolder, show_bytes
 from pe_lightning.data import ImageDataModule
 from pe_lightning.data.options import Storage
 
@@ -40,8 +40,8 @@ def test_list(folder, capsys, monkeypatch):
         assert part in shown
     total = show_bytes(sum(entry.bytes for entry in folder.entries()))
     assert f"2 entries, {total} of at most 20.0 GB, in {folder.path}" in shown
-    monkeypatch.setenv(FOLDER, str(folder.path))
-    monkeypatch.setenv(LIMIT, "3")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder.path))
+    monkeypatch.setenv(LIMIT_VARIABLE, "3")
     assert main(["cache", "list"]) == 0
     assert f"of at most 3.0 GB, in {folder.path}" in capsys.readouterr().out
 

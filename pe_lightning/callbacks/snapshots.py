@@ -17,7 +17,7 @@ from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.media.pictures import FRAMES, comparison_frames, row_plot, stacked, to_image, write_png
+from pe_lightning.media.pictures import COMPARED_FRAMES, comparison_frames, row_plot, stacked, to_image, write_png
 from pe_lightning.runs import file_names, frames_of
 
 __all__ = ["Snapshots"]
@@ -101,5 +101,5 @@ def _shown(count: int, axis: int, num_axes: int) -> Tensor:
     if num_axes == 1:
         return torch.arange(count)
     if num_axes == 3 and axis == 0:
-        return torch.tensor(frames_of(count, FRAMES))
+        return torch.tensor(frames_of(count, COMPARED_FRAMES))
     return torch.arange(0, count, -(-count // LARGEST_SIDE))

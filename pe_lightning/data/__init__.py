@@ -1,4 +1,4 @@
-"""Signals: files and arrays to tensors, sampling, LightningDataModules.
+"""Signals from files and arrays: sources, samplings, batches and LightningDataModules.
 
 >>> import torch
 >>> from pe_lightning.data import RandomSampling, TensorDataModule

@@ -1,4 +1,4 @@
-"""What a DataModule tells a module: the shape of the signals, and batches of them."""
+"""The interface between DataModules and modules: the shape of the signals, and batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
 
 @dataclass(frozen=True)
 class SignalInfo:
-    """The shape of a set of signals, which a module is built from, and the way back to their source.
+    """Shape and origin of a set of signals; a module is built from it.
 
     Args:
         names: One name per signal.
@@ -23,8 +23,8 @@ class SignalInfo:
         channels: Number of channels ``C``.
         scaling: Range and dtype of the source.
         rate: Samples per second along the first axis, if it is time.
-        media: What the signals are.
-        metric: The registered metric that they are scored by.
+        media: Medium of the signals.
+        metric: Name of the registered metric that scores them.
     """
 
     names: tuple[str, ...]
@@ -46,7 +46,7 @@ class SignalInfo:
         return len(self.grid)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, for checkpoints."""
+        """Plain lists, strings and numbers, for checkpoints."""
         plain = {"names": list(self.names), "grid": list(self.grid), "scaling": self.scaling.to_dict()}
         return {**vars(self), **plain}
 
@@ -64,10 +64,10 @@ class GridBatch:
     Args:
         axes: ``D`` coordinate vectors, axis a of shape ``(n_a,)``, in [0, 1).
         values: ``(S, n_1, ..., n_D, C)``.
-        mask: Which samples are scored, ``(S or 1, n_1, ..., n_D)`` booleans. ``None``: all of them.
-        train_mask: In an evaluation batch, which samples were trained on; same shape as ``mask``.
-        start: If it is a block of a grid, its first sample per axis.
-        total: In a training batch that several processes share, its samples per signal of all of them together.
+        mask: True for samples that are scored, ``(S or 1, n_1, ..., n_D)``. ``None``: all.
+        train_mask: In an evaluation batch, true for samples that were trained on; same shape as ``mask``.
+        start: Position of the first sample per axis, if this is a block of a larger grid.
+        total: In a training batch divided among processes, the number of samples per signal over all processes.
     """
 
     axes: tuple[Tensor, ...]
@@ -78,7 +78,7 @@ class GridBatch:
     total: int | None = None
 
     def block(self, block: Block) -> GridBatch:
-        """A block of it, with values ``(S, n_1, ..., n_D, C)`` that are a view, and its place in the same grid."""
+        """A block of this batch, whose values are a view, with its position in the same grid."""
         index = (slice(None), *block)
         mask, train_mask = (None if mask is None else mask[index] for mask in (self.mask, self.train_mask))
         axes = tuple(x[along] for x, along in zip(self.axes, block, strict=True))
@@ -93,9 +93,9 @@ class PointBatch:
     Args:
         coords: ``(S or 1, P, D)``: each signal's own points, or points shared by all signals.
         values: ``(S, P, C)``.
-        axes: If the points are samples of a grid, its coordinate vectors, axis a of shape ``(N_a,)``.
-        index: If the points are samples of a grid, their row-major positions in it, ``(S or 1, P)`` integers.
-        total: In a training batch that several processes share, its points per signal of all of them together.
+        axes: Coordinate vectors of the grid whose samples the points are, axis a of shape ``(N_a,)``.
+        index: Row-major positions of the points in that grid, ``(S or 1, P)`` integers.
+        total: In a training batch divided among processes, the number of points per signal over all processes.
     """
 
     coords: Tensor

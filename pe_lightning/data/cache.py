@@ -1,6 +1,6 @@
-"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of what it was decoded from.
+"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of the decoded files.
 
-The values carry a checksum per chunk, which HDF5 compares whenever it reads one.
+The values have a checksum per chunk, which HDF5 verifies on every read.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from pe_lightning.hdf5 import PatientFile
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
 
-FORMAT = 4
+ENTRY_FORMAT = 4
 """Increment when the meaning of an entry changes; those of another format are not found."""
-PATIENCE = 5.0
-"""Seconds after which a notice says that another process is waited for."""
+LOCK_NOTICE_SECONDS = 5.0
+"""Seconds of waiting for another process before a notice."""
 CHUNK_BYTES = 1 << 20
 READ_BYTES = 1 << 22
 CHUNK_CACHE_BYTES = 1 << 24
 
 
 class CacheNotice(UserWarning):
-    """What happened to the cache that costs time but nothing else: an entry is rebuilt, another process is waited for."""
+    """An event of the cache that costs time only: an entry is rebuilt, or another process is writing it."""
 
 
 class DamagedEntry(CacheError):
-    """The values of an entry could not be read; the entry was removed, so that the next attempt decodes them anew."""
+    """An entry is damaged and was removed; the next attempt decodes the signals again."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"{problem}; run again to decode them anew")
-        self.notice = f"{problem}; they are decoded anew"
+        super().__init__(f"{problem}; run again to decode them again")
+        self.notice = f"{problem}; they are decoded again"
 
 
 def open_signals(source: Source, storage: Storage) -> RawSignals:
-    """The signals of a source, from the cache if its files and arguments have not changed.
+    """The signals of a source, from the cache if its files and arguments are unchanged.
 
     Raises:
-        InputError: If the source cannot be read, or a cache folder that was named cannot be used. Of the default folder
-            that is a notice only.
+        InputError: If the source cannot be read, or a given cache folder cannot be used. If the default folder cannot be
+            used, only a notice is printed.
     """
     files = source.files()
     if storage.cache == "off" or not files:
@@ -70,29 +70,29 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
     except CacheError as error:
         if storage.cache_dir is not None:
             raise
-        rank_zero_info(f"The decoded signals are not kept for the next run: {error}")
+        rank_zero_info(f"The decoded signals are not cached: {error}")
         return source.read()
 
 
 class SignalCache(CacheFolder):
-    """Decoded signals in a folder. An entry that cannot be opened is removed with a :class:`CacheNotice`."""
+    """The cache of decoded signals. An entry that cannot be opened is removed with a :class:`CacheNotice`."""
 
     def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
-        """The key of what is decoded from files: 64 hexadecimal digits.
+        """Key of the signals decoded from some files: 64 hexadecimal digits.
 
         Args:
-            parameters: Everything else that changes the result: what is decoded, and how; plain JSON values.
-            files: The files in their order. Their names and their content count, not where they are nor how old.
+            parameters: Everything else that changes the result, as plain JSON values.
+            files: The files in order. Names and contents count, folders and times do not.
 
         Raises:
             InputError: If a file cannot be read.
         """
         contents = [[path.name, _sha256(path)] for path in map(Path, files)]
-        text = json.dumps({"format": FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
+        text = json.dumps({"format": ENTRY_FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def find(self, key: str) -> RawSignals | None:
-        """The signals of a key, to be read from the cache, or ``None``."""
+        """The cached signals of a key, or ``None``."""
         try:
             return StoredSignals(self.entry(key)).describe()
         except (FileNotFoundError, NotADirectoryError):
@@ -102,19 +102,19 @@ class SignalCache(CacheFolder):
             return None
 
     def store(self, key: str, source: Source) -> RawSignals:
-        """The signals of a key: those of the cache, else decoded into it block by block, never all in memory.
+        """The signals of a key from the cache; if there are none, they are decoded into it block by block.
 
         Raises:
             CacheError: If the folder cannot be written to, or the limit or the disk is too small.
-            InputError: If the source cannot be read, or its blocks are not together what it described.
+            InputError: If the source cannot be read, or its blocks do not match its description.
         """
         with self.errors():
             self.path.mkdir(parents=True, exist_ok=True)
             lock = self.lock(key)
             try:
-                lock.acquire(timeout=PATIENCE)
+                lock.acquire(timeout=LOCK_NOTICE_SECONDS)
             except Timeout:
-                notice = f"another process is writing the same signals to the cache in {str(self.path)!r}; waiting for it"
+                notice = f"waiting for another process that writes the same signals to the cache in {str(self.path)!r}"
                 warnings.warn(notice, CacheNotice, stacklevel=2)
                 lock.acquire()
             try:
@@ -135,7 +135,7 @@ class SignalCache(CacheFolder):
         text = np.frombuffer(json.dumps(described, default=lambda number: number.item()).encode(), dtype=np.uint8)
         try:
             with PatientFile(temporary) as file:
-                # this version of the format has checksums of its metadata
+                # this version of the HDF5 format has checksums for metadata
                 with h5py.File(file, "w", libver=("v110", "v110"), rdcc_nbytes=CHUNK_CACHE_BYTES) as entry:
                     entry.create_dataset("description", data=text, chunks=text.shape, fletcher32=True)
                     chunks = _chunks(raw.shape, stored)
@@ -153,27 +153,27 @@ class SignalCache(CacheFolder):
 
 
 class StoredSignals:
-    """The values of an entry, read by slices. It can be pickled, and is then opened again.
+    """The values of an entry, read by slices. Unpickling opens the file again.
 
     Args:
-        path: The entry. It is marked as used.
+        path: The entry. Its time of use is updated.
 
     Raises:
-        FileNotFoundError: If there is none.
-        DamagedEntry: If it is not an intact HDF5 file; it is removed. At a read, if a checksum is wrong.
+        FileNotFoundError: If there is no such file.
+        DamagedEntry: If it is not an intact HDF5 file, or a checksum is wrong when values are read; the entry is removed.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.stat()  # HDF5 does not tell a missing file from a damaged one
-        with suppress(OSError):  # a cache that may only be read serves as well
+        path.stat()  # HDF5 does not distinguish a missing file from a damaged one
+        with suppress(OSError):  # the cache may be read-only
             os.utime(path)
         try:
             self._values = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)["values"]
             plain = json.loads(self._values.file["description"][()].tobytes())
             parts = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
             self._description = {**plain, **parts, "scaling": Scaling.from_dict(plain["scaling"])}
-        except Exception as error:  # a damaged file makes HDF5 raise anything
+        except Exception as error:  # HDF5 raises many types for a damaged file
             raise self._damaged(error) from error
         self.shape: tuple[int, ...] = self._values.shape
 
@@ -189,17 +189,17 @@ class StoredSignals:
         return values
 
     def blocks(self) -> Iterator[AnyArray]:
-        """The values in order: arrays ``(n, N_2, ..., N_D, C)``, none across two signals."""
+        """The values in order, in arrays ``(n, N_2, ..., N_D, C)`` of one signal each."""
         signals, rows = self.shape[:2]
         step = max(1, READ_BYTES // (math.prod(self.shape[2:]) * self._values.dtype.itemsize))
-        together = max(1, step // rows)  # small signals are read many at a time
+        together = max(1, step // rows)  # several small signals per read
         for signal in range(0, signals, together):
             for row in range(0, rows, step):
                 yield from self[signal : signal + together, row : row + step]
 
     def describe(self) -> RawSignals:
-        """The signals, with these values."""
-        # not an attribute: a cycle would keep the file open, and HDF5 shows an open file as it was
+        """Description of the signals, whose values are read from this entry."""
+        # not an attribute: a reference cycle would keep the file open, and HDF5 does not see changes of an open file
         return RawSignals(**self._description, blocks=self.blocks, array=self._itself)
 
     def _itself(self) -> StoredSignals:
@@ -214,7 +214,7 @@ class StoredSignals:
 
 
 def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """Chunks of at most 1 MiB that are runs of whole rows: what is read in order is read from the disk in order.
+    """Chunk shape of at most 1 MiB, contiguous in row-major order.
 
     >>> _chunks((2, 1000, 1000, 3), np.dtype("uint8"))
     (1, 334, 1000, 3)

@@ -12,11 +12,11 @@ __all__ = ["grid_axes", "point_coordinates"]
 
 
 def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """One coordinate vector per axis: ``i/N`` for ``i = 0..N-1``, divided in float64 and rounded once.
+    """Coordinate vectors of a grid: ``i/N`` for ``i = 0..N-1``, computed in float64 and rounded once.
 
     Args:
         shape: Number of samples per axis, ``(N_1, ..., N_D)``.
-        dtype: Of the result.
+        dtype: Dtype of the result.
 
     Returns:
         ``D`` vectors, axis a of shape ``(N_a,)``.
@@ -40,7 +40,7 @@ def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
     grid = [len(axis) for axis in axes]
     if index.device.type != "cpu":
         positions = torch.unravel_index(index, tuple(grid))
-    else:  # five times as fast there: NumPy divides by a constant by multiplying
+    else:  # faster on the CPU: NumPy divides by a constant with multiplications
         rest, found = index.numpy(), []
         for axis in range(len(grid)):
             step = math.prod(grid[axis + 1 :])

@@ -1,4 +1,4 @@
-"""A set of signals from a source, in memory or in a file, split into trained and held-out samples."""
+"""The DataModule of a set of signals from any source."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = ["SignalDataModule"]
 
 @datamodules.register("SignalDataModule")
 class SignalDataModule(LightningDataModule):
-    """A set of signals of one shape, fitted together. Nothing is read before it is asked for.
+    """A set of signals of one shape, fitted together. Data is read when it is first needed.
 
     Args:
-        source: What reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
+        source: Reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
             every axis; grid of stride 2 only), ``midpoints`` (halfway between trained ones on every axis; even strides),
             ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
-        batching: What one training step sees: a :class:`Batching`, or a mapping of its arguments.
-        storage: Where values are held: a :class:`Storage`, or a mapping of its arguments.
+        batching: Batches of training: a :class:`Batching`, or a mapping of its arguments.
+        storage: Storage of the values: a :class:`Storage`, or a mapping of its arguments.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class SignalDataModule(LightningDataModule):
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
 
     def prepare_data(self) -> None:
-        """Loads and checks the data, so that bad input fails before anything else happens."""
+        """Loads and checks the data, so that bad input fails before the fit starts."""
         self.prepare()
 
     def setup(self, stage: str | None = None) -> None:
-        """Loads the data unless this process already has; the same for every ``stage``."""
+        """Loads the data unless it is loaded; the same for every ``stage``."""
         self.prepare()
 
     def prepare(self) -> None:
@@ -90,15 +90,15 @@ class SignalDataModule(LightningDataModule):
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         loaded = self.storage.loads(raw)
         split = (self.sampling.split if loaded else self.sampling.stream)(info.grid, info.num_signals)
-        split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in info.grid))  # refuses what does not suit
+        split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in info.grid))  # raises if the protocol does not apply
         if self.batching.kind == "blocks" and not isinstance(split, GridSplit):
             raise InputError(
-                f"batches of blocks are parts of a training grid; {self.sampling!r} makes none: set --data.batch points"
+                f"batches of blocks need a training grid, which {self.sampling!r} does not give: set --data.batch points"
             )
         if self.batching.kind == "full" and not loaded:
             raise InputError(
-                f"the signals stay in their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full batch: "
-                "set --data.batch points or blocks, or --data.in_memory true"
+                f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
+                "batch: set --data.batch points or blocks, or --data.in_memory true"
             )
         everything = self.protocol == "rest" and split.num_train == math.prod(info.grid)
         try:
@@ -106,51 +106,55 @@ class SignalDataModule(LightningDataModule):
         except DamagedEntry as error:
             warnings.warn(error.notice, CacheNotice, stacklevel=2)
             values = load(open_signals(self.source, self.storage))
-        # Only now, when nothing can fail any more: a failed attempt leaves no half-loaded state behind.
+        # assigned last, so that a failed attempt leaves no partial state
         self._dataset = SignalDataset(values, split, "none" if everything else self.protocol)
         self._raw, self._info = raw, info
         if everything:
             rank_zero_info(
-                f"Every sample is trained on, so protocol {self.protocol!r} has nothing to score: it is taken as "
-                f"'none', and there is no held-out PSNR. Hold samples out (now: {self.sampling!r}), or set protocol: all."
+                f"Every sample is trained on ({self.sampling!r}), so protocol {self.protocol!r} scores nothing and is "
+                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set protocol: all."
             )
 
     @property
     def dataset(self) -> SignalDataset:
-        """The batches."""
+        """The batches of all signals."""
         self.prepare()
         return self._dataset
 
     @property
     def streamed(self) -> bool:
-        """Whether the signals stay in their file."""
+        """Whether the signals are read from their file."""
         return isinstance(self.dataset.values, FileValues)
 
     @property
     def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1]; refused if the signals stay in their file."""
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1].
+
+        Raises:
+            InputError: If the signals are read from their file.
+        """
         return self.dataset.in_memory()
 
     @property
     def info(self) -> SignalInfo:
-        """Names, grid and channels of the signals, and the way back to their source."""
+        """Shape and origin of the signals."""
         self.prepare()
         assert self._info is not None
         return self._info
 
     @property
     def split(self) -> Split:
-        """The trained samples."""
+        """The split into trained and held-out samples."""
         return self.dataset.split
 
     @property
     def effective_protocol(self) -> Protocol:
-        """The protocol in force: ``none`` where the one that was asked for leaves nothing to score."""
+        """The protocol in use: ``none`` if the requested one leaves no sample to score."""
         return self.dataset.protocol
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with any value, the shape or the trained samples."""
+        """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
         info, digest = self.info, hashlib.sha256()
         digest.update(f"{(info.num_signals, *info.grid, info.channels)} {self.split.num_train};".encode())
         for values in unit_blocks(self._raw) if self.streamed else [self.values.numpy()]:
@@ -160,7 +164,7 @@ class SignalDataModule(LightningDataModule):
         return digest.hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:
-        """What the data is, as plain values, for ``metrics.json``."""
+        """Description of the data as plain values, for ``metrics.json``."""
         return {
             **self.source.describe(),
             **self.info.to_dict(),
@@ -172,25 +176,25 @@ class SignalDataModule(LightningDataModule):
         }
 
     def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, always the same object; refused if the signals stay in their file."""
+        """All trained samples, always the same object; not for signals that are read from their file."""
         return self.dataset.train_batch
 
     def calibration_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, or points spread over the file: enough for means and the scales of features."""
+        """Samples for means and scales of features: all trained samples, or points spread over the file."""
         return self.dataset.calibration_batch()
 
     def evaluation_batch(self) -> GridBatch:
-        """The whole grid with its masks, always the same object; refused if the signals stay in their file."""
+        """The whole grid with its masks, always the same object; not for signals that are read from their file."""
         return self.dataset.evaluation_batch
 
     @property
     def process(self) -> Process:
-        """This process, of those that train together."""
+        """Rank of this process and number of processes."""
         trainer = self.trainer
         return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
 
     def shard(self) -> tuple[SignalDataset, Process]:
-        """What this process fits: its share of every batch, or, under the strategy ``signals``, signals of its own."""
+        """Dataset and process of a fit: all signals and this rank, or this rank's signals (strategy ``signals``)."""
         trainer = self.trainer
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
         if trainer is None or not fitting or not isinstance(trainer.strategy, SignalsStrategy):
@@ -201,32 +205,32 @@ class SignalDataModule(LightningDataModule):
         return self._shard[1], Process()
 
     def train_dataloader(self) -> TrainLoader:
-        """The training batches of this process, on its device if the signals are in memory."""
+        """Training batches of this process, on its device if the signals are in memory."""
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        # Lightning's seed_everything leaves the seed there; the order of the batches follows it
+        # set by Lightning's seed_everything; it determines the order of the batches
         seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
         dataset, process = self.shard()
         return dataset.train_loader(self.batching, seed, process, device)
 
     def val_dataloader(self) -> GridLoader[GridBatch]:
-        """The whole grid, at once or in blocks."""
+        """The whole grid, in one batch or in blocks."""
         dataset, process = self.shard()
         return dataset.evaluation_loader(process)
 
     def test_dataloader(self) -> GridLoader[GridBatch]:
-        """The whole grid, at once or in blocks."""
+        """The whole grid, in one batch or in blocks."""
         return self.dataset.evaluation_loader(self.process)
 
     def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
-        """The coordinates of the whole grid, at once or in blocks."""
+        """Coordinates of the whole grid, in one batch or in blocks."""
         grid = OutputGrid(list(self.info.grid))
         grid.trainer = self.trainer
         return grid.predict_dataloader()
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Copies a whole batch of signals in memory to a device once and hands out that copy ever after.
+        """Copies a full batch of signals in memory to a device once, and reuses the copy.
 
-        A batch that is there already is handed on as it is. A batch that is not of this package is left to Lightning.
+        Other batches of this package are copied unless they are there already. Foreign batches are left to Lightning.
         """
         if not isinstance(batch, (GridBatch, PointBatch)):
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
@@ -234,7 +238,7 @@ class SignalDataModule(LightningDataModule):
         whole = [vars(dataset).get(name) for dataset in datasets for name in ("train_batch", "evaluation_batch")]
         if not any(batch is known for known in whole):
             return to_device(batch, device)
-        key = (id(batch), device)  # these live as long as this object, so an id stands for one of them
+        key = (id(batch), device)  # these live as long as this object, so their ids are unique
         if key not in self._device_copies:
             self._device_copies[key] = to_device(batch, device)
         return self._device_copies[key]

@@ -1,4 +1,4 @@
-"""From signals and their split to the batches of training, evaluation and the solvers, in memory or from a file."""
+"""Batches for training, evaluation and the solvers, of signals in memory or in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pe_lightning.blocks import Block, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
-from pe_lightning.data.options import POINTS, STEPS_PER_EPOCH, Batching
+from pe_lightning.data.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH, Batching
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, file_blocks
 from pe_lightning.distributed import Process
@@ -25,21 +25,21 @@ __all__ = ["SignalDataset", "to_device"]
 
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
-FLOAT32_SAMPLES = 1 << 14
-"""Samples of the longest axis up to which coordinates are float32: within 0.1 % of their distance."""
-CHOICE_WINDOW = {1: 16384, 2: 1024, 3: 160}
-"""Trained samples per axis of the central block of a file from which width and ridge are chosen."""
+MAX_FLOAT32_SAMPLES = 1 << 14
+"""Longest axis whose coordinates are float32, with a rounding error below 0.1 % of their distance."""
+CHOICE_BLOCK_SAMPLES = {1: 16384, 2: 1024, 3: 160}
+"""Trained samples per axis of the central block from which width and ridge of signals in a file are chosen."""
 CALIBRATION_BLOCKS = 16
-"""Blocks of a file that are read for means and scales."""
+"""Number of blocks of a file from which means and scales are computed."""
 CALIBRATION_BYTES = 1 << 22
-"""Size of these blocks, unless the chunks of the file are larger."""
+"""Bytes of each of these blocks, unless the chunks of the file are larger."""
 
 
 class SignalDataset:
-    """The batches of one set of signals.
+    """Batches of one set of signals.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)``, or the file that holds them.
+        values: ``(S, N_1, ..., N_D, C)`` in [0, 1], or the file that holds them.
         split: The trained samples.
         protocol: Which samples are scored.
     """
@@ -48,25 +48,29 @@ class SignalDataset:
         self.values = values
         self.split = split
         self.protocol: Protocol = protocol
-        # neighbours on an axis longer than this are so close that float32 would misplace them by some per cent
-        self.axes = grid_axes(split.grid, torch.float64 if max(split.grid) > FLOAT32_SAMPLES else torch.float32)
+        # on longer axes the rounding error of float32 is not small against the distance of neighbours
+        self.axes = grid_axes(split.grid, torch.float64 if max(split.grid) > MAX_FLOAT32_SAMPLES else torch.float32)
 
     def of(self, signals: slice) -> SignalDataset:
-        """The same for some of the signals in memory."""
+        """The dataset of a subset of the signals in memory."""
         split = self.split
         if isinstance(split, PointSplit) and len(split.index) > 1:
             split = PointSplit(split.grid, split.index[signals])
         return SignalDataset(self.in_memory()[signals], split, self.protocol)
 
     def in_memory(self) -> Tensor:
-        """The values; refused if they stay in their file."""
+        """The values.
+
+        Raises:
+            InputError: If they are read from their file.
+        """
         if isinstance(self.values, FileValues):
-            raise InputError("the signals stay in their file and are not loaded; set in_memory: true to load them")
+            raise InputError("the signals are read from their file and not loaded; set in_memory: true to load them")
         return self.values
 
     @cached_property
     def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, of signals in memory."""
+        """All trained samples of signals in memory."""
         values, split = self.in_memory(), self.split
         if isinstance(split, GridSplit):
             chosen = tuple(axis[index] for axis, index in zip(self.axes, split.index, strict=True))
@@ -77,11 +81,11 @@ class SignalDataset:
 
     @cached_property
     def evaluation_batch(self) -> GridBatch:
-        """The whole grid of signals in memory, with the masks of scored and of trained samples."""
+        """The whole grid of signals in memory, with masks of scored and trained samples."""
         return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.protocol), self.split.train_mask())
 
     def calibration_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, or points spread over the file, always the same: enough for means and scales."""
+        """Samples for means and scales: all trained samples, or a fixed set of points spread over the file."""
         values = self.values
         if not isinstance(values, FileValues):
             return self.train_batch
@@ -91,23 +95,23 @@ class SignalDataset:
         indices, parts = [], []
         for block in blocks:
             inside, index = self.split.train_positions(block)
-            step = max(1, len(inside) * len(blocks) // POINTS)
+            step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
             indices.append(index[::step])
             parts.append(values.read(block).flatten(1, -2).index_select(1, inside[::step]))
         points = torch.cat(indices)[None]
         return PointBatch(point_coordinates(self.axes, points), torch.cat(parts, 1), self.axes, points)
 
     def choice_batch(self) -> GridBatch:
-        """The trained grid, or its central block where it stays in a file."""
+        """Samples for the choice of width and ridge: the trained grid, or the central block of signals in a file."""
         sizes = self._grid_split().sizes
         if not isinstance(self.values, FileValues):
             return self._train_grid
-        wide = CHOICE_WINDOW.get(len(sizes), 16)
+        wide = CHOICE_BLOCK_SAMPLES.get(len(sizes), 16)
         firsts = [max(0, (n - wide) // 2) for n in sizes]
         return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
 
     def train_blocks(self, process: Process) -> Iterator[GridBatch]:
-        """This process's share of the trained grid, in blocks with their first sample."""
+        """This process's blocks of the trained grid."""
         split, values = self._grid_split(), self.values
         if not isinstance(values, FileValues):
             yield self.train_block(process.rows(whole(split.sizes)))
@@ -118,7 +122,7 @@ class SignalDataset:
         yield from map(self.train_block, blocks[process.share(len(blocks))])
 
     def train_block(self, block: Block) -> GridBatch:
-        """A block of the trained grid, of positions in it and not in the whole grid."""
+        """A block of the trained grid; ``block`` counts trained samples."""
         split, values = self._grid_split(), self.values
         if not isinstance(values, FileValues):
             return self._train_grid.block(block)
@@ -138,31 +142,31 @@ class SignalDataset:
     def _grid_split(self) -> GridSplit:
         if not isinstance(self.split, GridSplit):
             raise InputError(
-                "signals that stay in their file are solved for on a training grid; set sampling: grid, or train on "
-                "random points (warm_start: false and a given sigma), or in_memory: true"
+                "the exact fit of signals that are read from their file needs a training grid; set sampling: grid, train on "
+                "random points (warm_start: false and a given sigma), or set in_memory: true"
             )
         return self.split
 
     def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
-        """The training batches; those of signals in memory are made on ``device``."""
+        """Loader of training batches; those of signals in memory are on ``device``."""
         values, steps = self.values, batching.steps_per_epoch
         if batching.kind == "points":
             if isinstance(values, FileValues):
                 return FilePointLoader(values, self.split, batching.num_points, steps, seed, process)
             return PointLoader(to_device(self.train_batch, device), batching.num_points, steps, seed, process)
         if batching.kind == "full":
-            return FullLoader(to_device(self.train_batch, device), steps or STEPS_PER_EPOCH, process)
+            return FullLoader(to_device(self.train_batch, device), steps or DEFAULT_STEPS_PER_EPOCH, process)
         sizes, read = self._grid_split().sizes, self.train_block
         if not isinstance(values, FileValues):
             read = to_device(self._train_grid, device).block
         return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
 
     def evaluation_loader(self, process: Process) -> GridLoader[GridBatch]:
-        """The whole grid: in memory every process takes all of it, from a file each its own blocks."""
+        """Loader of the whole grid: one batch for every process in memory, or this process's blocks of a file."""
         if not isinstance(self.values, FileValues):
             return GridLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
         blocks = self.values.blocks()
-        # Lightning wants a batch from every process: one without blocks gets one without samples
+        # Lightning needs a batch in every process: one without blocks gets an empty batch
         own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
         return GridLoader(own, self._evaluation_block)
 
@@ -178,7 +182,7 @@ class SignalDataset:
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
-    """The batch with its tensors on a device; itself if they are there."""
+    """The batch with its tensors on a device; the same object if they are there already."""
     if batch.values.device == device:
         return batch
 

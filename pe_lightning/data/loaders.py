@@ -1,8 +1,8 @@
-"""Loaders: all training samples at once, random points, or blocks of the grid; and the whole grid for evaluation.
+"""Loaders: all training samples, random points or blocks of the training grid; and the whole grid for evaluation.
 
-A loader goes through passes over the training samples, and an epoch is a stretch of them. The order within a pass depends
-on the seed and the number of the pass alone. Under several processes every one finds the same batches and takes its own
-share: together they see what one process would see, each sample once.
+A loader makes passes over the training samples; an epoch is a fixed number of steps. The order within a pass depends only on
+the seed and the number of the pass. All processes compute the same batches and each takes its share, so that together they
+see the samples that one process would see.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = ["BlockLoader", "FilePointLoader", "FullLoader", "GridLoader", "PointL
 B = TypeVar("B")
 
 BUFFER_BYTES = 1 << 27
-"""Memory of the buffer that random points of a file are taken from, of all processes together."""
+"""Bytes of the shuffle buffer for random points of a file, over all processes."""
 BLOCKS_PER_BUFFER = 128
-"""Blocks of the file in a full buffer, unless its chunks are larger."""
-ROUND = 1 << 16
-"""Points that are brought into random order at once."""
+"""Number of blocks in a full buffer, unless the chunks of the file are larger."""
+SHUFFLED_POINTS = 1 << 16
+"""Number of points shuffled at a time."""
 
 
 class TrainLoader(ABC):
-    """Passes over the training samples, an epoch at a time; its position is saved with a checkpoint.
+    """Base of training loaders; its position is saved in checkpoints.
 
     Args:
-        batches: Batches in one pass.
-        steps_per_epoch: Batches in one epoch; by default one pass.
+        batches: Number of batches in a pass.
+        steps_per_epoch: Number of batches in an epoch; by default one pass.
         process: This process, which takes its share of every batch.
-        seed: Of the order.
+        seed: Seed of the order.
     """
 
     def __init__(self, batches: int, steps_per_epoch: int | None, process: Process, seed: int = 0) -> None:
@@ -57,7 +57,7 @@ class TrainLoader(ABC):
         return self.steps_per_epoch
 
     def __iter__(self) -> Iterator[GridBatch | PointBatch]:
-        """The rest of the current epoch."""
+        """The remaining batches of the current epoch."""
         end = (self.position // self.steps_per_epoch + 1) * self.steps_per_epoch
         while self.position < end:
             number, first = divmod(self.position, self.batches)
@@ -72,16 +72,16 @@ class TrainLoader(ABC):
         """The batches of pass ``number``, from batch ``first`` on."""
 
     def state_dict(self) -> dict[str, Any]:
-        """How many batches were handed out. Its presence tells Lightning that a fit can resume within an epoch."""
+        """The number of batches delivered. Lightning resumes within an epoch because this method exists."""
         return {"position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what :meth:`state_dict` returned."""
+        """Restores the position."""
         self.position = state["position"]
 
 
 class FullLoader(TrainLoader):
-    """All training samples, every step: this process's rows of a sub-grid, or its share of the points."""
+    """All training samples in every step: this process's rows of a sub-grid, or its share of the points."""
 
     def __init__(self, batch: GridBatch | PointBatch, steps_per_epoch: int, process: Process) -> None:
         super().__init__(1, steps_per_epoch, process)
@@ -94,23 +94,23 @@ class FullLoader(TrainLoader):
             self.batch = PointBatch(batch.coords[:, own], batch.values[:, own], batch.axes, index, batch.values.shape[1])
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
-        """The batch; always the same object, so that what depends on it alone need be computed once."""
+        """The batch, always the same object, so that results can be cached by identity."""
         yield self.batch
 
 
 class PointLoader(TrainLoader):
-    """Random training samples of signals in memory, each once in a pass.
+    """Random training samples of signals in memory; each occurs once in a pass.
 
     Args:
-        batch: The training samples, on the device where the batches are wanted.
-        size: Points per signal in a batch, of all processes together; the last one of a pass may be smaller.
+        batch: The training samples, on the device of the batches.
+        size: Number of points per signal in a batch, over all processes; the last batch of a pass may be smaller.
         steps_per_epoch, seed, process: See :class:`TrainLoader`.
     """
 
     def __init__(
         self, batch: GridBatch | PointBatch, size: int, steps_per_epoch: int | None, seed: int, process: Process
     ) -> None:
-        self.index = None if isinstance(batch, GridBatch) else batch.index  # of a grid: the place among the values
+        self.index = None if isinstance(batch, GridBatch) else batch.index  # positions in the flattened values of a grid
         self.axes = batch.axes
         self.values = batch.values.flatten(1, -2)
         self.count = self.values.shape[1]
@@ -118,7 +118,7 @@ class PointLoader(TrainLoader):
         super().__init__(math.ceil(self.count / self.size), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
-        """The points in a new order, ``size`` at a time."""
+        """The points in random order, ``size`` at a time."""
         assert self.axes is not None
         order = permutation(self.count, self.seed, number).to(self.values.device)
         for chosen in torch.split(order, self.size)[first:]:
@@ -129,17 +129,17 @@ class PointLoader(TrainLoader):
 
 
 class FilePointLoader(TrainLoader):
-    """Random training samples from a file, each once in a pass, with bounded memory.
+    """Random training samples from a file with bounded memory; each occurs once in a pass.
 
-    The file is read in blocks that follow its chunks, each once in a pass. A buffer holds as many randomly chosen blocks as
-    its memory allows, and is emptied in random order. Each process reads only its own blocks.
+    Blocks that align with the chunks of the file are read in random order into a shuffle buffer, from which points are taken
+    in random order. Each process reads its own blocks only.
 
     Args:
         values: The signals.
         split: Their training samples, the same for all signals.
-        size: Points per signal in a batch, of all processes together; the last one of a pass may be smaller.
+        size: Number of points per signal in a batch, over all processes; the last batch of a pass may be smaller.
         steps_per_epoch, seed, process: See :class:`TrainLoader`.
-        buffer_bytes: Memory of the buffer, of all processes together; two are held, one being filled.
+        buffer_bytes: Bytes of the buffer, over all processes. Two buffers exist at a time, as the next one is being filled.
     """
 
     def __init__(
@@ -159,12 +159,12 @@ class FilePointLoader(TrainLoader):
         self.axes = grid_axes(grid)
         share = split.num_train / math.prod(grid)
         self.blocks = values.blocks(int(buffer_bytes / BLOCKS_PER_BUFFER / share))
-        point = 4 * signals * channels + 8  # its values and its position
+        point = 4 * signals * channels + 8  # bytes of its values and position
         self.blocks_per_buffer = max(1, int(buffer_bytes / max(share * point * math.prod(shape_of(self.blocks[0])), 1)))
         super().__init__(math.ceil(split.num_train / self.size), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
-        """The points of all blocks, ``size`` at a time."""
+        """The points of all blocks in random order, ``size`` at a time."""
         turn, total = 0, 0
         parts: list[tuple[Tensor, Tensor]] = []
         for order, index, values in self._rounds(number):
@@ -184,10 +184,11 @@ class FilePointLoader(TrainLoader):
         return PointBatch(point_coordinates(self.axes, index), values, self.axes, index, total)
 
     def _rounds(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The points of all blocks in rounds, to each of which every block in the buffer gives the same share of its own.
+        """The points of all blocks in rounds; each round takes the same share of every block in the buffer.
 
-        The random order of all points of the round, as places among those that this process read and -1 for the others;
-        and the row-major positions and values of what it read.
+        Yields:
+            The random order of all points of the round, as indices into the points that this process has read, -1 for points
+            of other processes; their row-major positions; and their values.
         """
         blocks = permutation(len(self.blocks), self.seed, number).tolist()
         groups = [blocks[start : start + self.blocks_per_buffer] for start in range(0, len(blocks), self.blocks_per_buffer)]
@@ -197,7 +198,7 @@ class FilePointLoader(TrainLoader):
                 buffer = following.result()
                 if place + 1 < len(groups):
                     following = reader.submit(self._read, groups[place + 1], number)
-                rounds = math.ceil(sum(count for count, _, _ in buffer) / ROUND)
+                rounds = math.ceil(sum(count for count, _, _ in buffer) / SHUFFLED_POINTS)
                 for turn in range(rounds):
                     own, indices, values = [], [], []
                     for count, index, read in buffer:
@@ -210,9 +211,9 @@ class FilePointLoader(TrainLoader):
                     yield torch.where(mine, mine.cumsum(0) - 1, -1)[order], torch.cat(indices), torch.cat(values, 1)
 
     def _read(self, places: Sequence[int], number: int) -> list[tuple[int, Tensor, Tensor]]:
-        """The trained samples of some blocks: how many, and their positions and values; none of other processes' blocks.
+        """Number, positions and values of the trained samples of several blocks; values of this process's blocks only.
 
-        Each block is brought into an order of its own, which is fast as it fits in the processor's cache.
+        Each block is shuffled by itself, which is fast because it fits in the processor's cache.
         """
         buffer = []
         for turn, place in enumerate(places):
@@ -229,14 +230,14 @@ class FilePointLoader(TrainLoader):
 
 
 class BlockLoader(TrainLoader):
-    """Blocks of the training grid, each once in a pass.
+    """Blocks of the training grid; each occurs once in a pass.
 
     Args:
-        grid: Training samples per axis, ``(n_1, ..., n_D)``.
-        size: Samples of a block per axis; those at the end of an axis may be smaller.
-        read: Gives a block, from memory or from a file.
+        grid: Number of training samples per axis, ``(n_1, ..., n_D)``.
+        size: Number of samples of a block per axis; the last blocks along an axis may be smaller.
+        read: Returns a block, from memory or from a file.
         steps_per_epoch, seed, process: See :class:`TrainLoader`.
-        shuffle: Whether the order is random, else row-major.
+        shuffle: Whether the order is random; otherwise row-major.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class BlockLoader(TrainLoader):
         super().__init__(len(self.blocks), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch]:
-        """The blocks, in a new order."""
+        """The blocks of a pass in order."""
         count = len(self.blocks)
         order = permutation(count, self.seed, number).tolist() if self.shuffle else list(range(count))
         for place in order[first:]:
@@ -263,11 +264,11 @@ class BlockLoader(TrainLoader):
 
 
 class GridLoader(Generic[B]):
-    """Blocks of the whole grid in order, for evaluation and prediction; one block where that fits in memory.
+    """Blocks of the whole grid in order, for evaluation and prediction.
 
     Args:
-        blocks: The blocks that this process takes.
-        read: Gives what belongs to a block.
+        blocks: The blocks of this process.
+        read: Returns the batch of a block.
     """
 
     def __init__(self, blocks: Sequence[Block], read: Callable[[Block], B]) -> None:
@@ -282,13 +283,13 @@ class GridLoader(Generic[B]):
 
 
 def permutation(count: int, seed: int, number: int) -> Tensor:
-    """The order of ``count`` things in pass ``number``, ``(count,)`` int64: the same on all processes and devices."""
-    # a generator's seed is one number of 64 bits; neighbouring seeds and passes must not meet
+    """Random permutation of pass ``number``, ``(count,)`` int64, the same on all processes and devices."""
+    # a generator takes one 64-bit seed; (seed, number) pairs must not collide for small values
     mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + 1) % 2**63
     return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
 
 
 def _own_rows(read: Callable[[Block], GridBatch], block: Block, process: Process) -> GridBatch:
-    """This process's rows of a block of the training grid."""
+    """This process's rows of a block, read."""
     total = math.prod(shape_of(block)) if process.world_size > 1 else None
     return replace(read(process.rows(block)), total=total)

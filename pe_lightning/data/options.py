@@ -1,4 +1,4 @@
-"""Grouped options of a DataModule: what one training step sees, and where the values are held."""
+"""Grouped options of a DataModule: batches and storage."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ __all__ = ["Batching", "Storage"]
 
 BatchKind: TypeAlias = Literal["full", "points", "blocks"]
 
-POINTS = 65536
-"""Points per signal in a batch of ``points`` whose size is not given."""
-BLOCK = {1: 65536, 2: 256, 3: 64}
-"""Trained samples per axis of a block whose size is not given, by the number of axes."""
-STEPS_PER_EPOCH = 100
-"""Optimiser steps that make one epoch where each sees all samples."""
-MEMORY_SHARE = 0.25
-"""Share of the free memory that values may take; training needs more than the values."""
+DEFAULT_POINTS = 65536
+"""Default number of points per signal in a batch of ``points``."""
+DEFAULT_BLOCK_SAMPLES = {1: 65536, 2: 256, 3: 64}
+"""Default number of trained samples per axis of a block, by number of axes."""
+DEFAULT_STEPS_PER_EPOCH = 100
+"""Default number of optimiser steps per epoch of full batches."""
+MAX_MEMORY_SHARE = 0.25
+"""Largest share of the free memory for values; training needs memory besides."""
 
 
 @dataclass(frozen=True)
 class Batching:
-    """What one training step sees.
+    """Batches of training.
 
     Args:
         kind: ``full`` (all trained samples), ``points`` (random ones) or ``blocks`` (blocks of the trained grid).
-        size: For ``points``, how many per signal, of all processes together; for ``blocks``, the trained samples of a
-            block per axis, one number or one per axis.
+        size: For ``points``, the number of points per signal, over all processes; for ``blocks``, the number of trained
+            samples per axis, one number or one per axis.
         shuffle: Whether blocks come in random order.
-        steps_per_epoch: Optimiser steps that make one epoch; by default 100 of ``full`` batches, else one pass over the
-            trained samples.
+        steps_per_epoch: Optimiser steps per epoch; by default 100 for ``full`` batches, otherwise one pass over the trained
+            samples.
 
     Raises:
-        InputError: If the options contradict each other.
+        InputError: If an option is out of range, or two contradict each other.
     """
 
     kind: BatchKind = "full"
@@ -58,12 +58,16 @@ class Batching:
 
     @property
     def num_points(self) -> int:
-        """Points per signal in a batch of ``points``."""
-        return self.size if isinstance(self.size, int) else POINTS
+        """Number of points per signal in a batch of ``points``."""
+        return self.size if isinstance(self.size, int) else DEFAULT_POINTS
 
     def block(self, num_axes: int) -> tuple[int, ...]:
-        """Trained samples of a block per axis; refused if the size is for another number of axes."""
-        size = self.size or BLOCK.get(num_axes, 16)
+        """Number of trained samples of a block per axis.
+
+        Raises:
+            InputError: If ``size`` is for another number of axes.
+        """
+        size = self.size or DEFAULT_BLOCK_SAMPLES.get(num_axes, 16)
         sizes = (size,) * num_axes if isinstance(size, int) else tuple(size)
         if len(sizes) != num_axes:
             raise InputError(f"batching.size {size} is for {len(sizes)} axes, the signals have {num_axes}; give one number")
@@ -72,13 +76,13 @@ class Batching:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the values of the signals are held, and whether decoded signals are cached.
+    """Storage of the values, and the cache of decoded signals.
 
     Args:
-        in_memory: Whether signals are loaded, or stay in their file and are read as they are needed; ``auto`` loads what
-            fits in a quarter of the free memory.
-        cache: ``auto`` keeps decoded signals for the next run, ``off`` does not.
-        cache_dir: The folder of the cache; by default ``PE_LIGHTNING_CACHE`` or ``~/.cache/pe_lightning``.
+        in_memory: ``true`` loads the signals, ``false`` reads blocks of their file when they are needed, ``auto`` loads them
+            if they fit in a quarter of the free memory.
+        cache: ``auto`` stores decoded signals for the next run, ``off`` does not.
+        cache_dir: Folder of the cache; by default ``PE_LIGHTNING_CACHE`` or ``~/.cache/pe_lightning``.
 
     Raises:
         InputError: If an option has another value.
@@ -93,7 +97,7 @@ class Storage:
         choice("cache", self.cache, ("auto", "off"))
 
     def loads(self, raw: RawSignals) -> bool:
-        """Whether these signals are loaded into memory."""
+        """Whether to load these signals into memory."""
         if isinstance(self.in_memory, bool):
             return self.in_memory
-        return raw.nbytes <= MEMORY_SHARE * free_memory()
+        return raw.nbytes <= MAX_MEMORY_SHARE * free_memory()

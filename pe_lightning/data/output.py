@@ -1,4 +1,4 @@
-"""Coordinates to predict at, of any size; needs no data."""
+"""Coordinates for ``predict``, on a grid of any size."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from pe_lightning.errors import InputError, show_bytes
 __all__ = ["OutputGrid"]
 
 BLOCK_BYTES = 1 << 28
-"""Bytes of values that are predicted at once."""
+"""Bytes of values predicted at a time."""
 MAX_SCALE = 1e6
+"""Largest number of output samples per sample of the fit, along an axis."""
 
 
 class OutputGrid(LightningDataModule):
-    """The coordinates of a grid for ``predict``: sample j of M lies at j/M, as in the data the model was fitted to.
+    """Coordinates of a grid for ``predict``: sample j of M is at j/M, as in the data of the fit.
 
-    A large grid comes in blocks of whole rows, in order.
+    Large grids are divided into blocks of whole rows, in order.
 
     Args:
-        output_shape: Number of samples per axis; ``None`` is the size that the model was fitted at, times ``scale``.
-        output_format: What is written: ``auto`` suits the source (PNG, MP4, WAV, else NPY), or ``png``, ``mp4``, ``gif``,
-            ``wav``, ``npy``, ``h5``.
-        scale: Number of samples per axis relative to the size that the model was fitted at, rounded.
+        output_shape: Number of samples per axis; ``None``: that of the fit times ``scale``.
+        output_format: File format: ``auto`` (PNG, MP4, WAV or NPY, by the medium of the source), ``png``, ``mp4``, ``gif``,
+            ``wav``, ``npy`` or ``h5``.
+        scale: Number of samples per axis relative to the fit, rounded.
 
     Raises:
         InputError: If a size is less than 1, ``scale`` is not positive or given with ``output_shape``, or (at predict) the
@@ -57,14 +58,18 @@ class OutputGrid(LightningDataModule):
         self.output_format = output_format
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
-        """The number of samples per axis, for signals of this shape; refused if that has another number of axes."""
+        """Number of samples per axis for signals of a given shape.
+
+        Raises:
+            InputError: If ``output_shape`` is for another number of axes.
+        """
         shape = tuple(self.output_shape or (max(1, round(self.scale * n)) for n in info.grid))
         if len(shape) != info.num_axes:
             raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
         return shape
 
     def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
-        """The grid, or its blocks: a coordinate vector per axis."""
+        """Coordinate vectors of the grid, or of its blocks."""
         info = getattr(self.trainer.lightning_module, "info", None) if self.trainer is not None else None
         shape, values = tuple(self.output_shape or ()), 1
         if isinstance(info, SignalInfo):

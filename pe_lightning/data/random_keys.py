@@ -1,7 +1,7 @@
-"""Random samples of a grid of any size: the same on every machine and process, found again in any block of the grid.
+"""Random samples of a grid of any size, reproducible on every machine and process, and in any block of the grid.
 
-Each sample has a 64-bit key that depends on its position, the seed and the signal alone; those with the smallest keys are
-chosen. NumPy promises a stable output of its bit generators, but not of ``Generator.choice``.
+Each sample has a 64-bit key that depends only on its position, the seed and the signal; the samples with the smallest keys
+are chosen. NumPy guarantees a stable output of its bit generators, but not of ``Generator.choice``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pe_lightning.blocks import Block, shape_of
 __all__ = ["chosen_in", "chosen_positions", "largest_chosen_key"]
 
 KEYS_AT_ONCE = 1 << 22
-"""Keys that are generated at once: 32 MB."""
+"""Keys generated at a time (32 MB)."""
 
 
 def chosen_positions(seed: int, signal: int, size: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -28,9 +28,9 @@ def chosen_positions(seed: int, signal: int, size: int, count: int) -> np.ndarra
 
 
 def largest_chosen_key(seed: int, signal: int, size: int, count: int) -> int:
-    """The ``count``-th smallest of the keys of ``size`` samples, in one pass.
+    """The ``count``-th smallest key of ``size`` samples, found in one pass.
 
-    Memory is bounded: only keys within eight standard deviations of the expected result are held.
+    Memory is bounded: only keys within eight standard deviations of the expected value are stored.
     """
     share = count / size
     spread = 8 * math.sqrt(size * share * (1 - share) + 1) / size
@@ -41,23 +41,23 @@ def largest_chosen_key(seed: int, signal: int, size: int, count: int) -> int:
         below += int(np.count_nonzero(keys < low))
         candidates.append(keys[(keys >= low) & (keys <= high)])
     inside, place = np.concatenate(candidates), count - 1 - below
-    if not 0 <= place < len(inside):  # less likely than 1e-14
-        raise RuntimeError(f"the {count}-th of {size} keys is not where it is expected; choose another sampling seed")
+    if not 0 <= place < len(inside):  # probability below 1e-14
+        raise RuntimeError(f"key {count} of {size} is outside the expected range; choose another sampling seed")
     return int(np.partition(inside, place)[place])
 
 
 def chosen_in(seed: int, signal: int, limit: int, grid: Sequence[int], block: Block) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which samples of a block are chosen: booleans of the block's shape.
+    """Mask of the chosen samples of a block, booleans of the block's shape.
 
     Args:
-        seed: Of the choice.
-        signal: Number of the signal.
-        limit: Of the whole grid, from :func:`largest_chosen_key`.
-        grid: Samples per axis.
+        seed: Seed of the choice.
+        signal: Index of the signal.
+        limit: Largest chosen key of the whole grid, from :func:`largest_chosen_key`.
+        grid: Number of samples per axis.
         block: A block of the grid.
     """
     sizes = shape_of(block)
-    run = len(grid) - 1  # trailing axes that the block covers whole are read together with the axis before them
+    run = len(grid) - 1  # trailing axes covered completely are read together with the axis before them
     while run > 0 and sizes[run] == grid[run]:
         run -= 1
     strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
@@ -74,7 +74,7 @@ def chosen_in(seed: int, signal: int, limit: int, grid: Sequence[int], block: Bl
 
 
 def _keys(seed: int, signal: int, size: int) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.uint64]]]]:
-    """All keys in order, in parts: the position of the first key of a part, and its keys."""
+    """All keys in order. Yields the position of the first key of a chunk, and the keys."""
     generator = np.random.PCG64(np.random.SeedSequence((seed, signal)))
     for first in range(0, size, KEYS_AT_ONCE):
         yield first, generator.random_raw(min(KEYS_AT_ONCE, size - first))

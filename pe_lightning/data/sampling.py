@@ -1,4 +1,4 @@
-"""Which samples of a signal are trained on: samplings by name, each of which makes a split."""
+"""Samplings: named rules that choose the trained samples."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ __all__ = ["GridSampling", "MaskSampling", "RandomSampling", "Sampling", "sampli
 
 
 class Sampling(ABC):
-    """Chooses the samples of a set of signals that are trained on.
+    """Base of samplings, which choose the trained samples of a set of signals.
 
-    A subclass keeps every constructor argument as an attribute of the same name, with plain values.
+    A subclass stores every constructor argument as an attribute of the same name, with plain values.
     """
 
     @abstractmethod
     def split(self, grid: Sequence[int], num_signals: int) -> Split:
-        """The trained samples of ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples.
+        """Splits ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples.
 
         Raises:
-            InputError: If the sampling does not suit the grid.
+            InputError: If the sampling cannot be applied to the grid.
         """
 
     def stream(self, grid: Sequence[int], num_signals: int) -> Split:
-        """As :meth:`split`, for signals that stay in their file: the result should hold nothing of the size of the grid."""
+        """Like :meth:`split`, for signals that are read from their file; the result should not list all samples."""
         return self.split(grid, num_signals)
 
     def spec(self) -> dict[str, Any]:
-        """A plain description with every value in force, which ``samplings.resolve`` turns back into an equal sampling."""
+        """Name and arguments as plain values; ``samplings.resolve`` returns an equal sampling."""
         arguments = {key: getattr(self, key) for key in inspect.signature(type(self)).parameters}
         return {"name": samplings.name_of(type(self)), **arguments}
 
@@ -64,7 +64,7 @@ samplings: Registry[Sampling] = Registry("sampling", Sampling, "pe_lightning.sam
 
 @samplings.register("grid")
 class GridSampling(Sampling):
-    """Every ``stride``-th sample of each axis: the trained samples are a grid too.
+    """Every ``stride``-th sample of each axis, so that the trained samples form a grid.
 
     Args:
         stride: Distance between trained samples, in samples: one number for all axes, or one per axis. 1 trains on
@@ -80,10 +80,10 @@ class GridSampling(Sampling):
         self.stride = integers("stride", stride, 1)
         self.offset = integers("offset", offset, 0)
         if np.max(self.offset) >= np.max(self.stride):
-            raise InputError(f"offset is the first trained sample, less than the stride {stride}; got {offset}")
+            raise InputError(f"offset is the first trained sample and must be less than the stride {stride}; got {offset}")
 
     def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
-        """The sub-grid that all signals share."""
+        """The sub-grid, shared by all signals."""
         strides, offsets = (x if isinstance(x, list) else [x] * len(grid) for x in (self.stride, self.offset))
         if len(strides) != len(grid) or len(offsets) != len(grid):
             raise InputError(f"{self} gives {len(strides)} strides and {len(offsets)} offsets for {_axes(grid)}; give one")
@@ -98,19 +98,19 @@ class GridSampling(Sampling):
 
 @samplings.register("random")
 class RandomSampling(Sampling):
-    """A random share of the samples, without replacement: for each signal its own, as in the papers.
+    """A random subset of the samples, different for each signal, as in the papers.
 
-    The choice depends on the seed, the signal's position and the grid alone: the same on every process, machine and
-    version of NumPy, whatever the global random state. A smaller fraction is a subset of a larger one.
+    The choice depends only on the seed, the index of the signal and the grid: it is the same on every process, machine and
+    version of NumPy. A smaller fraction is a subset of a larger one.
 
     Args:
-        fraction: Share of the samples that is trained on, in (0, 1]; rounded to whole samples, at least one.
-        count: How many samples are trained on, instead of a share.
-        seed: Of the choice, a non-negative integer.
+        fraction: Trained share of the samples, in (0, 1]; rounded to whole samples, at least one.
+        count: Number of trained samples, instead of a fraction.
+        seed: Seed of the choice, a non-negative integer.
         shared: Whether all signals are trained on the same samples.
 
     Raises:
-        InputError: If the fraction or the seed is out of range.
+        InputError: If an argument is out of range.
     """
 
     def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
@@ -120,24 +120,24 @@ class RandomSampling(Sampling):
         self.count = None if count is None else integer("count", count, 1)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
-        """The chosen points, per signal or shared."""
+        """The chosen samples, per signal or shared."""
         size, count = self._sizes(grid)
         signals = range(1 if self.shared else num_signals)
         index = np.stack([chosen_positions(self.seed, signal, size, count) for signal in signals])
         return PointSplit(tuple(grid), torch.from_numpy(index))
 
     def stream(self, grid: Sequence[int], num_signals: int) -> RandomSplit:
-        """The same points, not listed; all signals share them."""
+        """The same samples, computed block by block; shared by all signals."""
         if num_signals > 1 and not self.shared:
             raise InputError(
-                f"{num_signals} signals that stay in their file are trained on the same points: set "
+                f"{num_signals} signals that are read from their file need the same trained samples: set "
                 "sampling: {name: random, shared: true}, or give one signal"
             )
         size, count = self._sizes(grid)
         return RandomSplit(tuple(grid), self.seed, count, largest_chosen_key(self.seed, 0, size, count))
 
     def _sizes(self, grid: Sequence[int]) -> tuple[int, int]:
-        """The samples of a signal, and how many of them are trained on."""
+        """Number of samples of a signal, and of trained ones."""
         size = math.prod(grid)
         count = max(round(self.fraction * size), 1) if self.count is None else self.count
         if count > size:
@@ -147,13 +147,13 @@ class RandomSampling(Sampling):
 
 @samplings.register("mask")
 class MaskSampling(Sampling):
-    """The samples that are not zero in a mask file, of the shape of the signals' grid.
+    """The samples at which a mask file is not zero.
 
     Args:
         path: An image (for signals of 2 axes; a pixel is marked if a colour channel is not zero and it is not
-            transparent) or a ``.npy`` file of booleans or numbers. One file for all signals; or a list of one per signal,
-            in their order, which all mark equally many samples.
-        invert: Whether the samples that are zero are trained on instead.
+            transparent) or a ``.npy`` file of booleans or numbers, of the shape of the grid. One file for all signals, or a
+            list of one per signal, in order, which mark equally many samples.
+        invert: Whether to train on the samples at which the mask is zero.
 
     Raises:
         InputError: If no path is given; at :meth:`split`, if a file is missing or damaged, its shape is not that of the
@@ -181,7 +181,7 @@ class MaskSampling(Sampling):
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 
     def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
-        """Row-major positions that are trained on, ascending, ``(P,)``."""
+        """Row-major positions of the trained samples, ascending, ``(P,)``."""
         mask = _read_mask(file)
         if mask.shape != grid:
             raise InputError(
@@ -191,8 +191,7 @@ class MaskSampling(Sampling):
         index = np.flatnonzero(~mask if self.invert else mask).astype(np.int64, copy=False)
         if not len(index):
             raise InputError(
-                f"with the mask {file.given!r} nothing would be trained on; set invert: {str(not self.invert).lower()}, or "
-                "give another mask"
+                f"the mask {file.given!r} marks no sample; set invert: {str(not self.invert).lower()}, or give another mask"
             )
         return index
 
@@ -206,8 +205,8 @@ def _read_mask(file: SourceFile) -> NDArray[np.bool_]:
         return np.asarray(values != 0)
     with reading(file.given), file.path.open("rb") as opened:
         is_jpeg = opened.read(2) == b"\xff\xd8"
-    if kind not in PICTURES or is_jpeg:  # JPEG does not keep zeros as zeros
-        raise InputError(f"the mask {file.given!r} is no .npy file and no image that is stored exactly, such as PNG")
+    if kind not in PICTURES or is_jpeg:  # JPEG does not preserve zeros
+        raise InputError(f"the mask {file.given!r} is neither a .npy file nor an image in a lossless format such as PNG")
     image = decode_image(file)
     if np.isnan(image).any():
         raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")

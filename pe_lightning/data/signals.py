@@ -1,4 +1,4 @@
-"""Signals as their files hold them, and the way between the source's numbers and [0, 1]."""
+"""Descriptions of signals before they are loaded, and the scaling between the source's range and [0, 1]."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pe_lightning.errors import InputError
 __all__ = ["ArrayLike", "Media", "RawSignals", "Scaling"]
 
 Media: TypeAlias = Literal["image", "video", "audio", "array"]
-"""What a signal is, and so what a reconstruction is written as: PNG, MP4, WAV, or an array file."""
+"""Medium of a signal. It decides the format of reconstructions: PNG, MP4, WAV or an array file."""
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
-VALUES_AT_ONCE = 1 << 22
-"""Of signals in memory, how many are in a block."""
+BLOCK_VALUES = 1 << 22
+"""Number of values per block of signals in memory."""
 
 
 class ArrayLike(Protocol):
-    """What is read by slices without being loaded: a memory-mapped array, an HDF5 dataset."""
+    """An array that is read by slices without loading all of it: a memory map, an HDF5 dataset."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -36,12 +36,12 @@ class ArrayLike(Protocol):
 
 @dataclass(frozen=True)
 class Scaling:
-    """The range of a source: which of its numbers are 0 and 1 to a network, and in what dtype it holds them.
+    """Range and dtype of a source, mapped linearly to [0, 1].
 
     Args:
-        dtype: NumPy's name of the source's dtype, such as ``uint8``.
-        low: What becomes 0, one number per signal, or one for all.
-        high: What becomes 1, same length.
+        dtype: NumPy name of the source's dtype, such as ``uint8``.
+        low: The value that becomes 0, one per signal or one for all.
+        high: The value that becomes 1, same length.
 
     Raises:
         InputError: If a range is empty or not finite.
@@ -59,16 +59,16 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if len(self.low) != len(self.high) or not self.low:
-            raise InputError(f"Scaling: low and high hold one number per signal each, got {self.low} and {self.high}")
+            raise InputError(f"Scaling: low and high must hold one number per signal each; got {self.low} and {self.high}")
         for low, high in zip(self.low, self.high, strict=True):
             if not (np.isfinite([low, high, high - low]).all() and low < high):
                 raise InputError(
-                    f"a range needs two finite numbers, the lower one first, and a finite width; got [{low}, {high}]"
+                    f"a range must be two finite numbers, the lower one first, of finite width; got [{low}, {high}]"
                 )
 
     @classmethod
     def of_integers(cls, dtype: npt.DTypeLike) -> Scaling:
-        """The full range of an integer dtype."""
+        """Scaling of the full range of an integer dtype."""
         info = np.iinfo(np.dtype(dtype))
         return cls(np.dtype(dtype).name, (float(info.min),), (float(info.max),))
 
@@ -78,9 +78,9 @@ class Scaling:
         return self.low[place], self.high[place]
 
     def to_unit(self, values: AnyArray, signal: int) -> npt.NDArray[np.float32]:
-        """Numbers of the source, of one signal, as float32 in [0, 1]."""
+        """Values of one signal of the source as float32 in [0, 1]."""
         low, high = self.of(signal)
-        if low == 0 and values.dtype.itemsize <= 2:  # exact in float32, at half the memory
+        if low == 0 and values.dtype.itemsize <= 2:  # exact in float32, with half the memory of float64
             result: npt.NDArray[np.float32] = values.astype(np.float32)
             if high != 1:
                 result /= np.float32(high)
@@ -90,10 +90,9 @@ class Scaling:
         return ((values.astype(np.float64) - low) / (high - low)).astype(np.float32)
 
     def restore(self, values: AnyArray, signal: int) -> AnyArray:
-        """Values around [0, 1], of one signal, in the source's range and dtype.
+        """Values of one signal, nominally in [0, 1], in the source's range and dtype.
 
-        Integers are rounded, and clipped to the source's range; not-a-number becomes its lowest. Floating point is
-        left unclipped.
+        Integers are rounded and clipped to the source's range; NaN becomes its lowest value. Floating point is not clipped.
         """
         low, high = self.of(signal)
         dtype = np.dtype(self.dtype)
@@ -117,21 +116,20 @@ class Scaling:
 
 @dataclass(frozen=True)
 class RawSignals:
-    """A set of signals of one shape that is described, but not loaded.
+    """Description of a set of signals of one shape that are not loaded yet.
 
     Args:
         names: One name per signal, distinct.
         grid: Number of samples per axis, ``(N_1, ..., N_D)``.
         channels: Number of channels ``C``.
-        stored: NumPy's name of the dtype of ``blocks`` and ``array``: what a cache holds.
+        stored: NumPy name of the dtype of ``blocks`` and ``array``, in which they are cached.
         scaling: Range and dtype of the source.
-        unit: Whether ``blocks`` and ``array`` are in [0, 1] already (a resized picture, say); else ``scaling`` says which
-            of their numbers are 0 and 1.
-        blocks: Decodes everything from the start, signal after signal, each in blocks along its first axis:
-            ``(n, N_2, ..., N_D, C)`` arrays that follow one another. Raises :class:`InputError` on damaged input.
-        array: Opens the values for reading by slices, ``(S, N_1, ..., N_D, C)``, where that needs no decoding.
+        unit: Whether ``blocks`` and ``array`` are in [0, 1] already; otherwise ``scaling`` maps them to it.
+        blocks: Decodes all signals in order, each in consecutive blocks along its first axis, ``(n, N_2, ..., N_D, C)``.
+            Raises :class:`InputError` for damaged input.
+        array: Opens the values for reading by slices, ``(S, N_1, ..., N_D, C)``; ``None`` if they must be decoded.
         rate: Samples per second along the first axis, if it is time.
-        media: What the signals are.
+        media: Medium of the signals.
     """
 
     names: tuple[str, ...]
@@ -147,8 +145,8 @@ class RawSignals:
 
     @classmethod
     def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: Scaling, media: Media = "array") -> RawSignals:
-        """Signals that are loaded: ``(S, N_1, ..., N_D, C)`` float32 in [0, 1], or the source's integers."""
-        rows = max(1, VALUES_AT_ONCE // math.prod(values.shape[2:]))
+        """Signals in memory, ``(S, N_1, ..., N_D, C)``: float32 in [0, 1], or the source's integers."""
+        rows = max(1, BLOCK_VALUES // math.prod(values.shape[2:]))
         return cls(
             tuple(names),
             tuple(values.shape[1:-1]),
@@ -168,5 +166,5 @@ class RawSignals:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values as float32."""
+        """Size of all values as float32, in bytes."""
         return 4 * math.prod(self.shape)

@@ -1,4 +1,4 @@
-"""Which samples are trained on and which are held out: the result of a sampling, and the protocols that score it."""
+"""Splits into trained and held-out samples, and the protocols that say which samples are scored."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pe_lightning.errors import InputError
 __all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split"]
 
 Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
-"""Which samples are scored. The same predictor differs by more than 1 dB between protocols.
+"""Which samples are scored. Scores of different protocols are not comparable.
 
-- ``rest``: everything that is not trained on (the papers').
+- ``rest``: all samples that are not trained on (the papers' protocol).
 - ``odd``: only the samples whose index is odd on every axis; with a grid of stride 2.
 - ``midpoints``: only the samples halfway between trained ones on every axis; with a grid of even strides.
 - ``all``: every sample, the trained ones included.
-- ``none``: nothing.
+- ``none``: none.
 """
 
 SAMPLES_AT_ONCE = 1 << 22
-"""Samples of a large random split that are looked at together."""
+"""Samples of a large random split processed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Split(ABC):
     @property
     @abstractmethod
     def train_indices(self) -> Iterable[Tensor]:
-        """The integers that define the split, for fingerprints."""
+        """Integers that define the split, for fingerprints."""
 
     @property
     def allows_odd(self) -> bool:
@@ -65,14 +65,14 @@ class Split(ABC):
 
     @abstractmethod
     def train_mask_of(self, block: Block) -> Tensor:
-        """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+        """Mask of the trained samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
 
     def train_mask(self) -> Tensor:
-        """Which samples are trained on: ``(S or 1, N_1, ..., N_D)`` booleans."""
+        """Mask of the trained samples, ``(S or 1, N_1, ..., N_D)`` booleans."""
         return self.train_mask_of(whole(self.grid))
 
     def test_mask_of(self, protocol: Protocol, block: Block) -> Tensor:
-        """Which samples of a block of the grid are scored: ``(S or 1, n_1, ..., n_D)`` booleans.
+        """Mask of the scored samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans.
 
         Raises:
             InputError: If the protocol does not suit the split.
@@ -91,25 +91,25 @@ class Split(ABC):
         return torch.full((1, *shape_of(block)), protocol == "all")
 
     def test_mask(self, protocol: Protocol) -> Tensor:
-        """Which samples are scored: ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
+        """Mask of the scored samples, ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
         return self.test_mask_of(protocol, whole(self.grid))
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Row-major positions of the trained samples of a block, within the block and in the grid: ``(P,)`` ascending.
+        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending.
 
         Raises:
-            InputError: If signals have samples of their own.
+            InputError: If the trained samples differ between signals.
         """
         mask = self.train_mask_of(block)
         if len(mask) > 1:
-            raise InputError("signals that stay in their file are trained on the same samples; give one mask for all")
+            raise InputError("signals that are read from their file need the same trained samples; give one mask for all")
         inside = mask.flatten().nonzero().flatten()
         return inside, _row_major([torch.arange(part.start, part.stop) for part in block], self.grid)[inside]
 
 
 @dataclass(frozen=True, eq=False)
 class GridSplit(Split):
-    """A sub-grid, the same for all signals.
+    """A sub-grid shared by all signals.
 
     Args:
         index: Trained positions of each axis, ascending: axis a of shape ``(n_a,)``, int64.
@@ -131,7 +131,7 @@ class GridSplit(Split):
 
     @property
     def train_indices(self) -> tuple[Tensor, ...]:
-        """The positions of each axis."""
+        """Positions along each axis."""
         return self.index
 
     @property
@@ -159,17 +159,17 @@ class GridSplit(Split):
         return values.contiguous()
 
     def train_mask_of(self, block: Block) -> Tensor:
-        """Which samples of a block of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
+        """Mask of the trained samples of a block, ``(1, n_1, ..., n_D)`` booleans."""
         axes = zip(shape_of(block), self.positions_in(block), strict=True)
         return _outer_and([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
 
     def positions_in(self, block: Block) -> tuple[Tensor, ...]:
-        """Trained positions within a block of the grid, per axis, counted from its first sample."""
+        """Trained positions within a block along each axis, relative to its first sample."""
         parts = zip(self.index, block, strict=True)
         return tuple(_between(index, part.start, part.stop) - part.start for index, part in parts)
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Row-major positions of the trained samples of a block, within the block and in the grid: ``(P,)`` ascending."""
+        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending."""
         inside = self.positions_in(block)
         in_grid = [along + part.start for along, part in zip(inside, block, strict=True)]
         return _row_major(inside, shape_of(block)), _row_major(in_grid, self.grid)
@@ -177,7 +177,7 @@ class GridSplit(Split):
 
 @dataclass(frozen=True, eq=False)
 class PointSplit(Split):
-    """Scattered samples, each signal's own or shared by all.
+    """Scattered samples, per signal or shared by all signals.
 
     Args:
         index: Row-major positions in the grid, ascending: ``(S or 1, P)``, int64.
@@ -192,7 +192,7 @@ class PointSplit(Split):
 
     @property
     def train_indices(self) -> tuple[Tensor, ...]:
-        """The row-major positions."""
+        """Row-major positions."""
         return (self.index,)
 
     def take(self, values: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ class PointSplit(Split):
         return flat.gather(1, index)
 
     def train_mask_of(self, block: Block) -> Tensor:
-        """Which samples of a block of the grid are trained on: ``(S or 1, n_1, ..., n_D)`` booleans."""
+        """Mask of the trained samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
         row = math.prod(self.grid[1:])
         first, last = block[0].start * row, block[0].stop * row
         mask = torch.zeros(len(self.index), last - first, dtype=torch.bool)
@@ -214,12 +214,12 @@ class PointSplit(Split):
 
 @dataclass(frozen=True, eq=False)
 class RandomSplit(Split):
-    """Random samples that all signals share, of a grid too large to list them: they are found again in every block.
+    """Random samples shared by all signals, computed block by block instead of stored.
 
     Args:
-        seed: Of the choice.
+        seed: Seed of the choice.
         count: Number of trained samples.
-        limit: The largest key that is chosen (:func:`pe_lightning.data.random_keys.largest_chosen_key`).
+        limit: Largest chosen key (:func:`pe_lightning.data.random_keys.largest_chosen_key`).
     """
 
     seed: int
@@ -233,25 +233,25 @@ class RandomSplit(Split):
 
     @property
     def train_indices(self) -> Iterator[Tensor]:
-        """The row-major positions, in parts of some rows."""
+        """Row-major positions, in chunks of several rows."""
         rows = max(1, SAMPLES_AT_ONCE * self.grid[0] // math.prod(self.grid))
         for first in range(0, self.grid[0], rows):
             block = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
             yield self.train_positions(block)[1][None]
 
     def train_mask_of(self, block: Block) -> Tensor:
-        """Which samples of a block of the grid are trained on: ``(1, n_1, ..., n_D)`` booleans."""
+        """Mask of the trained samples of a block, ``(1, n_1, ..., n_D)`` booleans."""
         return torch.from_numpy(chosen_in(self.seed, 0, self.limit, self.grid, block))[None]
 
 
 def _between(index: Tensor, start: int, stop: int) -> Tensor:
-    """Those of ascending positions ``(P,)`` that are at least ``start`` and below ``stop``: a view."""
+    """View of the positions in [``start``, ``stop``) of ascending positions ``(P,)``."""
     first, last = torch.searchsorted(index, torch.tensor([start, stop])).tolist()
     return index[first:last]
 
 
 def _outer_and(masks: Sequence[Tensor]) -> Tensor:
-    """``(1, n_1, ..., n_D)``: true where the masks of all axes are."""
+    """Outer product of one mask per axis, ``(1, n_1, ..., n_D)`` booleans."""
     mask = torch.ones(1, dtype=torch.bool)
     for along in masks:
         mask = mask[..., None] & along
@@ -259,7 +259,7 @@ def _outer_and(masks: Sequence[Tensor]) -> Tensor:
 
 
 def _row_major(positions: Sequence[Tensor], grid: Sequence[int]) -> Tensor:
-    """Row-major positions in a grid of a sub-grid, given the positions along each axis: ``(P,)``."""
+    """Row-major positions of a sub-grid, ``(P,)``, from its positions along each axis."""
     result = torch.zeros(1, dtype=torch.int64)
     for along, n in zip(positions, grid, strict=True):
         result = (result[:, None] * n + along).flatten()

@@ -1,4 +1,4 @@
-"""Values of signals in [0, 1]: loaded into memory, or read block by block from a file larger than memory."""
+"""Values of signals in [0, 1], in memory or read from a file block by block."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pe_lightning.limits import check_memory
 __all__ = ["FileValues", "decoded_blocks", "file_blocks", "load", "unit_blocks"]
 
 BLOCK_BYTES = 1 << 24
-"""How much is read at once when everything is read, as float32. Larger blocks are no faster; their temporaries add up."""
+"""Float32 bytes per block when all values are read. Larger blocks need more memory and are not faster."""
 
 
 class FileValues:
-    """Signals that stay in their file and are read by blocks; they must have an ``array``."""
+    """Signals that are read from their file block by block; they must have an ``array``."""
 
     def __init__(self, raw: RawSignals) -> None:
         if raw.array is None:
-            raise InputError("these signals have to be decoded first; leave the cache on (cache: auto)")
+            raise InputError("these signals can only be read from the cache; leave it on (cache: auto)")
         self.raw = raw
         self.shape = raw.shape
         self._array: ArrayLike | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the open file."""
+        """The state without the open file."""
         return {**self.__dict__, "_array": None}
 
     @property
@@ -43,14 +43,14 @@ class FileValues:
         return self._array
 
     def read(self, block: Block, stride: Sequence[int] | None = None) -> Tensor:
-        """``(S, n_1, ..., n_D, C)`` float32 in [0, 1]: a block of the grid, or every ``stride``-th sample of it per axis.
+        """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` float32 in [0, 1].
 
         Raises:
             InputError: If a value is NaN or infinite.
         """
         index, scaling = (slice(None), *block, slice(None)), self.raw.scaling
         part = self._opened[index]
-        if stride is not None:  # after reading: files that are chunked are slow to pick single samples
+        if stride is not None:  # after reading: strided reads of chunked files are slow
             every = (slice(None), *(slice(None, None, step) for step in stride))
             part = part[every]
         if self.raw.unit or (part.dtype == np.float32 and (scaling.low, scaling.high) == ((0.0,), (1.0,))):
@@ -59,27 +59,27 @@ class FileValues:
             values = scaling.to_unit(part, 0)
         else:
             values = np.stack([scaling.to_unit(signal, place) for place, signal in enumerate(part)])
-        # the sum costs a quarter of looking at each value, and is not finite if one of them is not
+        # the sum is cheaper than a test of each value, and not finite if one value is not
         if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
             where = [axis.start for axis in block]
-            raise InputError(f"there are values that are not finite in the block that starts at sample {where}")
-        # of a memory-mapped file a copy: a tensor may be written to
+            raise InputError(f"the block that starts at sample {where} holds values that are not finite (NaN or infinite)")
+        # a copy of a memory-mapped file, since a tensor may be written to
         return torch.from_numpy(np.require(values, requirements=["C", "W"]))
 
     def blocks(self, limit: int = BLOCK_BYTES) -> list[Block]:
-        """Blocks of at most ``limit`` bytes that cover the grid and follow the chunks of the file."""
+        """Blocks of at most ``limit`` bytes that cover the grid and align with the chunks of the file."""
         signals, *grid, channels = self.shape
         return file_blocks(grid, self.chunks, 4 * signals * channels, limit)
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Samples per axis of the chunks of the file, ``(D,)``; those of one row where it has none."""
+        """Chunk size of the file in samples per axis, ``(D,)``; one row if it has no chunks."""
         stored = getattr(self._opened, "chunks", None)
         return tuple(stored[1:-1]) if stored else (1, *self.raw.grid[1:])
 
 
 def load(raw: RawSignals) -> Tensor:
-    """All values of signals, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; those in memory are not copied."""
+    """All values, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; float32 arrays in memory are not copied."""
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
         return torch.from_numpy(opened)
@@ -94,16 +94,16 @@ def load(raw: RawSignals) -> Tensor:
 
 
 def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
-    """All values of signals in order: ``(n, N_2, ..., N_D, C)`` float32 in [0, 1]."""
+    """All values in order, in blocks ``(n, N_2, ..., N_D, C)`` float32 in [0, 1]."""
     for signal, _, block in decoded_blocks(raw):
         yield np.asarray(block, dtype=np.float32) if raw.unit else raw.scaling.to_unit(block, signal)
 
 
 def decoded_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
-    """Decodes all values of signals in order: signal, first row, ``(n, N_2, ..., N_D, C)`` values as they are stored.
+    """Decodes all values in order. Yields signal, first row and stored values ``(n, N_2, ..., N_D, C)``.
 
     Raises:
-        InputError: If they cannot be decoded, or are not what was announced: a file was changed or cut short meanwhile.
+        InputError: If decoding fails, or shape or dtype differ from the description because a file has changed.
     """
     signals, rows, *rest = raw.shape
     found = 0
@@ -114,23 +114,23 @@ def decoded_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
         yield signal, row, block
         found += len(block)
     if found < signals * rows:
-        raise _changed(raw, found, "nothing more")
+        raise _changed(raw, found, "no more values")
 
 
 def _changed(raw: RawSignals, found: int, read: str) -> InputError:
     signal, row = divmod(found, raw.grid[0])
     where = f"at sample {row} of {raw.names[signal]!r}" if signal < len(raw.names) else f"after {raw.names[-1]!r}"
     return InputError(
-        f"signals of {raw.stored} of shape {raw.shape} were announced, but {read} was read {where}. A file was changed or "
-        "cut short while it was read, or is damaged; check it and run again"
+        f"expected {raw.stored} signals of shape {raw.shape}, but read {read} {where}. A file is damaged, or was changed "
+        "while it was read; check it and run again"
     )
 
 
 def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = BLOCK_BYTES) -> list[Block]:
-    """Cuts a grid into blocks of at most ``limit`` bytes that follow the chunks of its file, in row-major order.
+    """Divides a grid into blocks of at most ``limit`` bytes that align with the chunks of its file, in row-major order.
 
-    A block is a whole number of chunks thick along each axis and grows along the last axis first; a single chunk is never
-    cut, however large.
+    Each side of a block is a whole number of chunks. Blocks are extended along the last axis first. A chunk is never
+    divided, even if it is larger than ``limit``.
 
     >>> file_blocks((4, 6), (1, 6), 4, 50)
     [(slice(0, 2, None), slice(0, 6, None)), (slice(2, 4, None), slice(0, 6, None))]

@@ -1,1 +1,1 @@
-"""Files that a run writes: signals in the format of their medium, comparisons with the truth, figures."""
+"""Files of a run: reconstructions in the format of their medium, comparisons with the truth, figures."""

@@ -1,4 +1,4 @@
-"""Signals as pictures to look at, alone and beside the truth; plots of rows, of a choice, and of curves over steps."""
+"""Pictures of signals and of comparisons with the truth; plots of rows, of a choice, and of curves over steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 from pe_lightning.files import figure_bytes, replacing, save_figure
 
 __all__ = [
-    "FRAMES",
+    "COMPARED_FRAMES",
     "comparison",
     "comparison_frames",
     "error_map",
@@ -34,44 +34,44 @@ Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 ERROR_FULL_SCALE = 0.2
-"""The absolute error that an error map shows in its last colour."""
-FRAMES = 4
-"""How many frames of a video, or slices of a volume, are compared."""
+"""Absolute error at the end of the colour scale of an error map."""
+COMPARED_FRAMES = 4
+"""Number of frames of a video, or slices of a volume, in a comparison."""
 
-DETAIL = 120
-"""How many samples of a row are shown one by one."""
-ROWS = 4
-"""How many channels of a row are shown."""
+DETAIL_SAMPLES = 120
+"""Number of samples of a row in its detail view."""
+MAX_ROW_CHANNELS = 4
+"""Largest number of channels of a row in a plot."""
 
-_HEADER, _GAP = 22, 4  # pixels of a comparison
+HEADER_PIXELS, GAP_PIXELS = 22, 4  # pixels of a comparison
 
 
 def to_levels(values: Array, dtype: type[np.unsignedinteger[Any]] = np.uint8) -> npt.NDArray[Any]:
-    """Values of [0, 1] as all the integers of ``dtype``, clamped; not-a-number, which has no colour, is black."""
+    """Converts [0, 1] to the full range of an integer dtype, clipped; NaN becomes 0."""
     levels: npt.NDArray[Any] = np.rint(np.nan_to_num(np.clip(values, 0, 1)) * np.iinfo(dtype).max).astype(dtype)
     return levels
 
 
 def to_image(values: Array) -> Image.Image:
-    """``(H, W, C)`` in [0, 1] as an 8-bit image, clamped; 1 to 4 channels are grey, grey + alpha, RGB, RGB + alpha.
+    """``(H, W, C)`` in [0, 1] as an 8-bit image, clipped; 1 to 4 channels are grey, grey + alpha, RGB, RGB + alpha.
 
-    Of more channels, which no picture has, it is the first, in grey.
+    Of more than 4 channels, the first is shown in grey.
     """
     levels = to_levels(values if values.shape[-1] <= 4 else values[..., :1])
     return Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
 
 
 def write_png(path: Path, image: Image.Image) -> Path:
-    """Writes an image atomically and returns its path."""
+    """Writes an image atomically, and returns its path."""
     with replacing(path) as file:
         image.save(file, "PNG")
     return path
 
 
 def error_map(prediction: Array, truth: Array) -> Image.Image:
-    """Mean absolute error over the channels in matplotlib's ``magma``: black at 0, pale at :data:`ERROR_FULL_SCALE`."""
+    """Mean absolute error over the channels in matplotlib's ``magma``, from 0 to :data:`ERROR_FULL_SCALE`."""
     difference = np.abs(prediction.astype(np.float64) - truth).mean(-1)
-    scaled = np.nan_to_num(difference, nan=1.0, posinf=1.0) / ERROR_FULL_SCALE  # NaN is as wrong as can be
+    scaled = np.nan_to_num(difference, nan=1.0, posinf=1.0) / ERROR_FULL_SCALE  # NaN is shown as the largest error
     return Image.fromarray(matplotlib.colormaps["magma"](np.minimum(scaled, 1.0), bytes=True)[..., :3])
 
 
@@ -83,15 +83,15 @@ def comparison(
     trained: Mask | None = None,
     interpolation: tuple[str, Array] | None = None,
 ) -> Image.Image:
-    """Pictures side by side with their names above: what was trained on, truth, reconstruction, interpolation, error.
+    """Pictures side by side with captions: trained samples, truth, reconstruction, interpolation, error.
 
     Args:
         prediction: ``(H, W, C)``.
         truth: Same shape.
-        caption: Text above the prediction.
-        title: Text above the truth.
-        trained: Which samples were trained on, ``(H, W)``; the others are black.
-        interpolation: Text above what interpolation makes of them, and that, ``(H, W, C)``.
+        caption: Caption of the prediction.
+        title: Caption of the truth.
+        trained: Mask of the trained samples, ``(H, W)``; the others are shown black.
+        interpolation: Caption and values of an interpolation of the trained samples, ``(H, W, C)``.
     """
     channel = "" if truth.shape[-1] <= 4 else f", channel 1 of {truth.shape[-1]}"
     panels = [(title + channel, to_image(truth)), (caption, to_image(prediction))]
@@ -100,18 +100,20 @@ def comparison(
     if interpolation is not None:
         panels.append((interpolation[0], to_image(interpolation[1])))
     panels.append((f"absolute error, 0 to {ERROR_FULL_SCALE:g}", error_map(prediction, truth)))
-    # tiny signals are enlarged, pixels kept square, so that captions fit and pixels can be seen
+    # small signals are enlarged by an integer factor, so that captions fit and pixels are visible
     zoom = max(1, round(256 / max(truth.shape[:2])))
     width, height = truth.shape[1] * zoom, truth.shape[0] * zoom
-    sheet = Image.new("RGB", (len(panels) * (width + _GAP) - _GAP, height + _HEADER), "white")
+    sheet = Image.new("RGB", (len(panels) * (width + GAP_PIXELS) - GAP_PIXELS, height + HEADER_PIXELS), "white")
     longest = max(ImageFont.load_default(14).getlength(name) for name, _ in panels)
-    font = ImageFont.load_default(min(14, max(7, 14 * (width - 4) / longest)))  # captions fit, where still legible
+    font = ImageFont.load_default(
+        min(14, max(7, 14 * (width - 4) / longest))
+    )  # the largest size at which captions fit, but legible
     for number, (name, panel) in enumerate(panels):
-        left = number * (width + _GAP)
-        header = Image.new("RGB", (width, _HEADER), "white")
+        left = number * (width + GAP_PIXELS)
+        header = Image.new("RGB", (width, HEADER_PIXELS), "white")
         ImageDraw.Draw(header).text((2, 2), name, fill="black", font=font)
         sheet.paste(header, (left, 0))
-        sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, _HEADER))
+        sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, HEADER_PIXELS))
     return sheet
 
 
@@ -124,16 +126,16 @@ def comparison_frames(
     trained: Mask | None = None,
     interpolation: tuple[str, Array] | None = None,
 ) -> Image.Image:
-    """:func:`comparison` of frames of a cube, one below the other.
+    """:func:`comparison` of several frames of a cube, stacked vertically.
 
     Args:
-        prediction: ``(n, H, W, C)``: some frames of a video, or slices of a volume.
+        prediction: Frames of a video, or slices of a volume, ``(n, H, W, C)``.
         truth: Same shape.
-        caption: Text above the predicted frames.
-        frames: Which frames these are.
-        count: Of how many.
-        trained: Which of their samples were trained on, ``(n, H, W)``.
-        interpolation: A text, and the frames as interpolation makes them.
+        caption: Caption of the predicted frames.
+        frames: Indices of the frames.
+        count: Number of frames of the cube.
+        trained: Mask of the trained samples, ``(n, H, W)``.
+        interpolation: Caption and frames of an interpolation, ``(n, H, W, C)``.
     """
     sheets = []
     for place, frame in enumerate(frames):
@@ -145,11 +147,11 @@ def comparison_frames(
 
 
 def stacked(images: Sequence[Image.Image]) -> Image.Image:
-    """Pictures of one size, one below the other."""
+    """Pictures of one size, stacked vertically."""
     width, height = images[0].size
-    sheet = Image.new(images[0].mode, (width, (height + _GAP) * len(images) - _GAP), "white")
+    sheet = Image.new(images[0].mode, (width, (height + GAP_PIXELS) * len(images) - GAP_PIXELS), "white")
     for number, image in enumerate(images):
-        sheet.paste(image, (0, number * (height + _GAP)))
+        sheet.paste(image, (0, number * (height + GAP_PIXELS)))
     return sheet
 
 
@@ -164,23 +166,23 @@ def row_plot(
     rate: float | None = None,
     interpolation: tuple[str, Array] | None = None,
 ) -> Image.Image:
-    """Truth, reconstruction, interpolation and trained samples of a row as lines, one line of panels per channel.
+    """Plot of truth, reconstruction, interpolation and trained samples of a row, one line of panels per channel.
 
-    A long row is shown whole, a very long one as the range of every so many samples, and beside that the :data:`DETAIL`
-    samples in its middle. The vertical axis reaches a quarter of the truth's range beyond it; a prediction outside lies on
-    its edge.
+    A long row is shown whole, a very long one as the range of every so many samples, and beside that the
+    :data:`DETAIL_SAMPLES` samples in its middle. The vertical axis reaches a quarter of the truth's range beyond it; a
+    prediction outside lies on its edge.
 
     Args:
-        prediction: ``(N, C)``; of more than :data:`ROWS` channels, the first are shown.
+        prediction: ``(N, C)``; at most the first :data:`MAX_ROW_CHANNELS` channels are shown.
         truth: Same shape.
-        trained: Which samples were trained on, ``(N,)``.
-        caption: The title.
+        trained: Mask of the trained samples, ``(N,)``.
+        caption: Title of the plot.
         rate: Samples per second, for an axis in seconds.
-        interpolation: Its name in the legend, and what it makes of the trained samples, ``(N, C)``.
+        interpolation: Name in the legend and values of an interpolation, ``(N, C)``.
     """
     count, channels = truth.shape
-    shown, start = min(channels, ROWS), max(0, (count - DETAIL) // 2)
-    ranges = [slice(0, count)] if count <= DETAIL else [slice(0, count), slice(start, start + DETAIL)]
+    shown, start = min(channels, MAX_ROW_CHANNELS), max(0, (count - DETAIL_SAMPLES) // 2)
+    ranges = [slice(0, count)] if count <= DETAIL_SAMPLES else [slice(0, count), slice(start, start + DETAIL_SAMPLES)]
     figure = Figure(figsize=(6 * len(ranges), 0.6 + 2.4 * shown), layout="constrained")
     figure.suptitle(caption if shown == channels else f"{caption}; channels 1 to {shown} of {channels}", fontsize=10)
     panels = figure.subplots(shown, len(ranges), squeeze=False)
@@ -205,35 +207,35 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
     low, high = float(truth.min()) - margin, float(truth.max()) + margin
     axes.set_ylim(low, high)
     axes.grid(alpha=0.3)
-    very_long = len(truth) > 8 * DETAIL
+    very_long = len(truth) > 8 * DETAIL_SAMPLES
     for name, line, colour, width, style in lines:
         line = np.clip(line, low, high)
         if not very_long:
             axes.plot(times, line, style, label=name, color=colour, linewidth=width)
             continue
-        starts = np.arange(0, len(line), -(-len(line) // (2 * DETAIL)))
+        starts = np.arange(0, len(line), -(-len(line) // (2 * DETAIL_SAMPLES)))
         low_line, high_line = np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts)
-        if name == "reconstruction":  # filled, between the truth's least and greatest values
+        if name == "reconstruction":  # filled between minimum and maximum of each bin
             axes.fill_between(
                 times[starts], low_line, high_line, step="post", color=colour, alpha=0.6, linewidth=0.5, zorder=1
             )
         elif name == "ground truth":
             axes.plot(times[starts], np.stack([low_line, high_line], 1), color=colour, linewidth=0.6)
-    if trained is not None and len(truth) <= DETAIL:
+    if trained is not None and len(truth) <= DETAIL_SAMPLES:
         known = trained[where]
         axes.plot(times[known], truth[known], ".", label="trained on", color="tab:blue", markersize=5)
 
 
 def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
-    """Held-out PSNR against the ridge, and against the width where it was chosen too.
+    """Plots held-out PSNR against the ridge, and against the width if it was chosen too.
 
     Args:
-        path: The PNG to write.
+        path: Path of the PNG.
         choice: ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR), may be empty; ``ridge`` and
-            ``factor``, which were chosen.
+            ``factor``: the chosen values.
 
     Returns:
-        The path, or ``None`` if nothing was chosen.
+        The path; ``None`` if nothing was chosen.
     """
     named = [("relative ridge", choice.get("curve")), ("width, times the rule's", choice.get("factors"))]
     panels = [(title, points) for title, points in named if points and len(points) > 1]
@@ -246,7 +248,7 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
         axes.plot(*zip(*shown, strict=True), marker=".")
         axes.set(xscale="log", xlabel=title, ylabel="PSNR on held-out training samples (dB)")
         axes.ticklabel_format(axis="y", useOffset=False)
-        if axes.dataLim.height < 0.2:  # a flat curve looks flat
+        if axes.dataLim.height < 0.2:  # no zoom into a flat curve
             axes.set_ylim(axes.dataLim.y0 - 0.1, axes.dataLim.y1 + 0.1)
         if chosen[title] > 0:
             axes.axvline(chosen[title], color="tab:orange", label=f"chosen: {chosen[title]:.2g}")
@@ -256,7 +258,7 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
 
 
 def plot_curves(path: Path, steps: Sequence[int], curves: Mapping[str, Sequence[float]], label: str) -> None:
-    """Curves over optimiser steps on a logarithmic axis; the one called ``features`` is dashed."""
+    """Plots curves over optimiser steps on a logarithmic axis; the one named ``features`` is dashed."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.add_subplot()
     for name, values in curves.items():

@@ -1,4 +1,4 @@
-"""The reconstructions of a run: every signal as a file, and beside its truth as a picture and as data."""
+"""Reconstructions of a run: each signal as a file, and its comparison with the truth as a picture and as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.files import replacing
 from pe_lightning.hdf5 import PatientFile
-from pe_lightning.media.pictures import FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
+from pe_lightning.media.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.media.signals import choose_format, new_array, write_signal
 from pe_lightning.metrics import unit_of
 from pe_lightning.runs import file_names, frames_of
@@ -28,14 +28,14 @@ __all__ = ["FileAssembly", "PredictionWriter", "write_comparison", "write_recons
 Array = npt.NDArray[np.float32]
 Write = Callable[[Path, Array, SignalInfo, int], Path | None]
 
-SHEETS = 64
-"""How many rows, videos or volumes are compared with the truth in a picture; every image is."""
-COMPARED_FRAMES = 32
-"""How many frames of a cube are in the file that compares it with the truth, at most."""
-COMPARED_BYTES = 1 << 27
-"""About how many bytes such a file has before compression, at most: of larger frames there are fewer."""
-MEMORY_LIMIT = 1 << 30
-"""Bytes up to which a prediction is put together in memory."""
+MAX_SHEETS = 64
+"""Largest number of rows, videos or volumes with a comparison picture; all images have one."""
+MAX_STORED_FRAMES = 32
+"""Largest number of frames of a cube in a comparison file."""
+MAX_STORED_BYTES = 1 << 27
+"""Approximate largest size of a comparison file before compression, in bytes; limits the number of frames."""
+MAX_ASSEMBLED_BYTES = 1 << 30
+"""Largest prediction that is assembled in memory, in bytes."""
 
 
 def write_reconstructions(
@@ -49,25 +49,24 @@ def write_reconstructions(
     interpolation: tuple[str, Array] | None = None,
     draw: bool = True,
 ) -> list[str]:
-    """Writes every signal, and of signals of 1 to 3 axes ``<stem>_comparison.png`` and ``<stem>_comparison.h5``.
+    """Writes all signals, and for signals of 1 to 3 axes ``<stem>_comparison.png`` and ``<stem>_comparison.h5``.
 
-    The picture shows what was trained on, truth, reconstruction, interpolation and error; of many rows or cubes, it is that
-    of the first :data:`SHEETS`. The HDF5 file has them as data (see :func:`write_comparison`).
+    The picture shows trained samples, truth, reconstruction, interpolation and error; of rows and cubes only the first
+    :data:`MAX_SHEETS` have one. The HDF5 file has the data (see :func:`write_comparison`).
 
     Args:
-        folder: Where to.
-        metrics: With ``signals``, and the scores per signal for the captions.
+        folder: Folder of the files.
+        metrics: Content of ``metrics.json``: names of the signals, and their scores for the captions.
         predictions: ``(S, *grid, C)``.
         values: The truth, same shape.
-        info: What the source is; without it images are PNG, and anything else NPY.
-        train_mask: Which samples were trained on, ``(S or 1, *grid)``.
-        write: Writes a signal in a format of its source's own, or returns ``None``.
-        interpolation: The name of the best interpolation, one of ``metrics["baselines"]``, and what it makes of the trained
-            samples, ``(S, *grid, C)``.
+        info: Shape and origin of the signals; without it images are PNG, and anything else NPY.
+        train_mask: Mask of the trained samples, ``(S or 1, *grid)``.
+        write: Writes a signal in a format specific to its source, or returns ``None``.
+        interpolation: Name of the best interpolation, one of ``metrics["baselines"]``, and its values, ``(S, *grid, C)``.
         draw: Whether to write the pictures.
 
     Returns:
-        The paths of the pictures, those of the first signals.
+        Paths of the comparison pictures.
     """
     pictures = []
     metric = metrics.get("metric", "psnr")
@@ -82,10 +81,10 @@ def write_reconstructions(
         compared = {"reconstruction": prediction, "truth": truth} | ({} if other is None else {"interpolation": other})
         frames = [0]
         if truth.ndim == 4:
-            frames = frames_of(len(truth), min(COMPARED_FRAMES, max(1, COMPARED_BYTES // (2 * truth[0].size))))
+            frames = frames_of(len(truth), min(MAX_STORED_FRAMES, max(1, MAX_STORED_BYTES // (2 * truth[0].size))))
             compared = {name: cube[frames] for name, cube in compared.items()}
         write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
-        if not draw or (truth.ndim != 3 and index >= SHEETS):
+        if not draw or (truth.ndim != 3 and index >= MAX_SHEETS):
             continue
 
         def caption(what: str, scores: Mapping[str, Any], index: int = index) -> str:
@@ -101,7 +100,7 @@ def write_reconstructions(
         elif truth.ndim == 3:
             sheet = comparison(prediction, truth, about, trained=trained, interpolation=beside)
         else:
-            shown = frames_of(len(truth), FRAMES)
+            shown = frames_of(len(truth), COMPARED_FRAMES)
             some = None if trained is None else trained[shown]
             beside = None if beside is None else (beside[0], beside[1][shown])
             sheet = comparison_frames(prediction[shown], truth[shown], about, shown, len(truth), some, beside)
@@ -116,19 +115,19 @@ def write_comparison(
     frames: Sequence[int] = (0,),
     trained: npt.NDArray[np.bool_] | None = None,
 ) -> None:
-    """Writes what is compared of a signal of 1 to 3 axes atomically, for ``pe-lightning compare`` to show.
+    """Writes the comparison of a signal of 1 to 3 axes atomically, for ``pe-lightning compare``.
 
-    HDF5 with a dataset for each of the ``values``. Of a row they are float32, what was [0, 1] in training, and
-    ``trained`` has one boolean per sample. Of a picture or cube they are 8-bit pictures ``(n, H, W, C)``, n = 1 for a
-    picture, else frames of the cube whose numbers are the attribute ``frames``; of more than four channels the first. The
-    attributes ``media`` and ``rate`` are those of the source, where it is known.
+    HDF5 with a dataset for each of the ``values``. For a row these are float32, nominally in [0, 1], and ``trained`` has one
+    boolean per sample. For a picture or cube these are 8-bit pictures ``(n, H, W, C)``: n = 1 for a picture, otherwise
+    frames of the cube, whose indices are the attribute ``frames``. Of more than four channels the first is stored. The
+    attributes ``media`` and ``rate`` are those of the source, if it is known.
 
     Args:
-        path: Where to.
-        values: ``truth``, ``reconstruction`` and perhaps ``interpolation``: ``(*grid, C)``, of a cube some frames.
-        info: What the source is.
-        frames: Which frames of a cube they are.
-        trained: Of a row, which samples were trained on, ``(N,)``.
+        path: Path of the file.
+        values: ``truth``, ``reconstruction`` and optionally ``interpolation``: ``(*grid, C)``, or frames of a cube.
+        info: Shape and origin of the signals.
+        frames: Indices of the frames of a cube.
+        trained: Mask of the trained samples of a row, ``(N,)``.
     """
     with replacing(path) as temporary, PatientFile(temporary) as stream, h5py.File(stream, "w") as file:
         truth = values["truth"]
@@ -149,16 +148,16 @@ def write_comparison(
 
 
 class FileAssembly:
-    """Puts blocks together in one NPY file per signal, ``(*grid, C)`` in the source's dtype and range.
+    """Assembles blocks in one NPY file per signal, ``(*grid, C)`` in the source's dtype and range.
 
-    Several processes on one machine fill the same files; the first one makes them, under names that end in ``.part``
-    until all of it is there.
+    Several processes on one machine write to the same files. The first process creates them, with names that end in
+    ``.part`` until they are complete.
 
     Args:
-        folder: Where to.
-        info: The signals.
-        grid: Samples per axis; by default those of the source.
-        first: Whether this process makes the files and, at the end, gives them their names.
+        folder: Folder of the files.
+        info: Shape and origin of the signals.
+        grid: Number of samples per axis; by default those of the source.
+        first: Whether this process creates the files and, at the end, renames them.
     """
 
     def __init__(self, folder: Path, info: SignalInfo, grid: Sequence[int] | None = None, first: bool = True) -> None:
@@ -173,20 +172,20 @@ class FileAssembly:
                 new_array(_unfinished(path), info.scaling.dtype, shape)
 
     def add(self, block: Tensor, start: Sequence[int] | None = None) -> None:
-        """Takes a block ``(S, n_1, ..., n_D, C)``, whose first sample is ``start``; the first of all by default."""
+        """Writes a block ``(S, n_1, ..., n_D, C)`` whose first sample is at position ``start``, by default 0."""
         self.filled = True
         origin = start or [0] * (block.ndim - 2)
         where = tuple(slice(a, a + n) for a, n in zip(origin, block.shape[1:-1], strict=True))
         for index, path in enumerate(self.paths):
-            # opened anew for each block: pages that were written do not stay in this process's memory
+            # reopened for each block, so that written pages do not stay in this process's memory
             file = np.lib.format.open_memmap(_unfinished(path), "r+")
             file[where] = self.info.scaling.restore(block[index].float().cpu().numpy(), index)
             del file
 
     def finish(self, filled: bool = True, truth: FileValues | None = None) -> list[Path]:
-        """Gives the files their names when all processes are done, or deletes them if none of them added anything.
+        """Renames the files when all processes are done, or deletes them if nothing was added.
 
-        With the truth, it is compared with what was predicted (see :func:`write_comparison`).
+        With ``truth``, the comparison is written too (see :func:`write_comparison`).
         """
         for path in self.paths if self.first else ():
             if filled:
@@ -198,12 +197,12 @@ class FileAssembly:
         return self.paths
 
     def _compare(self, truth: FileValues) -> None:
-        """Of a cube some frames, read one by one; nothing where a row, picture or frame is above the limit."""
+        """Writes the comparison, unless a row, picture or frame exceeds :data:`MAX_STORED_BYTES`."""
         count, *frame = self.info.grid if self.info.num_axes == 3 else (1, *self.info.grid)
         size = 4 * self.info.num_signals * self.info.channels * math.prod(frame)
-        if self.info.num_axes > 3 or size > COMPARED_BYTES:
+        if self.info.num_axes > 3 or size > MAX_STORED_BYTES:
             return
-        frames = frames_of(count, min(COMPARED_FRAMES, COMPARED_BYTES // size))
+        frames = frames_of(count, min(MAX_STORED_FRAMES, MAX_STORED_BYTES // size))
         parts = [slice(n, n + 1) for n in frames] if self.info.num_axes == 3 else [slice(0, self.info.grid[0])]
         rest = [slice(0, n) for n in self.info.grid[1:]]
         values = torch.cat([truth.read((part, *rest)) for part in parts], 1).numpy()
@@ -219,12 +218,12 @@ def _unfinished(path: Path) -> Path:
 
 
 class PredictionWriter:
-    """Takes predictions as they come and writes each that is complete below ``folder``, in a folder named by its size.
+    """Writes predictions, which arrive in blocks of rows, below ``folder`` in a folder named by their size.
 
     Args:
-        folder: Where to.
-        info: What the signals are.
-        output: The size and format, whose rows come a few at a time; by default each prediction is complete.
+        folder: Folder of the predictions.
+        info: Shape and origin of the signals.
+        output: Size and format, whose rows arrive in blocks; by default each prediction is complete.
     """
 
     def __init__(self, folder: Path, info: SignalInfo, output: OutputGrid | None = None) -> None:
@@ -236,7 +235,7 @@ class PredictionWriter:
         self._rows = 0
 
     def add(self, values: Tensor) -> list[Path]:
-        """Takes values ``(S, n_1, ..., n_D, C)`` and returns the paths of what was written, if anything was.
+        """Adds values ``(S, n_1, ..., n_D, C)``. Returns the paths of the files once they are complete.
 
         Raises:
             InputError: If the format cannot hold signals of this size.
@@ -245,9 +244,9 @@ class PredictionWriter:
         formats = self.output.output_format if self.output is not None else "auto"
         folder = self.folder / "x".join(map(str, grid))
         if not self._rows:
-            choose_format((*grid, self.info.channels), self.info, formats)  # refuses before any work
+            choose_format((*grid, self.info.channels), self.info, formats)  # raises before any work
             size = 4 * self.info.num_signals * self.info.channels * math.prod(grid)
-            large = size > MEMORY_LIMIT and formats in ("auto", "npy")
+            large = size > MAX_ASSEMBLED_BYTES and formats in ("auto", "npy")
             self._files = FileAssembly(folder, self.info, grid) if large else None
         if self._files is not None:
             self._files.add(values, (self._rows, *[0] * (len(grid) - 1)))

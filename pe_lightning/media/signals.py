@@ -1,14 +1,14 @@
-"""A signal as a file: in the format of its medium, and the range, dtype and rate of its source.
+"""Signals as files, in the format of their medium, and the range, dtype and rate of their source.
 
 | Medium | Written as |
 | --- | --- |
-| image | PNG of 8 bits, of 16 if the source has 16; 1 to 4 channels: grey, grey + alpha, RGB, RGB + alpha |
-| video | MP4 (H.264), or GIF where asked for; 1 channel (grey) or 3 (RGB) |
+| image | PNG of 8 bits, or 16 if the source has 16; 1 to 4 channels: grey, grey + alpha, RGB, RGB + alpha |
+| video | MP4 (H.264), or GIF on request; 1 channel (grey) or 3 (RGB) |
 | audio | WAV in the source's dtype |
-| array, and what its medium's format cannot hold | NPY in the source's dtype and range, or HDF5 where asked for |
+| array, and signals that the format of their medium cannot hold | NPY in the source's dtype and range, or HDF5 on request |
 
-Pictures show [0, 1] as black to white, clamped, not-a-number as black. A signal that was resized along its first axis
-lasts as long as its source: its rate is the source's times the ratio of the sizes.
+In pictures [0, 1] is black to white, clipped, and NaN is black. A signal resized along its first axis has the duration of
+its source: its rate is multiplied by the ratio of the sizes.
 """
 
 from __future__ import annotations
@@ -40,40 +40,40 @@ from pe_lightning.media.pictures import to_image, to_levels
 __all__ = ["Formats", "choose_format", "new_array", "write_signal"]
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
-"""What a signal is written as; ``auto``: what suits its medium, else NPY."""
+"""File formats; ``auto``: that of the medium, else NPY."""
 
 Array = npt.NDArray[np.float32]
 
 DEFAULT_FRAME_RATE = 25
-"""Frames per second of a source that has no rate."""
+"""Frames per second of sources without a rate."""
 GIF_MAX_RATE = 50
-"""Frames per second; GIF counts in hundredths of a second, and players slow down frames of fewer than two."""
-CRF = "15"
-"""x264's constant rate factor: 17 to 18 is called visually lossless, 0 is lossless."""
-VALUES_AT_ONCE = 1 << 20
-"""How many values are converted to the source's dtype at a time."""
+"""Largest frames per second of a GIF: players slow down frames of less than two hundredths of a second."""
+H264_RATE_FACTOR = "15"
+"""Constant rate factor of x264: 17 to 18 is considered visually lossless, 0 is lossless."""
+BLOCK_VALUES = 1 << 20
+"""Number of values converted to the source's dtype at a time."""
 
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
-_NATURAL: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
-_AXES = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
+FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
+AXES_OF_MEDIUM = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
 
 
 def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> Formats:
-    """The format that :func:`write_signal` gives a signal; needs no values, so a wrong choice can be refused early.
+    """The format in which :func:`write_signal` writes a signal; needs no values, so that errors are raised early.
 
     Args:
-        shape: ``(*grid, C)`` of what will be written.
-        info: What the source is; without it, two axes of 1 to 4 channels are an image and anything else an array.
-        formats: What is asked for. ``auto`` becomes NPY if the medium's format cannot hold the signal.
+        shape: ``(*grid, C)`` of the signal.
+        info: Shape and origin of the signals; without it, two axes are an image and anything else an array.
+        formats: Requested format. ``auto`` becomes NPY if the format of the medium cannot hold the signal.
 
     Raises:
         InputError: If the format is unknown or cannot hold the signal, or MP4 is chosen and PyAV cannot encode it.
     """
     if formats not in (known := get_args(Formats)):
-        raise InputError(f"unknown output format {formats!r}{did_you_mean(formats, known)}; there are {', '.join(known)}")
+        raise InputError(f"unknown output format {formats!r}{did_you_mean(formats, known)}; formats: {', '.join(known)}")
     chosen = formats
     if formats == "auto":
-        natural = _NATURAL[info.media if info is not None else "image" if len(shape) == 3 else "array"]
+        natural = FORMAT_OF_MEDIUM[info.media if info is not None else "image" if len(shape) == 3 else "array"]
         chosen = "npy" if _obstacle(natural, shape, info) else natural
     elif obstacle := _obstacle(formats, shape, info):
         possible = [form for form in known if form == "auto" or not _obstacle(form, shape, info)]
@@ -83,8 +83,8 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
         )
     if chosen == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
-            f"MP4 needs the H.264 encoder libx264, which FFmpeg behind the installed PyAV {av.__version__} lacks. "
-            "Output format npy has the values, gif the frames; PyAV's own wheels have the encoder: "
+            f"MP4 needs the H.264 encoder libx264, which the FFmpeg of the installed PyAV {av.__version__} lacks. "
+            "Output formats npy and gif do without it; PyAV's own wheels have the encoder: "
             "pip install --force-reinstall --only-binary av av"
         )
     return chosen
@@ -96,11 +96,11 @@ def write_signal(
     """Writes one signal atomically.
 
     Args:
-        path: Where to, without a suffix.
-        values: ``(*grid, C)``, what was [0, 1] in training.
-        info: What the source is; without it NPY and HDF5 hold the values as they are.
-        index: Which of the source's signals it is.
-        formats: What it is written as.
+        path: Path without a suffix.
+        values: ``(*grid, C)``, nominally in [0, 1].
+        info: Shape and origin of the signals; without it NPY and HDF5 hold the unscaled values.
+        index: Index of the signal.
+        formats: Requested format.
 
     Returns:
         The path with its suffix.
@@ -131,7 +131,7 @@ def write_signal(
 
 
 def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
-    """Samples per second along the first axis of what is written; ``None`` if unknown."""
+    """Samples per second along the first axis of a signal of a given shape; ``None`` if unknown."""
     return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
 
 
@@ -141,7 +141,7 @@ def _frame_rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction:
 
 
 def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
-    """Why a format cannot hold a signal, if so."""
+    """The reason why a format cannot hold a signal; ``None`` if it can."""
     axes, channels = len(shape) - 1, shape[-1]
     if form == "png" and not (axes == 2 and 1 <= channels <= 4):
         return "PNG needs 2 axes and 1 to 4 channels"
@@ -163,10 +163,10 @@ def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) ->
 
 
 def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> None:
-    """Fills a file with values in the source's range and dtype, some rows after the others."""
-    rows = max(1, VALUES_AT_ONCE * len(values) // max(1, values.size))
+    """Writes values in the source's range and dtype to an array, a block of rows at a time."""
+    rows = max(1, BLOCK_VALUES * len(values) // max(1, values.size))
     for start in range(0, len(values), rows):
-        with np.errstate(over="ignore"):  # what has diverged beyond the dtype becomes infinite
+        with np.errstate(over="ignore"):  # values beyond the dtype become infinite
             target[start : start + rows] = scaling.restore(values[start : start + rows], index)
 
 
@@ -174,20 +174,22 @@ def _write_png(path: Path, values: Array, deep: bool) -> None:
     if not deep:
         to_image(values).save(path, "PNG")
         return
-    height, width, channels = values.shape  # Pillow writes no colour of 16 bits
+    height, width, channels = values.shape  # Pillow does not write 16-bit colour
     writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
     with path.open("wb") as file:
         writer.write_packed(file, (to_levels(row, np.uint16).astype(">u2").tobytes() for row in values))
 
 
 def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
-    """H.264 that every player shows: yuv420p and BT.709. The last row or column of an odd size is written twice."""
-    rate = rate.limit_denominator(max(1, int(2**30 / max(float(rate), 1.0))))  # MP4 keeps both parts in 32 bits
+    """H.264 for common players: yuv420p and BT.709. The last row or column of an odd size is repeated."""
+    rate = rate.limit_denominator(
+        max(1, int(2**30 / max(float(rate), 1.0)))
+    )  # MP4 stores numerator and denominator in 32 bits
     height, width = values.shape[1:3]
     padding = ((0, height % 2), (0, width % 2), (0, 0))
-    options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be cut
+    options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be truncated
     with av.open(str(path), "w", format="mp4", options=options) as container:
-        stream = container.add_stream("libx264", rate=rate, options={"crf": CRF})
+        stream = container.add_stream("libx264", rate=rate, options={"crf": H264_RATE_FACTOR})
         stream.height, stream.width, stream.pix_fmt = height + height % 2, width + width % 2, "yuv420p"
         context = stream.codec_context
         context.colorspace = context.color_primaries = 1  # ITU-T H.273: BT.709, sRGB, limited range
@@ -202,9 +204,9 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
 
 
 def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
-    """An endless GIF, each frame with up to 256 colours of its own; grey is exact.
+    """A looping GIF with up to 256 colours per frame; grey is exact.
 
-    A frame begins at the hundredth of a second nearest to its time, so that the whole lasts as long as it should.
+    Frames start at the nearest hundredth of a second, so that rounding errors do not accumulate.
     """
     starts = [round(100 * frame / rate) for frame in range(len(values) + 1)]
     durations = [10 * (after - before) for before, after in itertools.pairwise(starts)]
@@ -214,15 +216,15 @@ def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
 
 def _write_wav(path: Path, samples: npt.NDArray[Any], rate: int) -> None:
     subtype = WAV_SUBTYPES[samples.dtype.name]
-    if samples.dtype == np.uint8:  # which soundfile does not take; the lower bits are dropped again
+    if samples.dtype == np.uint8:  # soundfile has no uint8; it drops the lower bits
         samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
-    buffer = io.BytesIO()  # libsndfile does not say what is wrong with a file
+    buffer = io.BytesIO()  # libsndfile does not report errors of the file system
     soundfile.write(buffer, samples, rate, subtype=subtype, format="WAV")
     path.write_bytes(buffer.getbuffer())
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:
-    """A new NPY file to write to in place; its space is reserved, as a full disk would kill the process later on."""
+    """Creates an NPY file as a memory map. Its space is reserved, as writing to a full disk would kill the process."""
     array: np.memmap[Any, np.dtype[Any]] = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), tuple(shape))
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
@@ -235,7 +237,7 @@ def _write_h5(
 ) -> None:
     """A dataset ``values`` with attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON, of this signal)."""
     low, high = scaling.of(index)
-    names = _AXES.get(info.media, ()) if info is not None else ()
+    names = AXES_OF_MEDIUM.get(info.media, ()) if info is not None else ()
     if len(names) != values.ndim - 1:
         names = tuple(f"axis{number}" for number in range(1, values.ndim))
     with PatientFile(path) as stream, h5py.File(stream, "w") as file:

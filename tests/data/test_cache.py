@@ -174,7 +174,7 @@ def test_a_flipped_byte_anywhere_is_found_or_harmless(cache):
     assert found > 20
     where = content.index(values[0].tobytes())
     cache.entry(KEY).write_bytes(content[:where] + b"\xff" + content[where + 1 :])
-    with pytest.raises(DamagedEntry, match=r"were damaged .* removed; run again to decode them anew"):
+    with pytest.raises(DamagedEntry, match=r"were damaged .* removed; run again to decode them again"):
         in_order(cache.find(KEY))
 
 
@@ -183,7 +183,7 @@ def test_truncated_and_foreign_files_are_made_anew(cache, change):
     cache.store(KEY, Counting())
     cache.entry(KEY).write_bytes(change(cache.entry(KEY).read_bytes()))
     source = Counting()
-    with pytest.warns(CacheNotice, match="were damaged .* and have been removed; they are decoded anew"):
+    with pytest.warns(CacheNotice, match="were damaged .* and have been removed; they are decoded again"):
         found = cache.store(KEY, source)
     assert np.array_equal(in_order(found), numbers())
     assert source.decoded == 1
@@ -201,7 +201,7 @@ def test_a_data_module_decodes_damaged_signals_anew(tmp_path, in_memory):
     where = content.index(numbers()[0].tobytes())
     entry.path.write_bytes(content[:where] + b"\xff" + content[where + 1 :])
     if in_memory:
-        with pytest.warns(CacheNotice, match="were damaged .* they are decoded anew"):
+        with pytest.warns(CacheNotice, match="were damaged .* they are decoded again"):
             assert SignalDataModule(source, batching=batching, storage=storage).fingerprint == fingerprint
     else:
         with pytest.raises(DamagedEntry, match="run again"):
@@ -213,16 +213,16 @@ def test_a_data_module_decodes_damaged_signals_anew(tmp_path, in_memory):
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (Counting(grid=(21, 7)), r"uint8 of shape \(6, 7, 2\) was read at sample 20 of 'signal 0'"),
+        (Counting(grid=(21, 7)), r"uint8 of shape \(6, 7, 2\) at sample 20 of 'signal 0'"),
         (Counting(names=("a", "b")), "after 'b'"),
-        (Counting(names=("a", "b", "c", "d")), "nothing more was read at sample 0 of 'd'"),
-        (Counting(stored="float32"), "but uint8 .* was read"),
+        (Counting(names=("a", "b", "c", "d")), "read no more values at sample 0 of 'd'"),
+        (Counting(stored="float32"), "but read uint8"),
     ],
 )
 def test_blocks_that_are_not_what_was_announced(cache, source, told):
     with pytest.raises(InputError, match=told) as raised:
         cache.store(KEY, source)
-    assert "changed or cut short" in str(raised.value)
+    assert "damaged, or was changed" in str(raised.value)
     assert not isinstance(raised.value, CacheError)
     assert cache.entries() == cache.unfinished() == []
 
@@ -367,7 +367,7 @@ def test_a_disk_that_fills_up(cache):
             yield block
 
     try:
-        with pytest.raises(CacheError, match="File too large; remove what is cached"):
+        with pytest.raises(CacheError, match="File too large; empty the cache"):
             cache.store(KEY, Counting(values, blocks=blocks))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -385,7 +385,7 @@ def test_folders_that_cannot_be_used(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("PE_LIGHTNING_CACHE", named.cache_dir)
     with caplog.at_level("INFO"):
         assert SignalDataModule(source).values.shape == SHAPE
-    assert "are not kept for the next run: cannot use the cache" in caplog.text
+    assert "are not cached: cannot use the cache" in caplog.text
     assert SignalDataModule(source, storage=Storage(cache="off")).values.shape == SHAPE
 
 

@@ -116,7 +116,7 @@ def test_nothing_held_out_is_protocol_none_with_one_notice(caplog):
     assert data.effective_protocol == data.describe()["protocol"] == "none"
     assert not data.evaluation_batch().mask.any()
     (notice,) = [record.getMessage() for record in caplog.records]
-    assert "nothing to score" in notice
+    assert "scores nothing" in notice
 
 
 def test_a_protocol_that_does_not_suit_fails_before_training():
@@ -164,7 +164,7 @@ def test_data_is_loaded_once_whatever_is_called_how_often():
     ("arguments", "match"),
     [
         ({"sampling": "rnd"}, "unknown sampling 'rnd'"),
-        ({"protocol": "rst"}, "protocol must be one of rest, odd, all, none; got 'rst'; did you mean 'rest'"),
+        ({"protocol": "rst"}, "protocol must be one of rest, odd, midpoints, all, none; got 'rst'; did you mean 'rest'"),
         ({"center_crop": -4}, "center_crop"),
         ({"batching": {"kind": "point"}}, "batching.kind"),
         ({"storage": {"cache": "on"}}, "cache must be auto or off; got 'on'"),
@@ -183,7 +183,7 @@ def test_signals_that_stay_in_their_file(tmp_path):
     assert data.streamed
     assert data.fingerprint == VideoDataModule(str(tmp_path / "v.npy")).fingerprint
     for get in (data.train_batch, data.evaluation_batch, lambda: data.values):
-        with pytest.raises(InputError, match="stay in their file and are not loaded"):
+        with pytest.raises(InputError, match="are read from their file and not loaded"):
             get()
     with pytest.raises(InputError, match="cannot be one full batch"):
         VideoDataModule(str(tmp_path / "v.npy"), storage=in_file).prepare()

@@ -136,7 +136,7 @@ def test_processes_share_the_trained_grid_for_a_solver(world_size):
         assert joined(shared) == expected(in_memory)
     assert in_file.choice_batch().values.equal(in_memory.choice_batch().values)
     assert set(samples(in_file.calibration_batch())) <= set(expected(in_file))
-    with pytest.raises(InputError, match="solved for on a training grid"):
+    with pytest.raises(InputError, match="needs a training grid"):
         dataset("random", "file").choice_batch()
 
 
@@ -189,7 +189,7 @@ def test_a_block_of_a_block_of_a_grid_knows_its_place():
 
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_a_small_buffer_holds_some_blocks_and_mixes_them(monkeypatch, world_size):
-    monkeypatch.setattr(loaders_module, "ROUND", 20)
+    monkeypatch.setattr(loaders_module, "SHUFFLED_POINTS", 20)
     data = dataset("all", "file", chunks=(1, 14))
     loaders = [
         FilePointLoader(data.values, data.split, 20, None, 0, Process(rank, world_size), buffer_bytes=1 << 12)
@@ -225,7 +225,7 @@ def test_options_that_are_refused(settings, match):
 
 
 def test_options_that_do_not_suit_the_signals():
-    with pytest.raises(InputError, match="blocks are parts of a training grid"):
+    with pytest.raises(InputError, match="batches of blocks need a training grid"):
         TensorDataModule(torch.rand(1, 8, 8, 1), sampling="random", batching=Batching("blocks")).prepare()
     data = TensorDataModule(torch.rand(1, 8, 8, 1), batching=Batching("blocks", [2, 2, 2]))
     with pytest.raises(InputError, match=r"batching.size \[2, 2, 2\] is for 3 axes, the signals have 2"):

@@ -286,7 +286,7 @@ def test_one_mask_per_signal(tmp_path):
     assert MaskSampling(paths[:1]).split((5, 7), 3).index.shape == (1, 8)
     with pytest.raises(InputError, match=r"3 masks for 2 signal\(s\)"):
         MaskSampling(paths).split((5, 7), 2)
-    with pytest.raises(InputError, match="the same samples; give one mask for all"):
+    with pytest.raises(InputError, match="the same trained samples; give one mask for all"):
         MaskSampling(paths).split((5, 7), 3).train_positions((slice(0, 5), slice(0, 7)))
     save(tmp_path / "1.npy", np.ones((5, 7), bool))
     with pytest.raises(InputError, match=r"different numbers of samples .*0.npy: 8.*1.npy: 35"):
@@ -296,11 +296,11 @@ def test_one_mask_per_signal(tmp_path):
 @pytest.mark.parametrize(
     ("name", "mask", "match"),
     [
-        ("a.npy", np.zeros((5, 7), bool), "nothing would be trained on; set invert: true"),
+        ("a.npy", np.zeros((5, 7), bool), "marks no sample; set invert: true"),
         ("a.npy", np.ones((5, 8), bool), "has 5x8 samples, but the signals have 5x7"),
         ("a.npy", np.full((5, 7), np.nan), "NaN"),
         ("a.npy", np.array([[None]]), "Python objects"),
-        ("a.jpg", np.ones((5, 7), np.uint8), "stored exactly, such as PNG"),
+        ("a.jpg", np.ones((5, 7), np.uint8), "in a lossless format such as PNG"),
         ("a.png", np.ones((7, 5), np.uint8), "has 7x5 samples"),
     ],
 )

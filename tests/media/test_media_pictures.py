@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pe_lightning.media.pictures import (
-    DETAIL,
+    DETAIL_SAMPLES,
     ERROR_FULL_SCALE,
     comparison,
     comparison_frames,
@@ -134,10 +134,10 @@ def test_a_row_shows_truth_reconstruction_and_trained_samples() -> None:
 
 
 def test_a_long_row_shows_the_whole_and_its_middle() -> None:
-    short, long = wave(DETAIL), wave(DETAIL * 50 + 7)
+    short, long = wave(DETAIL_SAMPLES), wave(DETAIL_SAMPLES * 50 + 7)
     assert row_plot(long, long, None, "").width == 2 * row_plot(short, short, None, "").width
     ends = np.zeros(len(long), dtype=bool)
-    ends[:DETAIL] = True
+    ends[:DETAIL_SAMPLES] = True
     middle = np.roll(ends, len(long) // 2)
     legend = amount(row_plot(long, long, ends, ""), BLUE)  # what is trained at an end is not in the middle
     assert amount(row_plot(long, long, middle, ""), BLUE) > 10 * max(legend, 1)

@@ -69,7 +69,7 @@ def test_of_a_large_cube_some_frames_and_of_many_channels_the_first_are_compared
 ) -> None:
     values = random(1, 50, 4, 5, 6)
     for most, count in ((1 << 20, 32), (2 * 7 * 4 * 5 * 6, 7), (1, 1)):
-        monkeypatch.setattr(reconstructions, "COMPARED_BYTES", most)
+        monkeypatch.setattr(reconstructions, "MAX_STORED_BYTES", most)
         write_reconstructions(tmp_path, scores("a"), values, values)
         with h5py.File(tmp_path / "a_comparison.h5") as file:
             frames = list(file.attrs["frames"])
@@ -84,7 +84,7 @@ def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:
 
 
 def test_of_many_rows_the_first_have_a_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(reconstructions, "SHEETS", 2)
+    monkeypatch.setattr(reconstructions, "MAX_SHEETS", 2)
     for name, grid, count in [("rows", (8,), 2), ("images", (8, 8), 4)]:
         values = random(4, *grid, 1)
         assert len(write_reconstructions(tmp_path / name, scores(*"abcd"), values, values)) == count
@@ -133,7 +133,7 @@ def test_blocks_of_several_processes_fill_the_same_files(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("limit", [1 << 30, 0])
 def test_predictions_come_a_few_rows_at_a_time(limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(reconstructions, "MEMORY_LIMIT", limit)
+    monkeypatch.setattr(reconstructions, "MAX_ASSEMBLED_BYTES", limit)
     info, values = SignalInfo(("a", "b"), (6, 4), 5, BYTES), torch.rand(2, 9, 4, 5)
     writer = PredictionWriter(tmp_path, info, OutputGrid([9, 4]))
     for _ in range(2):

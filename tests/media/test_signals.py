@@ -146,7 +146,7 @@ def test_a_video_lasts_as_long_as_its_source(frames: int, rate: float | None, ex
 def test_without_an_encoder_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(av, "codecs_available", {"gif"})
     info = info_of("video", (4, 16, 16), 3, "uint8", 25.0)
-    with pytest.raises(InputError, match="Output format npy has the values"):
+    with pytest.raises(InputError, match="Output formats npy and gif do without it"):
         write_signal(tmp_path / "a", film(4, 16, 16), info)
     assert not list(tmp_path.iterdir())
     assert write_signal(tmp_path / "a", film(4, 16, 16), info, formats="npy").exists()
@@ -203,7 +203,7 @@ def test_audio_is_wav_in_the_dtype_of_its_source(dtype: str, channels: int, tmp_
 def test_arrays_have_the_dtype_and_range_of_their_source(
     grid: tuple[int, ...], dtype: str, formats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(signals, "VALUES_AT_ONCE", 30)  # several parts
+    monkeypatch.setattr(signals, "BLOCK_VALUES", 30)  # several parts
     low, high = FULL[dtype]
     scaling = Scaling(dtype, (low / 2, low), (high / 2, high))
     values = random(*grid, 2) * 1.2 - 0.1

@@ -1,6 +1,6 @@
-"""Sources: what reads files, or values in memory, as signals.
+"""Sources: readers of files, or of values in memory, as signals.
 
-A :class:`~pe_lightning.data.sources.base.Source` holds what a user sets, and describes the signals as a
+A :class:`~pe_lightning.data.sources.base.Source` has the user's options and describes the signals as
 :class:`~pe_lightning.data.signals.RawSignals`. ``images``, ``rows``, ``video`` and ``tensor`` are registered here; other
 packages add theirs in the entry-point group ``pe_lightning.sources``.
 """

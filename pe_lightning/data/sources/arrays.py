@@ -1,4 +1,4 @@
-"""Array files (``.npy``, ``.npz``, HDF5) as signals: which axis is what, which numbers are 0 and 1, reading by slices."""
+"""Array files (``.npy``, ``.npz``, HDF5) as signals: meaning of their axes, scaling, and reading by slices."""
 
 from __future__ import annotations
 
@@ -22,55 +22,59 @@ from pe_lightning.limits import check_claim, check_memory
 __all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
-"""What the last axis of an array of D + 1 axes is, see :func:`read_arrays`."""
+"""Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
 
-_VALUES = 1 << 22  # what is read at once
-_MOST_CHANNELS = 4  # of an axis that channels: auto takes for channels
+BLOCK_VALUES = 1 << 22
+"""Number of values read at a time."""
+MAX_CHANNELS = 4
+"""Largest last axis that ``channels: auto`` takes for channels."""
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """An array in a file, as its header describes it, and which of its axes is what."""
+    """Header of an array in a file, and the meaning of its axes."""
 
     file: SourceFile
     format: Format
     key: str
-    """Its name in the file; empty in a ``.npy`` file."""
+    """Name in the file; empty for a ``.npy`` file."""
     shape: tuple[int, ...]
-    """``(S, N_1, ..., N_D, C)`` if its axes are named, of which the file may lack the first and the last."""
+    """``(S, N_1, ..., N_D, C)`` once the axes are named; the file may lack the first and the last."""
     dtype: np.dtype[Any]
-    """In the byte order of this machine; at most 64 bits."""
+    """Dtype in the byte order of this machine, at most 64 bits."""
     chunks: tuple[int, ...] | None
-    """What the file stores together, in its own axes."""
+    """Chunk shape of the file, in its own axes."""
     counted: bool = True
+    """Whether the first axis of the file counts signals."""
     with_channels: bool = True
+    """Whether the last axis of the file is channels."""
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Label in messages."""
         return f"{self.key!r} in {self.file.given!r}" if self.key else repr(self.file.given)
 
     @property
     def stems(self) -> list[str]:
-        """The stem of the name of each signal."""
+        """Stem of the name of each signal."""
         stem, count = self.file.stem, self.shape[0]
         return [stem] if count == 1 else [f"{stem}-{number}" for number in range(count)]
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Something to read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file."""
+        """Opens an array that is read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file."""
         with _opened(self.file, self.format) as container:
             yield container[self.key] if self.key else container
 
     def load(self) -> AnyArray:
-        """The whole array, in its own axes."""
+        """The whole array in its own axes."""
         check_memory(self.label, self.shape, self.dtype.itemsize, "Save a part of it, or use a coarser one")
         with self.open() as array:
             return np.array(array, dtype=self.dtype)
 
     def read(self, array: Any, index: Block) -> AnyArray:
-        """A contiguous copy of a block ``(s, n_1, ..., n_D, c)`` of the opened array."""
-        # negative and open ends are resolved here, because the file may be longer than what is used of it
+        """Contiguous copy of a block ``(s, n_1, ..., n_D, c)`` of the opened array."""
+        # negative and open ends are resolved here, because ``length`` may leave out the end of the file
         index = tuple(slice(*part.indices(size)) for part, size in zip(index, self.shape, strict=True))
         inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
         values: AnyArray = np.array(array[inner], dtype=self.dtype)
@@ -78,9 +82,9 @@ class ArrayFile:
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
     def frames(self, signals: range, numbers: range) -> Iterator[AnyArray]:
-        """Samples along the first axis of the grid of some signals, in blocks of whole chunks, ``(n, N_2, ..., C)``."""
+        """Samples ``numbers`` along the first grid axis of some signals, in blocks of whole chunks ``(n, N_2, ..., C)``."""
         chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
-        rows = max(1, _VALUES // (math.prod(self.shape[2:]) * chunk)) * chunk
+        rows = max(1, BLOCK_VALUES // (math.prod(self.shape[2:]) * chunk)) * chunk
         with self.open() as array:
             for signal in signals:
                 for first in range(0, len(numbers), rows):
@@ -89,13 +93,13 @@ class ArrayFile:
                     yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
 
     def blocks(self) -> Iterator[AnyArray]:
-        """All of it, signal after signal, in blocks."""
+        """All values, signal after signal, in blocks."""
         return self.frames(range(self.shape[0]), range(self.shape[1]))
 
 
 @contextmanager
 def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
-    """A memory map, an ``.npz`` archive or an HDF5 file."""
+    """Opens a memory map, an ``.npz`` archive or an HDF5 file."""
     with reading(file.given):
         if format == "npy":
             yield np.load(file.path, mmap_mode="r", allow_pickle=False)
@@ -103,14 +107,14 @@ def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
             with file.path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 yield archive
         else:
-            import h5py  # late: whoever reads .npy files does not wait for it
+            import h5py  # imported late: .npy files do not need it
 
             with h5py.File(file.path, "r", locking=False) as h5:
                 yield h5
 
 
 class FileArrays:
-    """The arrays of files as one, ``(S, N_1, ..., N_D, C)``, read by slices. No file stays open between two reads."""
+    """The arrays of several files as one, ``(S, N_1, ..., N_D, C)``, read by slices; no file stays open between reads."""
 
     def __init__(self, files: Sequence[ArrayFile]) -> None:
         self.files = tuple(files)
@@ -122,7 +126,7 @@ class FileArrays:
             self.chunks = (1, *map(min, inner, first.shape[1:-1]), first.shape[-1])
 
     def __getitem__(self, index: Block) -> AnyArray:
-        """A contiguous copy of a block, in the byte order of this machine; :class:`InputError` if the file is damaged."""
+        """Contiguous copy of a block, in the byte order of this machine; :class:`InputError` if the file is damaged."""
         index = (*index, *[slice(None)] * (len(self.shape) - len(index)))
         wanted = range(*index[0].indices(self.shape[0]))
         found, first = [], 0
@@ -143,26 +147,26 @@ def read_arrays(
     channels: Channels = "auto",
     length: int | None = None,
 ) -> RawSignals:
-    """Describes array files as signals of D = ``num_axes`` axes; nothing is loaded.
+    """Describes array files as signals of D = ``num_axes`` axes without loading them.
 
-    Floating-point files, and all of a given ``value_range``, are read once in blocks to find what they hold.
+    Floating-point files, and all files if ``value_range`` is given, are read once in blocks to find their range.
 
     Args:
-        files: One signal, or one set of signals, each. All have one shape and one dtype.
+        files: Files of one signal or one set of signals each, of the same shape and dtype.
         num_axes: D, 1 to 3.
-        key: Which array of an ``.npz`` file, or dataset of an HDF5 file such as ``volumes/ct``.
-        value_range: ``[low, high]``, the numbers that become 0 and 1.
-        channels: What the last axis of an array of D + 1 axes is. ``last``: channels. ``none``: a grid axis; the first
-            axis counts signals. ``auto``: channels if there are at most 4. An array of D axes is one signal of one
+        key: Name of the array of an ``.npz`` file, or of the dataset of an HDF5 file such as ``volumes/ct``.
+        value_range: ``[low, high]``, the values that become 0 and 1.
+        channels: Meaning of the last axis of an array of D + 1 axes. ``last``: channels. ``none``: a grid axis, and the
+            first axis counts signals. ``auto``: channels if it is at most 4. An array of D axes is one signal of one
             channel; D + 2 axes are signals, grid and channels.
-        length: Take only the first n samples of the first axis.
+        length: Number of leading samples to take along the first axis.
 
     Raises:
-        InputError: If a file is damaged, it or a number is not what it must be, or the files do not fit together.
+        InputError: If a file is damaged, has an unsupported shape or dtype, or the files differ in shape or dtype.
     """
     limits = number_range("value_range", value_range)
     arrays = [find_array(file, key, num_axes, channels) for file in files]
-    remedy = "Save them alike, or fit them in runs of their own"
+    remedy = "Save them alike, or fit them in separate runs"
     dtype = in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
     shapes = [(array.file.given, array.shape[1 if num_axes > 1 else 2 :]) for array in arrays]
     in_common("shapes of a signal (samples per axis, then channels)", shapes, remedy)
@@ -188,7 +192,7 @@ def _blocks(arrays: Sequence[ArrayFile]) -> Iterator[AnyArray]:
 
 
 def in_place(files: Sequence[SourceFile]) -> bool:
-    """Whether all are ``.npy`` or HDF5 files, by their content: read by slices, with no decoding."""
+    """Whether all files are ``.npy`` or HDF5 by their content, which are read by slices without decoding."""
     return all(format_of(file.path) in ("npy", "hdf5") for file in files)
 
 
@@ -199,15 +203,15 @@ def find_array(
 
     Args:
         file: The file.
-        key: Which array; not needed where there is only one.
-        num_axes: How many axes its signals have; ``None`` if it holds no signals.
-        channels: What its last axis is, see :func:`read_arrays`.
+        key: Name of the array; needed if the file has several.
+        num_axes: Number of axes of its signals; ``None``: do not name the axes.
+        channels: Meaning of its last axis, see :func:`read_arrays`.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:
-        raise InputError(f"{file.given!r} is not an array file; those are {', '.join(suffixes_of(ARRAYS))}")
+        raise InputError(f"{file.given!r} is not an array file; array files are {', '.join(suffixes_of(ARRAYS))}")
     if format == "npy" and key is not None:
-        raise InputError(f"{file.given!r} holds one array without a name: leave key out (it is for .npz and HDF5 files)")
+        raise InputError(f"{file.given!r} holds one array without a name: leave key out, which is for .npz and HDF5 files")
     with _opened(file, format) as container:
         name = "" if format == "npy" else _choose(file, key, container)
         if format == "npz":
@@ -219,7 +223,7 @@ def find_array(
             check_dataset(array, file.path, file.given)
         if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
             chunks = (*shape[:-1], 1)
-        # extended precision, which nothing here computes in, becomes float64
+        # extended precision is converted to float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
         found = ArrayFile(file, format, name, shape, native, chunks)
         if format == "npz":  # an archive is decoded as a whole
@@ -227,8 +231,8 @@ def find_array(
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
     if dtype.kind not in "biuf":
         raise InputError(
-            f"{found.label} holds {dtype} values; a signal holds booleans, integers or floating point (save complex numbers "
-            "as two channels, and objects as plain arrays)"
+            f"{found.label} holds {dtype} values; supported are booleans, integers and floating point (save complex "
+            "numbers as two channels, and objects as plain arrays)"
         )
     return found if num_axes is None else _named(found, num_axes, channels)
 
@@ -244,9 +248,9 @@ def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]
 
 
 def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
-    """With its axes named."""
+    """Names the axes of an array for signals of ``num_axes`` axes."""
     shape, extra = array.shape, len(array.shape) - num_axes
-    last = extra == 2 or (extra == 1 and (channels == "last" or (channels == "auto" and shape[-1] <= _MOST_CHANNELS)))
+    last = extra == 2 or (extra == 1 and (channels == "last" or (channels == "auto" and shape[-1] <= MAX_CHANNELS)))
     counted = extra == 2 or (extra == 1 and not last)
     named = (*(() if counted else (1,)), *shape, *(() if last else (1,)))
     if extra not in {"auto": (0, 1, 2), "last": (1, 2), "none": (0, 1)}[channels] or 0 in named or min(named[1:-1]) < 2:
@@ -255,7 +259,7 @@ def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
         raise InputError(
             f"{array.label} has shape {shape}, but signals of {num_axes} axes with channels: {channels} are "
             f"{layouts.get(channels) or ' or '.join(layouts.values())}, of at least 2 samples on each axis. Save it in one "
-            "of these shapes, or fit it as signals of another number of axes"
+            "of these shapes, or fit it as signals with another number of axes"
         )
     return replace(array, shape=named, counted=counted, with_channels=last)
 
@@ -266,7 +270,7 @@ def _choose(file: SourceFile, key: str | None, container: Any) -> str:
         container.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
         key = key and key.strip("/")
         if key and hasattr(container.get(key), "dtype"):
-            return key  # the listing does not follow links
+            return key  # visititems() does not follow links
     else:
         names = list(container.files)
     if key in names or (key is None and len(names) == 1):

@@ -1,4 +1,4 @@
-"""What reads signals: the base of all sources, and the registry that a configuration names them by."""
+"""The base class of sources, and their registry."""
 
 # no postponed annotations: jsonargparse evaluates those of a base in the module of the subclass
 import inspect
@@ -20,25 +20,25 @@ __all__ = ["Source", "sources"]
 class Source(ABC):
     """Reads one kind of input as a set of signals of one shape.
 
-    The arguments of the constructor are what a user may set. Each is an attribute of the same name. The
-    constructor checks them without reading any data. An example is in ``docs/data.md``.
+    The arguments of the constructor are the user's options, each stored as an attribute of the same name. The constructor
+    checks them without reading data. ``docs/data.md`` has an example.
     """
 
     metric: ClassVar[str] = "psnr"
-    """The registered metric that signals of this kind are scored by."""
+    """Name of the registered metric that scores signals of this kind."""
     limits: ClassVar[frozenset[str]] = frozenset({"max_pixels"})
-    """Arguments that refuse input, but never change what is read: :meth:`describe` leaves them out."""
+    """Arguments that can refuse input but do not change the result; :meth:`describe` omits them."""
 
     @abstractmethod
     def read(self) -> RawSignals:
-        """Describes the signals. They are decoded later, and only if the cache does not hold them.
+        """Describes the signals. They are decoded later, unless the cache has them.
 
         Raises:
             InputError: If the input cannot be read.
         """
 
     def files(self) -> Sequence[Path]:
-        """The files that are decoded. The cache is keyed by their content; without any, nothing is cached."""
+        """The files that are decoded. The cache is keyed by their content; without files nothing is cached."""
         return ()
 
     def describe(self) -> dict[str, Any]:
@@ -47,16 +47,16 @@ class Source(ABC):
         return {name: _plain(getattr(self, name)) for name in arguments if name not in self.limits}
 
     def write(self, path: Path, values: AnyArray, info: "SignalInfo", index: int) -> Path | None:
-        """Writes one reconstruction in a format of the source's own.
+        """Writes one reconstruction in a format specific to the source.
 
         Args:
-            path: Where, without a suffix.
-            values: ``(N_1, ..., N_D, C)``, around [0, 1].
-            info: The signals that were read.
-            index: Which of them this is.
+            path: Path without a suffix.
+            values: ``(N_1, ..., N_D, C)``, nominally in [0, 1].
+            info: Shape and origin of the signals.
+            index: Index of the signal.
 
         Returns:
-            The file; ``None`` if the source has no format of its own, and the signal's ``media`` decides.
+            The file; ``None`` if the source has no such format, so that the signal's ``media`` decides.
         """
         return None
 

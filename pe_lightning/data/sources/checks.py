@@ -1,4 +1,4 @@
-"""Checks of what a user sets, and of what files that are fitted together must share; which numbers become 0 and 1."""
+"""Checks of sizes and ranges, of files that are fitted together, and the scaling of arrays to [0, 1]."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MAX_PIXELS = 178_956_970
-"""More pixels than this are refused by default, as by Pillow: a file of some kilobytes can claim any number."""
+"""Default limit of pixels, that of Pillow: the header of a small file can claim any number."""
 
 Size: TypeAlias = int | list[int]
 T = TypeVar("T", bound=Hashable)
@@ -45,7 +45,7 @@ def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
 
 
 def resized(resize: Size, size: tuple[int, int]) -> tuple[int, int]:
-    """The size to resample a picture to: ``[height, width]``, or ``n`` for its shorter side, the aspect ratio kept."""
+    """Target size: ``[height, width]``, or from ``n`` for the shorter side, with the same aspect ratio."""
     if not isinstance(resize, int):
         return resize[0], resize[1]
     height, width = (max(2, round(resize * side / min(size))) for side in size)
@@ -53,11 +53,12 @@ def resized(resize: Size, size: tuple[int, int]) -> tuple[int, int]:
 
 
 def number_range(name: str, value: Sequence[float] | None, least: float = -np.inf) -> tuple[float, float] | None:
-    """``(low, high)`` of an argument such as ``value_range``; :class:`InputError` if it is no range above ``least``."""
+    """``(low, high)`` of an argument such as ``value_range``; :class:`InputError` unless ``least <= low < high``."""
     if value is None:
         return None
     pair = value if isinstance(value, (list, tuple)) and len(value) == 2 else (np.nan, np.nan)
-    if not all(isinstance(one, (int, float)) and abs(one) < np.inf for one in pair) or not least <= pair[0] < pair[1]:
+    numbers = all(type(one) is not bool and isinstance(one, (int, float)) and abs(one) < np.inf for one in pair)
+    if not numbers or not least <= pair[0] < pair[1]:
         bound = "" if least == -np.inf else f" of at least {least:g}"
         raise InputError(f"{name} must be [low, high], two finite numbers{bound}, the lower one first; got {value!r}")
     return float(pair[0]), float(pair[1])
@@ -73,9 +74,11 @@ def check_area(given: str, height: int, width: int, max_pixels: int | None) -> N
 
 
 def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
-    """How many first samples of each signal are taken: ``length``, or all of them if all signals have as many.
+    """Number of leading samples taken of each signal: ``length``, or the common number of samples.
 
-    ``lengths`` are what messages call each signal, and its number of samples, which has to be at least 2 and ``length``.
+    Args:
+        lengths: Label of each signal in messages, and its number of samples.
+        length: Requested number, at most that of the shortest signal.
     """
     name, shortest = min(lengths, key=lambda entry: entry[1])
     if shortest < 2:
@@ -88,12 +91,12 @@ def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
 
 
 def in_common(what: str, values: Sequence[tuple[str, T]], remedy: str) -> T:
-    """The value that all files have in common; :class:`InputError` if they differ.
+    """The common value of all files; :class:`InputError` if they differ.
 
     Args:
-        what: What is compared, in the plural.
-        values: What messages call each file, and its value.
-        remedy: What to do if they differ: a sentence without its full stop.
+        what: Name of the property, in the plural.
+        values: Label of each file in messages, and its value.
+        remedy: What to do if they differ, a sentence without a full stop.
     """
     groups: dict[T, list[str]] = {}
     for given, value in values:
@@ -102,7 +105,7 @@ def in_common(what: str, values: Sequence[tuple[str, T]], remedy: str) -> T:
         shown = {"x".join(map(str, key)) if isinstance(key, tuple) else str(key): names for key, names in groups.items()}
         listed = [f"{value}: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" for value, names in shown.items()]
         raise InputError(
-            f"there are {len(groups)} different {what}, but signals that are fitted together share one. "
+            f"there are {len(groups)} different {what}, but signals that are fitted together need the same. "
             f"{'; '.join(listed[:8])}{'; ...' if len(listed) > 8 else ''}. {remedy}"
         )
     return next(iter(groups))
@@ -116,18 +119,18 @@ def value_scaling(
     full_range: bool = True,
     unit: bool = True,
 ) -> Scaling:
-    """Which numbers of an array or a volume become 0 and 1.
+    """Scaling of an array or a volume to [0, 1].
 
-    Booleans and integers of 8 and 16 bits take the full range of their dtype; wider integers need ``limits``. Floating
-    point within [0, 1] is left as it is; otherwise its least and its greatest number become 0 and 1.
+    Booleans and integers of 8 and 16 bits use the full range of their dtype; wider integers need ``limits``. Floating point
+    within [0, 1] is unchanged; otherwise the minimum and the maximum become 0 and 1.
 
     Args:
-        label: What messages call it.
-        dtype: Of its numbers.
-        blocks: Reads all of them, in blocks along the first axis; not called where the dtype decides.
-        limits: ``(low, high)``, the numbers that become 0 and 1; others outside of them are an error.
-        full_range: Whether integers take the range of their dtype, instead of their least and greatest number.
-        unit: Whether numbers within [0, 1] are left as they are.
+        label: Label in messages.
+        dtype: Dtype of the values.
+        blocks: Reads all values in blocks along the first axis; not called if the dtype decides.
+        limits: ``(low, high)``, the values that become 0 and 1; values outside are an error.
+        full_range: Whether integers use the range of their dtype, instead of their minimum and maximum.
+        unit: Whether values within [0, 1] are unchanged.
     """
     if limits is None and full_range and dtype.kind in "biu" and dtype.itemsize <= 2:
         return Scaling(dtype.name) if dtype.kind == "b" else Scaling.of_integers(dtype)
@@ -136,17 +139,17 @@ def value_scaling(
     if limits is not None and (low < limits[0] or high > limits[1]):
         raise InputError(f"{held}, outside of value_range {list(limits)}; set a wider value_range")
     if limits is None and full_range and dtype.kind in "iu":
-        raise InputError(f"{held} as {dtype}, whose own range is far wider; set value_range: [{low}, {high}]")
+        raise InputError(f"{held} as {dtype}, whose range is far wider; set value_range: [{low}, {high}]")
     if limits is None and unit and low >= 0 and high <= 1:
         limits = (0.0, 1.0)
     if limits is None and low == high:
-        raise InputError(f"{label} holds the value {low} alone; set value_range: [low, high]")
+        raise InputError(f"{label} holds the single value {low}; set value_range: [low, high]")
     low, high = limits or (float(low), float(high))
     return Scaling(dtype.name, (low,), (high,))
 
 
 def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scaling:
-    """The ranges of several signals, each with the label of its file, as one; says if one was found in the data."""
+    """One scaling for several signals, given with the labels of their files; ``notify``: prints ranges found in the data."""
     found = [
         f"{label} holds values from {scaling.low[0]:g} to {scaling.high[0]:g}"
         for label, scaling in dict(scalings).items()
@@ -154,10 +157,10 @@ def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scal
         and (np.dtype(scaling.dtype).kind not in "iu" or scaling != Scaling.of_integers(scaling.dtype))
     ]
     if notify and found:
-        others = f", and {len(found) - 1} more leave [0, 1]" if len(found) > 1 else ""
+        others = f", and {len(found) - 1} more files exceed [0, 1]" if len(found) > 1 else ""
         rank_zero_info(
-            f"{found[0]}{others}: the least and the greatest value of a file become 0 and 1, and PSNR takes 1 as the peak. "
-            "Set value_range: [low, high] for another range."
+            f"{found[0]}{others}: minimum and maximum of a file become 0 and 1, and PSNR takes 1 as the peak. Set "
+            "value_range: [low, high] for another range."
         )
     ranges = [scaling for _, scaling in scalings]
     if len(set(ranges)) == 1:
@@ -166,7 +169,7 @@ def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scal
 
 
 def _extent(label: str, blocks: Iterator[AnyArray]) -> tuple[Any, Any]:
-    """The least and the greatest value, as Python numbers."""
+    """Minimum and maximum as Python numbers."""
     low, high, start = np.inf, -np.inf, 0
     for block in blocks:
         with np.errstate(invalid="ignore"):
@@ -174,8 +177,8 @@ def _extent(label: str, blocks: Iterator[AnyArray]) -> tuple[Any, Any]:
         if not np.isfinite([least, greatest]).all():  # both are NaN if any value is
             first, *others = np.argwhere(~np.isfinite(block))[0].tolist()
             raise InputError(
-                f"{label} holds a value that is not finite (NaN or infinite): the first is sample {start + first} along the "
-                f"first axis, at {others} of the others (the last one is channels). Repair it first"
+                f"{label} holds values that are not finite (NaN or infinite): the first is sample {start + first} along the "
+                f"first axis, at {others} of the other axes (the last one is channels). Correct them first"
             )
         low, high, start = min(low, least), max(high, greatest), start + len(block)
     return low, high

@@ -1,6 +1,6 @@
-"""Frames that are described, but not read yet: pictures, videos and volumes; crop, resize, colour and dtype of each.
+"""Pictures, videos and volumes as sequences of frames that are read later: crop, resize, colour and dtype.
 
-Everything that has a height and a width goes through a :class:`Clip`; a picture is a clip of one frame.
+A picture is a clip of one frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Edit: TypeAlias = Callable[[AnyArray], AnyArray]
 
 BLOCK_BYTES = 2**24
-"""About how much is decoded at a time."""
+"""Approximate number of bytes decoded at a time."""
 LUMA = np.array([0.299, 0.587, 0.114])
 """Weights of red, green and blue (ITU-R BT.601)."""
 DTYPES = ("uint8", "uint16", "float32")
@@ -33,7 +33,7 @@ DTYPES = ("uint8", "uint16", "float32")
 
 
 def frames_at_once(frame_bytes: int) -> int:
-    """How many frames are decoded at a time."""
+    """Number of frames decoded at a time."""
     return max(1, BLOCK_BYTES // max(1, frame_bytes))
 
 
@@ -42,16 +42,19 @@ class Clip:
     """A picture, a video, a frame folder or a volume: ``T`` frames of ``H`` x ``W`` values of ``C`` channels.
 
     Args:
-        file: Where it is read from.
-        frames: Which of its frames, ascending.
-        size: ``(H, W)``; it, ``channels`` and ``stored``, the dtype, are those after ``edits``.
+        file: The file.
+        frames: Indices of the frames in the file, ascending.
+        size: ``(H, W)`` after ``edits``.
+        channels: Number of channels after ``edits``.
+        stored: NumPy name of the dtype after ``edits``.
         scaling: Range and dtype of the source.
-        read: Decodes some of the file's frames: ``(n, H', W', C')`` arrays that follow one another.
+        media: Medium of the signal.
+        read: Decodes frames of the file, given by index, in consecutive arrays ``(n, H', W', C')``.
         rate: Frames per second of ``frames``, if known.
         unit: Whether the values are in [0, 1] already.
-        stem: The stem of its name; the file's by default.
+        stem: Stem of the name of the signal; by default that of the file.
         opacity: Whether the last channel is opacity.
-        edits: What is done to every decoded array, in order; each returns as many frames.
+        edits: Functions applied to every decoded array, in order; each preserves the number of frames.
     """
 
     file: SourceFile
@@ -74,14 +77,14 @@ class Clip:
         return len(self.frames), *self.size
 
     def blocks(self) -> Iterator[AnyArray]:
-        """The chosen frames, edited: ``(n, H, W, C)`` arrays that follow one another."""
+        """The frames after ``edits``, in consecutive arrays ``(n, H, W, C)``."""
         for block in self.read(self.frames):
             for edit in self.edits:
                 block = edit(block)
             yield block
 
     def decoded(self) -> Clip:
-        """The clip with its edits made and its values in memory; the rest of the file is freed."""
+        """Reads the frames into memory and applies the edits; only the result stays in memory."""
         values = np.concatenate([np.ascontiguousarray(block) for block in self.blocks()])
         return replace(self, frames=range(len(values)), read=partial(_taken, values), edits=())
 
@@ -89,7 +92,7 @@ class Clip:
         """``clip[start:stop:step]`` along the first axis; :class:`InputError` if it reaches outside."""
         total, span = len(self.frames), slice(*frames)
         if not all(edge is None or -total <= edge <= total for edge in (span.start, span.stop)):
-            raise InputError(f"frames {list(frames)} is beyond {self.file.given!r}, which has {total} frames or slices")
+            raise InputError(f"frames {list(frames)} exceeds {self.file.given!r}, which has {total} frames or slices")
         rate = None if self.rate is None else self.rate / (span.step or 1)
         return replace(self, frames=self.frames[span], rate=rate)
 
@@ -112,9 +115,9 @@ class Clip:
         return replace(self, frames=frames, size=wanted[1:], edits=(*self.edits, crop))
 
     def resized(self, size: tuple[int, int]) -> Clip:
-        """Every frame resampled to ``(h, w)`` by Pillow's bicubic filter, widened where it shrinks (so it is anti-aliased).
+        """Every frame resampled to ``(h, w)`` by Pillow's bicubic filter, which is anti-aliased when it reduces the size.
 
-        The dtype stays: integers are rounded. Values are clipped to the range of their frame.
+        The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame.
         """
 
         def resize(block: AnyArray) -> AnyArray:
@@ -123,11 +126,11 @@ class Clip:
         return self if self.size == size else replace(self, size=size, edits=(*self.edits, resize))
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
-        """From one channel to three equal ones, or from RGB to luma (0.299 R + 0.587 G + 0.114 B), in the same dtype.
+        """Converts grey to RGB, or RGB to luma (0.299 R + 0.587 G + 0.114 B), in the same dtype.
 
         Args:
-            channels: Without opacity.
-            opacity: Whether a clip without an opacity channel gets one, of full opacity.
+            channels: Number of channels without opacity, 1 or 3.
+            opacity: Whether to append a channel of full opacity if there is none.
         """
 
         def recolor(block: AnyArray) -> AnyArray:
@@ -147,7 +150,7 @@ class Clip:
         return replace(self, channels=channels + opacity, opacity=opacity, edits=(*self.edits, recolor))
 
     def converted(self, dtype: str) -> Clip:
-        """8-bit values as ``uint16`` or ``float32``, 16-bit ones as ``float32``; each has the same place in the range."""
+        """Converts ``uint8`` to ``uint16`` or ``float32``, or ``uint16`` to ``float32``, from full range to full range."""
         if self.stored == dtype:
             return self
         peak = full_value(self.stored)
@@ -178,18 +181,18 @@ def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
 
 
 def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:
-    """Clips in the same channels and, if they are pictures or videos, in one dtype: the widest.
+    """Converts clips to the same channels and, unless they are arrays, to the widest of their dtypes.
 
     Args:
-        clips: Of one medium.
-        color: ``auto``: as they are if all have as many channels, else RGB. ``rgb``: three channels. ``grey``: one.
+        clips: Clips of one medium.
+        color: ``auto``: unchanged if all have the same number of channels, else RGB. ``rgb``: three channels. ``grey``: one.
     """
     channels = {clip.channels - clip.opacity for clip in clips}
     if color != "auto" or len(channels) > 1:
         if not channels <= {1, 3}:
             raise InputError(
-                f"signals of {sorted(channels)} channels cannot be brought to color {color}: only 1 (grey) and 3 (RGB) can. "
-                "Fit them in runs of their own, with color auto"
+                f"signals of {sorted(channels)} channels cannot be converted to color {color}: only 1 (grey) and 3 (RGB) "
+                "can. Fit them in separate runs, with color auto"
             )
         channels = {1 if color == "grey" else 3}
     target = channels.pop()
@@ -207,11 +210,11 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
     Args:
         clips: See :func:`alike`.
         grid: ``(T, H, W)``, or ``(H, W)`` of clips of one frame.
-        notify: Whether to say that a range was found in the data.
+        notify: Whether to print that a range was found in the data.
     """
     first = clips[0]
     scalings = [clip.scaling for clip in clips]
-    if first.media != "array":  # the widest range that a picture comes from; floating point may have a range of its own
+    if first.media != "array":  # the widest range; floating-point pictures may have individual ranges
         widest = max({scaling.dtype for scaling in scalings}, key=DTYPES.index)
         plain = Scaling(widest) if widest == "float32" else Scaling.of_integers(widest)
         scalings = [scaling if scaling.dtype == widest else plain for scaling in scalings]
@@ -229,7 +232,7 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
 
 
 def _blocks(clips: Sequence[Clip], num_axes: int) -> Iterator[AnyArray]:
-    """All values; of signals of two axes each frame is one signal."""
+    """All values in blocks along the first axis; for two axes, each frame is one block."""
     for clip in clips:
         for block in clip.blocks():
             yield from block if num_axes == 2 else [block]

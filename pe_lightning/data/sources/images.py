@@ -46,11 +46,11 @@ class ImageSource(Source):
             Bicubic, anti-aliased, in the dtype of the source.
         color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
             one, the luma 0.299 R + 0.587 G + 0.114 B, in the dtype of the source.
-        alpha: ``"composite"``: transparent image files are laid over white. ``"keep"``: if any file has transparency, every
-            image gets an opacity channel, the last one.
-        max_pixels: Refuse a file whose header claims more, before it is decoded; ``None`` for no limit.
-        key: Of array files: the dataset of an ``.h5`` or the array of an ``.npz``, where there are several.
-        value_range: Of arrays and floating-point image files: ``[low, high]`` that become 0 and 1.
+        alpha: ``"composite"``: transparent image files are composited over white. ``"keep"``: if any file has transparency,
+            every image gets an opacity channel, the last one.
+        max_pixels: Largest number of pixels in the header of a file, checked before decoding; ``None``: no limit.
+        key: Array files: the dataset of an ``.h5`` or the array of an ``.npz`` file that has several.
+        value_range: Arrays and floating-point image files: ``[low, high]``, the values that become 0 and 1.
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a path is missing or not a readable image, or the
@@ -80,7 +80,7 @@ class ImageSource(Source):
             raise InputError("key is for array files (.npz, .h5); leave it out for images")
 
     def read(self) -> RawSignals:
-        """Decodes the images, or describes the arrays: ``(S, H, W, C)``."""
+        """Reads the images, or describes the arrays, as signals ``(S, H, W, C)``."""
         files = self._found
         if self._are_arrays and self._unedited:
             return read_arrays(files, 2, self.key, self.value_range)
@@ -102,7 +102,7 @@ class ImageSource(Source):
         return as_signals(alike(clips, self.color), size, notify=self._limits is None)
 
     def files(self) -> list[Path]:
-        """The files that are decoded; arrays that are read in place are not."""
+        """The files that are decoded, which excludes arrays that are read in place."""
         if self._are_arrays and self._unedited and in_place(self._found):
             return []
         return [file.path for file in self._found]
@@ -124,7 +124,7 @@ def read_picture(
     max_pixels: int | None,
     limits: tuple[float, float] | None = None,
 ) -> Clip:
-    """One picture as a clip of one frame in memory, cropped and then resized."""
+    """One picture as a clip of one frame in memory, cropped, then resized."""
     image, range_dtype = decode_image(file, max_pixels), header_of(file).dtype
     opacity = image.shape[-1] in (2, 4)
     scaling, stored = Scaling(range_dtype), image.dtype.name
@@ -141,7 +141,7 @@ def read_picture(
     if opacity and not keep_alpha:
         if not (image[..., -1] == full_value(image.dtype)).all():
             rank_zero_info(
-                f"{file.given!r} is transparent: it is laid over white. For its opacity as a channel set alpha: keep."
+                f"{file.given!r} is transparent and composited over white. Set alpha: keep for its opacity as a channel."
             )
         image, opacity = over_white(image), False
     height, width, channels = image.shape
@@ -161,7 +161,7 @@ def read_picture(
 
 
 def edited(clip: Clip, crop: tuple[int, int] | None, resize: Size | None) -> Clip:
-    """The central part of a picture, resampled."""
+    """Crops a clip of one frame, then resizes it."""
     clip = clip if crop is None else clip.cropped((None, *crop))
     return clip if resize is None else clip.resized(resized(resize, clip.size))
 

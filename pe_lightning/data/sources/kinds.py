@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.data.sources.arrays import find_array
+from pe_lightning.data.sources.arrays import MAX_CHANNELS, find_array
 from pe_lightning.data.sources.paths import (
     ARRAYS,
     PICTURES,
@@ -28,8 +28,6 @@ __all__ = ["MAX_CHANNELS", "Kind", "Layout", "UnclearKind", "describe_layouts", 
 Kind: TypeAlias = Literal["images", "rows", "video"]
 """The registered source of signals of two, one and three axes."""
 
-MAX_CHANNELS = 4
-"""Largest last axis that is taken for channels."""
 PICTURE_CHANNELS = (1, 3, 4)
 """Channels of a picture: grey, RGB, RGB and opacity."""
 MAX_ASPECT_RATIO = 8

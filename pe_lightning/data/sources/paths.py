@@ -1,4 +1,4 @@
-"""From what a user types (files, folders, ``samples://NAME``) to files, their formats, and the names of their signals."""
+"""Files, folders and ``samples://NAME``: the files they stand for, their formats, and the names of signals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "t
 PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})
 ARRAYS: frozenset[Format] = frozenset({"npy", "npz", "hdf5"})
 
-_SUFFIXES: dict[Format, str] = {
+SUFFIXES_OF_FORMAT: dict[Format, str] = {
     "picture": ".bmp .gif .jp2 .jpeg .jpg .pbm .pgm .png .pnm .ppm .webp",
     "tiff": ".tif .tiff",
     "npy": ".npy",
@@ -51,8 +51,10 @@ _SUFFIXES: dict[Format, str] = {
     "video": ".3gp .avi .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv .y4m",
     "nifti": ".nii .nii.gz",
 }
-_FORMATS: dict[str, Format] = {suffix: format for format, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
-_BEGINNINGS: dict[bytes, Format] = {
+FORMAT_OF_SUFFIX: dict[str, Format] = {
+    suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes.split()
+}
+FORMAT_OF_BEGINNING: dict[bytes, Format] = {
     **dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "tiff"),
     **dict.fromkeys((b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8"), "picture"),
     **dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "npz"),
@@ -60,43 +62,43 @@ _BEGINNINGS: dict[bytes, Format] = {
     b"\x89HDF\r\n\x1a\n": "hdf5",
     b"fLaC": "sound",
 }
-_INSIDE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "video"}
-"""What is in a RIFF file, by its bytes 8 to 12."""
+FORMAT_OF_RIFF_TYPE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "video"}
+"""Formats of RIFF files, by their bytes 8 to 12."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file, or folder of frames, to read, and how the user named it."""
+    """A file, or a folder of frames, and the path that the user gave."""
 
     path: Path
     given: str
 
     @property
     def stem(self) -> str:
-        """The name without its suffix; the whole name of a folder."""
-        path = self.path.absolute()  # so that "." has a name
+        """The file name without its suffix, or the name of the folder."""
+        path = self.path.absolute()  # "." has no name
         return path.name if path.is_dir() else path.stem.removesuffix(".nii")
 
 
 @contextmanager
 def reading(given: str) -> Iterator[None]:
-    """Turns whatever a library raises on an unreadable file into an :class:`InputError` that names the file."""
+    """Converts any exception of a library on an unreadable file to an :class:`InputError` that names the file."""
     try:
         yield
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # decoders raise anything at all on damaged files
-        if isinstance(error, OSError) and error.errno is not None:  # the operating system sets it, libraries do not
+    except Exception as error:  # decoders raise many types for damaged files
+        if isinstance(error, OSError) and error.errno is not None:  # set by the operating system only
             raise InputError(f"cannot open {given!r}: {error.strerror or error}") from error
         reason = f"{type(error).__name__}: {paragraph(str(error), 200)}"
         raise InputError(
-            f"cannot read {given!r}; it is truncated, damaged or stored in a way that is not supported "
+            f"cannot read {given!r}; it is truncated, damaged or of an unsupported variant of its format "
             f"({reason}). Copy it again, save it in another way, or remove it from the paths"
         ) from error
 
 
 def as_list(paths: Paths) -> list[str]:
-    """One or more paths as plain strings, as given; :class:`InputError` if there is none, or one is no path."""
+    """One or more paths as a list of strings; :class:`InputError` if there is none, or one is not a path."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     if not given or not all(isinstance(item, (str, PathLike)) and fspath(item) for item in given):
         raise InputError(f"paths must be one or more files, folders or {SCHEME}NAME; got {paths!r}")
@@ -104,34 +106,34 @@ def as_list(paths: Paths) -> list[str]:
 
 
 def suffixes_of(formats: Collection[Format]) -> list[str]:
-    """The lower-case suffixes of files of some formats, sorted."""
-    return sorted(suffix for suffix, format in _FORMATS.items() if format in formats)
+    """Lower-case suffixes of some formats, sorted."""
+    return sorted(suffix for suffix, format in FORMAT_OF_SUFFIX.items() if format in formats)
 
 
 def format_of(path: Path, by_content: bool = True) -> Format | None:
-    """The format of a file by its first bytes, or by its suffix where these say nothing; ``None``: another one."""
+    """The format of a file by its first bytes, or else by its suffix; ``None`` if unknown."""
     if by_content:
         with reading(str(path)), path.open("rb") as file:
             header = file.read(12)
-        if header[:4] in (b"RIFF", b"RIFX", b"RF64") and header[8:] in _INSIDE:
-            return _INSIDE[header[8:]]
-        for beginning, format in _BEGINNINGS.items():
+        if header[:4] in (b"RIFF", b"RIFX", b"RF64") and header[8:] in FORMAT_OF_RIFF_TYPE:
+            return FORMAT_OF_RIFF_TYPE[header[8:]]
+        for beginning, format in FORMAT_OF_BEGINNING.items():
             if header.startswith(beginning):
                 return format
-    return _FORMATS.get(".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower())
+    return FORMAT_OF_SUFFIX.get(".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower())
 
 
 def expand(
     paths: Paths, formats: Collection[Format], what: str, samples: Literal["image", "video"] = "image"
 ) -> list[SourceFile]:
-    """The files that ``paths`` stands for, in the order given; a folder is sorted by file name.
+    """The files of ``paths``, in the order given; those of a folder are sorted by name.
 
     Args:
         paths: One or more files, folders (not recursive; hidden files are skipped) or ``samples://NAME``.
-        formats: What counts inside a folder, by the suffix; text tables only in a folder of nothing else that counts. Other
-            files in it are skipped with a notice. A file named outright is not judged by its suffix.
-        what: What is looked for, for messages.
-        samples: Which samples there are.
+        formats: Formats read from a folder, by suffix; text tables only if no other format is found in it. Other files are
+            skipped with a notice. A file given by itself is not judged by its suffix.
+        what: What is read, for messages.
+        samples: Kind of samples.
 
     Raises:
         InputError: If a path is missing, or a folder holds no file of these formats.
@@ -143,47 +145,49 @@ def expand(
             found.append(SourceFile(sample_path(text, samples), text))
         elif "://" in text:
             raise InputError(
-                f"cannot read {text!r}: only files, folders and {SCHEME}NAME are read; download it and give the file"
+                f"cannot read {text!r}: paths are files, folders and {SCHEME}NAME; download it and give the file"
             )
         elif path.is_file():
-            if path.stat().st_size == 0:  # also the files of /proc, some of which never end
+            if path.stat().st_size == 0:  # also files of /proc, some of which are endless
                 raise InputError(f"{text!r} is empty")
             found.append(SourceFile(path, text))
         elif path.is_dir():
             inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
             counted = [file for file, format in inside.items() if format in formats]
             if others := [file for file in counted if inside[file] != "table"]:
-                counted = others  # text beside pictures, sound or arrays is a note, not a signal
+                counted = others  # text files beside pictures, sound or arrays are notes
             if not counted:
                 raise nothing_in(path, formats, what)
             notice_skipped(path, [file for file in inside if file not in counted], what)
             found.extend(SourceFile(file, str(file)) for file in counted)
         elif os.path.lexists(path):
-            raise InputError(f"{text!r} is neither a file nor a folder (a pipe, a device or a broken link)")
+            raise InputError(f"{text!r} is neither a file nor a folder, but a pipe, a device or a broken link")
         else:
             raise _missing(path)
     return found
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """The files of a folder that are not hidden, sorted; :class:`InputError` if it may not be listed."""
+    """The files of a folder that are not hidden, sorted; :class:`InputError` if it cannot be listed."""
     with reading(str(folder)):
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
 def notice_skipped(folder: Path, files: Sequence[Path], what: str) -> None:
-    """Says which files of a folder are not read, if there are any."""
+    """Prints which files of a folder are not read, if any."""
     if files:
         names = ", ".join(file.name for file in files[:8]) + (", ..." if len(files) > 8 else "")
-        rank_zero_info(f"{len(files)} file(s) in the folder {str(folder)!r} are skipped, as they are no {what}: {names}")
+        rank_zero_info(
+            f"{len(files)} file(s) in the folder {str(folder)!r} are skipped, because they are no {what}: {names}"
+        )
 
 
 def nothing_in(folder: Path, formats: Collection[Format], what: str) -> InputError:
-    """The error about a folder without any file of some formats."""
+    """The error for a folder without files of some formats."""
     types = ", ".join(sorted({path.suffix or path.name for path in visible_files(folder)}))
     return InputError(
         f"no {what} in the folder {str(folder)!r}, which holds files of type {types or 'none'} (subfolders are not searched)"
-        f". Files that count: {', '.join(suffixes_of(formats))}"
+        f". Read are: {', '.join(suffixes_of(formats))}"
     )
 
 
@@ -197,9 +201,9 @@ def _missing(path: Path) -> InputError:
 
 
 def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
-    """A name for each signal: its stem; where stems collide, ``folder_stem``; where those collide too, numbered.
+    """A distinct name for each signal: its stem, else ``folder_stem``, else the stem and a number.
 
-    Names become file names, so two that differ only in case count as equal.
+    Names become file names, so names that differ only in case count as equal.
 
     Args:
         files: The file of each signal, and the stem of its name.
@@ -226,7 +230,7 @@ def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
 
 
 def is_stack(file: SourceFile) -> bool:
-    """Whether a TIFF file holds more than one picture; :class:`InputError` if it is damaged."""
+    """Whether a TIFF file has more than one picture; :class:`InputError` if it is damaged."""
     import tifffile
 
     with reading(file.given), tifffile.TiffFile(file.path) as tiff:

@@ -1,4 +1,4 @@
-"""1-D signals: rows and columns of images, arrays, columns of tables, sound."""
+"""Signals of one axis: rows and columns of images, arrays, columns of tables, sound."""
 
 from __future__ import annotations
 
@@ -37,52 +37,53 @@ from pe_lightning.errors import InputError
 
 __all__ = ["RowSource"]
 
-_DEFAULT_NUMBER = 16  # rows, and columns, of an image: the papers'
-_LINES = ("rows", "columns", "num_rows", "num_columns")
-_KINDS: dict[Format | None, str] = {
+DEFAULT_LINES = 16
+"""Default number of rows and of columns of an image, that of the papers."""
+LINE_ARGUMENTS = ("rows", "columns", "num_rows", "num_columns")
+KIND_OF_FORMAT: dict[Format | None, str] = {
     **dict.fromkeys(PICTURES, "images"),
     **dict.fromkeys(ARRAYS, "arrays"),
     "sound": "sound files",
     "table": "tables",
 }
-_ARGUMENTS = {
-    "images": (*_LINES, "seed", "center_crop", "resize", "color", "max_pixels", "value_range"),
+ARGUMENTS_OF_KIND = {
+    "images": (*LINE_ARGUMENTS, "seed", "center_crop", "resize", "color", "max_pixels", "value_range"),
     "arrays": ("key", "value_range", "channels"),
     "sound files": ("seconds",),
     "tables": ("select", "value_range"),
 }
-"""Which arguments are for which kind of files; paths and length are for all."""
+"""Arguments that apply to each kind of files; ``paths`` and ``length`` apply to all."""
 
 
 @sources.register("rows")
 @dataclass(eq=False)
 class RowSource(Source):
-    """Signals of one axis, all of one kind of files: images, arrays, sound or tables, by their content.
+    """Signals of one axis from files of one kind, found by content: images, arrays, sound or tables.
 
     Args:
         paths: One or more files, folders or ``samples://NAME``.
-        rows: Images: positions of the rows to take, from 0 at the top.
-        columns: Images: positions of the columns to take, from 0 at the left.
-        num_rows: Images: how many rows to choose at random, each image its own. If none of these four is given, 16 rows and,
-            if all images are square, 16 columns.
-        num_columns: Images: how many columns to choose at random.
-        seed: Images: of the random rows and columns, a non-negative integer. They depend on it, the image's position and
-            its size alone.
-        center_crop: Images: the central part to take first, ``n`` or ``[height, width]``.
-        resize: Images: the size to resample to first, after the crop: ``[height, width]``, or ``n`` for the shorter side.
+        rows: Images: indices of the rows to take, from 0 at the top.
+        columns: Images: indices of the columns to take, from 0 at the left.
+        num_rows: Images: number of rows to choose at random from each image. If none of ``rows``, ``columns``, ``num_rows``
+            and ``num_columns`` is given: 16 rows and, if all images are square, 16 columns.
+        num_columns: Images: number of columns to choose at random from each image.
+        seed: Images: seed of the random rows and columns, a non-negative integer. They depend only on the seed, and the
+            index and size of the image.
+        center_crop: Images: central part to take first, ``n`` or ``[height, width]``.
+        resize: Images: size to resample to after the crop, ``[height, width]`` or ``n`` for the shorter side.
         color: Images: ``auto``, ``rgb`` or ``grey``.
-        max_pixels: Images: refuse a file whose header claims more; ``None`` for no limit.
-        select: Tables: names or positions (from 0) of the columns to take; by default all that hold numbers.
-        key: Arrays: which one of an ``.npz`` or HDF5 file; not needed where there is only one.
-        channels: Arrays: what the last axis of an array of 2 axes is, ``auto``, ``last`` or ``none``
+        max_pixels: Images: largest number of pixels in the header of a file; ``None``: no limit.
+        select: Tables: names or indices (from 0) of the columns to take; by default all columns of numbers.
+        key: Arrays: name of the array of an ``.npz`` or HDF5 file that has several.
+        channels: Arrays: meaning of the last axis of an array of 2 axes, ``auto``, ``last`` or ``none``
             (:func:`pe_lightning.data.sources.arrays.read_arrays`).
-        value_range: Arrays, tables and floating-point images: ``[low, high]``, the numbers that become 0 and 1.
-        seconds: Sound: ``[start, stop]`` of the part to take.
-        length: Take only the first n samples of each signal.
+        value_range: Arrays, tables and floating-point images: ``[low, high]``, the values that become 0 and 1.
+        seconds: Sound: ``[start, stop]`` of the excerpt to take.
+        length: Number of leading samples to take of each signal.
 
     Raises:
-        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, an argument is for another kind
-            of files, they are of several kinds, or the signals differ in length.
+        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, an argument does not apply to the
+            kind of files, the files are of several kinds, or the signals differ in length.
     """
 
     paths: Paths
@@ -107,18 +108,18 @@ class RowSource(Source):
         for name in ("rows", "columns"):
             places = getattr(self, name)
             if places is not None and getattr(self, f"num_{name}") is not None:
-                raise InputError(f"{name} and num_{name} exclude each other: give positions, or how many to choose")
+                raise InputError(f"{name} and num_{name} exclude each other: give indices, or the number to choose")
             distinct = (
                 isinstance(places, (list, tuple)) and all(map(is_integer, places)) and 0 < len({*places}) == len(places)
             )
             if places is not None and not distinct:
-                raise InputError(f"{name} must be a list of distinct positions, integers >= 0; got {places!r}")
+                raise InputError(f"{name} must be a list of distinct integers >= 0; got {places!r}")
         for name, minimum in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("max_pixels", 1), ("length", 2)):
             if getattr(self, name) is not None:
                 integer(name, getattr(self, name), minimum)
         columns = self.select if isinstance(self.select, (list, tuple)) else []
         if self.select is not None and not (columns and all(isinstance(one, str) or is_integer(one) for one in columns)):
-            raise InputError(f"select is a list of names or positions of columns; got {self.select!r}")
+            raise InputError(f"select must be a list of names or indices of columns; got {self.select!r}")
         self._crop = checks.as_size("center_crop", self.center_crop)
         checks.as_size("resize", self.resize)
         choice("color", self.color, Color)
@@ -127,18 +128,20 @@ class RowSource(Source):
         self._seconds = checks.number_range("seconds", self.seconds, 0)
 
     def read(self) -> RawSignals:
-        """Describes the signals, ``(S, N, C)``."""
+        """Describes the signals ``(S, N, C)``."""
         files = self._found
-        kinds = {str(_KINDS.get(format_of(file.path))): file.given for file in reversed(files)}
+        kinds = {str(KIND_OF_FORMAT.get(format_of(file.path))): file.given for file in reversed(files)}
         kind = next(iter(kinds))
-        if len(kinds) > 1 or kind not in _ARGUMENTS:
+        if len(kinds) > 1 or kind not in ARGUMENTS_OF_KIND:
             listed = ", ".join(f"{kind}: {given}" for kind, given in kinds.items())
-            raise InputError(f"1-D signals come from files of one kind, {', '.join(_ARGUMENTS)}; got {listed}")
-        allowed = ("paths", "length", *_ARGUMENTS[kind])
+            raise InputError(
+                f"signals of one axis are read from files of one kind, {', '.join(ARGUMENTS_OF_KIND)}; got {listed}"
+            )
+        allowed = ("paths", "length", *ARGUMENTS_OF_KIND[kind])
         for field in fields(self):
             if field.name not in allowed and getattr(self, field.name) != field.default:
                 raise InputError(
-                    f"{field.name} is not for {kind} such as {files[0].given!r}; leave it out. For {kind} there are: "
+                    f"{field.name} is not for {kind} such as {files[0].given!r}; leave it out. Arguments for {kind}: "
                     f"{', '.join(allowed)}"
                 )
         if kind == "arrays":
@@ -150,7 +153,7 @@ class RowSource(Source):
         return self._read_images(files)
 
     def files(self) -> list[Path]:
-        """The files; none where arrays are read in place."""
+        """The files that are decoded; none if all are arrays that are read in place."""
         files = self._found
         return [] if in_place(files) else [file.path for file in files]
 
@@ -159,7 +162,7 @@ class RowSource(Source):
         return expand(self.paths, {*PICTURES, *ARRAYS, "sound", "table"}, "image, array, sound file or table")
 
     def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:
-        by_default = all(getattr(self, name) is None for name in _LINES)
+        by_default = all(getattr(self, name) is None for name in LINE_ARGUMENTS)
         found: list[tuple[SourceFile, str, list[int], AnyArray, Scaling]] = []
         square = True
         for number, file in enumerate(files):
@@ -168,26 +171,26 @@ class RowSource(Source):
             image = to_unit(next(clip.blocks())[0])
             square = square and image.shape[0] == image.shape[1]
             for axis, name in enumerate(("rows", "columns")):
-                count = _DEFAULT_NUMBER if by_default else getattr(self, f"num_{name}")
+                count = DEFAULT_LINES if by_default else getattr(self, f"num_{name}")
                 size, places = image.shape[axis], list(getattr(self, name) or [])
                 if max(count or 0, *(place + 1 for place in places), 0) > size:
                     raise InputError(f"{file.given!r} has {size} {name}, fewer than {name} or num_{name} asks for")
-                if count:  # rows and columns of every image are drawn for themselves
+                if count:  # independent choices for rows and columns of every image
                     places = [int(place) for place in chosen_positions(self.seed, 2 * number + axis, size, count)]
                 if places:
                     found.append((file, name, places, np.moveaxis(image, axis, 0)[places], scaling))
         if by_default and not square:
             rank_zero_info(
-                f"Rows and columns of images that are not square differ in length: only {_DEFAULT_NUMBER} random rows of "
-                "each are taken. Set center_crop or resize for columns too."
+                f"Rows and columns of images that are not square differ in length: only {DEFAULT_LINES} random rows of "
+                "each image are taken. Set center_crop or resize to take columns too."
             )
             found = [entry for entry in found if entry[1] == "rows"]
         if not found:
-            raise InputError("no row and no column is asked for; set rows, columns, num_rows or num_columns")
+            raise InputError("no row and no column is requested; set rows, columns, num_rows or num_columns")
         lengths = [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines, _ in found]
         samples = checks.one_length(lengths, self.length)
         channels = max(lines.shape[2] for *_, lines, _ in found)
-        # one channel of a grey image among coloured ones becomes three
+        # grey images among coloured ones get three equal channels
         values = np.concatenate([np.broadcast_to(v[:, :samples], (len(v), samples, channels)) for *_, v, _ in found])
         names = [(file, f"{file.stem}-{name[:3]}{place}") for file, name, places, *_ in found for place in places]
         scalings = [(repr(file.given), scaling) for file, _, places, _, scaling in found for _ in places]

@@ -1,4 +1,4 @@
-"""Sound files as 1-D signals, through soundfile."""
+"""Sound files as signals of one axis, read by soundfile."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from pe_lightning.errors import InputError
 
 __all__ = ["read_sound"]
 
-_DTYPES = {"PCM_U8": "uint8", "PCM_S8": "int8", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "DOUBLE": "float64"}
-"""What holds the samples of a file exactly; all others are decoded to float32."""
+DTYPE_OF_SUBTYPE = {
+    "PCM_U8": "uint8",
+    "PCM_S8": "int8",
+    "PCM_16": "int16",
+    "PCM_24": "int32",
+    "PCM_32": "int32",
+    "DOUBLE": "float64",
+}
+"""Dtypes that represent the samples exactly; other subtypes are decoded to float32."""
 
 
 @dataclass(frozen=True)
 class _Sound:
-    """A part of a sound file."""
+    """An excerpt of a sound file."""
 
     file: SourceFile
     rate: int
@@ -32,9 +39,9 @@ class _Sound:
 
     def read(self, count: int) -> AnyArray:
         """The first samples, ``(count, channels)``."""
-        import soundfile  # late: it loads a library, which those who read pictures do not wait for
+        import soundfile  # imported late, because it loads a shared library
 
-        narrow = self.dtype in ("uint8", "int8")  # soundfile puts these in the upper half of 16 bits
+        narrow = self.dtype in ("uint8", "int8")  # soundfile returns these in the upper half of 16 bits
         with reading(self.file.given):
             values: AnyArray = soundfile.read(
                 self.file.path, count, self.start, dtype="int16" if narrow else self.dtype, always_2d=True
@@ -46,30 +53,29 @@ class _Sound:
         return (values.view(np.uint8) ^ np.uint8(128)) if self.dtype == "uint8" else values
 
     def peak(self) -> float:
-        """The largest magnitude, at least 1."""
+        """The maximum of 1 and the largest magnitude."""
         peak = float(np.abs(self.read(self.samples)).max(initial=1))
         if not np.isfinite(peak):
-            raise InputError(f"{self.file.given!r} holds values that are not finite (NaN or infinite); repair it first")
+            raise InputError(f"{self.file.given!r} holds values that are not finite (NaN or infinite); correct them first")
         return peak
 
 
 def read_sound(
     files: Sequence[SourceFile], seconds: tuple[float, float] | None = None, length: int | None = None
 ) -> RawSignals:
-    """Describes sound files as signals ``(N, channels)``; files are read one at a time.
+    """Describes sound files as signals ``(N, channels)``. Files are read one at a time.
 
-    Integers (PCM of 8, 16, 24 and 32 bits) become [0, 1] by the full range of their dtype; 24 bits are held in the upper
-    part of 32. Floating point in [-1, 1] becomes [0, 1]; where a file goes beyond, [-peak, peak] does, so that silence
-    stays at one half.
+    Integers (PCM of 8, 16, 24 and 32 bits) are scaled by the full range of their dtype; 24 bits are the upper bits of 32.
+    Floating point is scaled from [-1, 1], or from [-peak, peak] for a file that exceeds it, so that silence is 0.5.
 
     Args:
         files: Files of one sample rate, dtype and number of channels.
-        seconds: ``(start, stop)`` of the part to take; by default all of it.
-        length: Take only the first n samples (of that part).
+        seconds: ``(start, stop)`` of the excerpt to take; by default the whole file.
+        length: Number of leading samples to take of the excerpt.
     """
     sounds = [_describe(file, seconds) for file in files]
     formats = [(sound.file.given, (f"{sound.rate} Hz ", sound.channels, f" {sound.dtype}")) for sound in sounds]
-    in_common("formats (sample rate x channels x dtype)", formats, "Convert them, or fit them in runs of their own")
+    in_common("formats (sample rate x channels x dtype)", formats, "Convert them, or fit them in separate runs")
     samples = one_length([(sound.file.given, sound.samples) for sound in sounds], length)
     dtype = sounds[0].dtype
     if dtype.startswith("float"):
@@ -100,11 +106,11 @@ def _describe(file: SourceFile, seconds: tuple[float, float] | None) -> _Sound:
 
     with reading(file.given):
         info = soundfile.info(file.path, verbose=True)
-        # libsndfile reads what there is, and notes it; a header that was written to a pipe knows no size
+        # libsndfile reads truncated files with a note; headers written to a pipe have no size
         notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
         if notes and info.format.startswith(("WAV", "RF64")):
             raise ValueError(notes[0].strip())
     start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
     if stop > info.frames:
-        raise InputError(f"seconds: {seconds} goes beyond {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
-    return _Sound(file, info.samplerate, info.channels, _DTYPES.get(info.subtype, "float32"), start, stop - start)
+        raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
+    return _Sound(file, info.samplerate, info.channels, DTYPE_OF_SUBTYPE.get(info.subtype, "float32"), start, stop - start)

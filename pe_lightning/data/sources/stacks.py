@@ -1,7 +1,4 @@
-"""Frame folders, volumes and arrays as clips, which are read later.
-
-Frame folders are read through Pillow, TIFF stacks through tifffile and NIfTI through nibabel.
-"""
+"""Frame folders, TIFF stacks, NIfTI volumes and arrays as clips."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ __all__ = ["check_frames", "read_frames", "read_nifti", "read_stack_arrays", "re
 
 Limits: TypeAlias = "tuple[float, float] | None"
 
-_DEPTH = "ZTQI"  # the letters that tifffile gives to the axis that pages are stacked along; Q and I are unnamed ones
-_HEADER_BYTES = 1 << 20  # at most, of a NIfTI file with its extensions
-_GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
+DEPTH_AXES = "ZTQI"  # letters of tifffile for the axis along which pages are stacked; Q and I are unnamed axes
+MAX_NIFTI_HEADER_BYTES = 1 << 20  # of a NIfTI file, with its extensions
+PHOTOMETRIC_GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
 
 
 def check_frames(frames: object) -> None:
@@ -50,15 +47,15 @@ def check_frames(frames: object) -> None:
 
 
 def read_frames(folder: SourceFile, limits: Limits, fps: float | None, max_pixels: int | None) -> Clip:
-    """Describes the pictures of a folder, sorted by name as a person would; transparent ones are laid over white.
+    """Describes the pictures of a folder, numbers in their names sorted by value, as frames composited over white.
 
-    They are stored with 8 bits if all have 8, with 16 if the others have 16, else as float32. Floating point beyond [0, 1]
-    has one range for all frames, from the least to the greatest value.
+    The dtype is uint8 if all pictures have 8 bits, uint16 if all have 8 or 16, else float32. Floating point beyond [0, 1] is
+    scaled by the minimum and maximum of all frames, or by ``limits``.
     """
     paths = [path for path in visible_files(folder.path) if format_of(path, by_content=False) in PICTURES]
     if len(paths) < 2:
         raise InputError(
-            f"the frame folder {folder.given!r} holds {len(paths)} picture(s), and a signal needs at least 2 frames; use "
+            f"the frame folder {folder.given!r} holds {len(paths)} picture(s), but a signal needs at least 2 frames; use "
             "ImageDataModule for a single picture"
         )
     files = [SourceFile(path, str(path)) for path in sorted(paths, key=_natural_key)]
@@ -79,7 +76,7 @@ def read_frames(folder: SourceFile, limits: Limits, fps: float | None, max_pixel
 
 
 def _natural_key(path: Path) -> list[Any]:
-    """Sorts numbers in names by their value: ``2.png`` before ``10.png``."""
+    """Sort key that orders numbers in names by value: ``2.png`` before ``10.png``."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", path.name.casefold())]
 
 
@@ -98,24 +95,24 @@ def _parts(frames: range, frame_bytes: int) -> Iterator[range]:
 
 
 def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
-    """Describes a TIFF stack: its pages, or one image of three axes, with up to 4 channels.
+    """Describes a TIFF stack: pages, or one image of three axes, with up to 4 channels.
 
-    Values stay as stored, those of inverted grey too. ``limits`` are the values that become 0 and 1.
+    Values are unchanged, also those of inverted grey. ``limits`` are the values that become 0 and 1.
     """
     with _opened(file) as tiff:
         series, page = tiff.series[0], tiff.pages[0]
         sizes = [(letter, size) for letter, size in zip(series.axes, series.shape, strict=True) if size > 1]
-        axes = "".join("Z" if letter in _DEPTH else "C" if letter == "S" else letter for letter, _ in sizes)
+        axes = "".join("Z" if letter in DEPTH_AXES else "C" if letter == "S" else letter for letter, _ in sizes)
         shape, dtype = [size for _, size in sizes], series.dtype
         num_channels = shape[axes.index("C")] if "C" in axes else 1
         known = sorted(axes) in (["X", "Y", "Z"], ["C", "X", "Y", "Z"]) and num_channels <= 4
-        if len(tiff.series) > 1 or not known or int(page.photometric) not in _GREY_OR_RGB:
+        if len(tiff.series) > 1 or not known or int(page.photometric) not in PHOTOMETRIC_GREY_OR_RGB:
             raise InputError(
                 f"{file.given!r} holds {len(tiff.series)} image series; the first has the axes {series.axes} of sizes "
                 f"{series.shape}, stored as {page.photometric!s}. A TIFF stack is one series of (Z, Y, X), grey or RGB, "
                 "with up to 4 channels; a single picture is read by ImageDataModule"
             )
-        # page by page where each page is one slice with its channels last
+        # read page by page if each page is one slice with its channels last
         paged = len(series.pages) == shape[0] and axes in ("ZYX", "ZYXC")
     order = [axes.index(letter) for letter in "ZYXC" if letter in axes]
     depth, height, width, channels = ([shape[place] for place in order] + [1])[:4]
@@ -139,7 +136,7 @@ def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
 
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[Any]:
-    """The open file; what tifffile reports in its log (missing pages, say) is an error here."""
+    """Opens a TIFF file. Errors that tifffile only logs, such as missing pages, are raised."""
     import tifffile
 
     reports: list[str] = []
@@ -156,15 +153,18 @@ def _opened(file: SourceFile) -> Iterator[Any]:
 
 
 def read_nifti(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
-    """Describes a NIfTI volume, from ``(x, y, z)`` as stored to ``(Z, Y, X)``; the orientation in its header is not applied.
+    """Describes a NIfTI volume, transposed from ``(x, y, z)`` to ``(Z, Y, X)``; its orientation matrix is not applied.
 
-    Where the header has a slope and an intercept they are applied, which makes float32; else the stored dtype stays. The
-    least and the greatest value become 0 and 1, of integers too. A fourth axis of up to 4 becomes channels.
+    Slope and intercept of the header are applied, which gives float32; without them the dtype is unchanged. The minimum and
+    the maximum become 0 and 1, also of integers. A fourth axis of at most 4 is channels.
     """
     volume = _load_nifti(file, max_pixels)
     if file.path.suffix.lower() == ".gz":
-        with reading(file.given), gzip.open(file.path) as stream:  # to the checksum at its end, which nibabel does not reach
-            while stream.tell() < _HEADER_BYTES + 8 * volume.size and stream.read(BLOCK_BYTES):
+        with (
+            reading(file.given),
+            gzip.open(file.path) as stream,
+        ):  # up to the checksum at the end, which nibabel does not read
+            while stream.tell() < MAX_NIFTI_HEADER_BYTES + 8 * volume.size and stream.read(BLOCK_BYTES):
                 pass
 
     def read(frames: range) -> Iterator[AnyArray]:
@@ -189,8 +189,8 @@ def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
         trimmed = (*shape[:3], *(size for size in shape[3:] if size > 1))
         if len(trimmed) not in (3, 4) or (len(trimmed) == 4 and trimmed[3] > 4):
             raise InputError(
-                f"{file.given!r} has the shape {shape}: a volume has three axes, or a fourth of at most 4 channels; save "
-                "one volume of the series by itself"
+                f"{file.given!r} has the shape {shape}; a volume has three axes, or four with at most 4 channels last. Save "
+                "one volume of the series as a separate file"
             )
         check_area(file.given, shape[1], shape[0], max_pixels)
         scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
@@ -202,7 +202,7 @@ def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
 
 
 def _native(values: AnyArray) -> AnyArray:
-    """In the byte order of this machine; booleans as 0 and 1."""
+    """Converts to the byte order of this machine, and booleans to 0 and 1."""
     return values.astype(np.uint8 if values.dtype.kind == "b" else values.dtype.newbyteorder("="), copy=False)
 
 
@@ -215,7 +215,7 @@ def _clip(
     full_range: bool,
 ) -> Clip:
     if dtype.kind not in "iuf":
-        raise InputError(f"{file.given!r} holds {dtype} values; integers and floating point are read")
+        raise InputError(f"{file.given!r} holds {dtype} values; supported are integers and floating point")
     every = range(shape[0])
     scaling = value_scaling(repr(file.given), dtype, partial(read, every), limits, full_range)
     return Clip(file, every, (shape[1], shape[2]), shape[3], dtype.name, scaling, "array", read)

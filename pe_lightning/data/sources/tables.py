@@ -1,4 +1,4 @@
-"""Text tables (``.csv``, ``.tsv``, ``.txt``) as 1-D signals: one per column."""
+"""Columns of text tables (``.csv``, ``.tsv``, ``.txt``) as signals of one axis."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from pe_lightning.errors import InputError, did_you_mean
 __all__ = ["Column", "read_table", "read_tables"]
 
 DELIMITERS = "\t;, "
-"""In order of preference where several fit equally well."""
+"""Delimiters in order of preference, if several fit equally well."""
 MAX_COLUMNS = 10_000
-"""Columns of a table of which all are taken."""
+"""Largest number of columns that are all taken by default."""
 SAMPLE_LINES = 50
-"""Lines that the delimiter is found from."""
+"""Number of lines from which the delimiter is found."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
-_MISSING = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})  # no names of columns
+MISSING_VALUES = frozenset(
+    {"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"}
+)  # cells that are not names of columns
 
 
 class Column(NamedTuple):
-    """A column of numbers: its header or position (empty for the only column of a table without header), and values."""
+    """A column of numbers: name (header or index; empty for the only column without header), label in messages, values."""
 
     name: str
     label: str
@@ -44,13 +46,13 @@ def read_tables(
     limits: tuple[float, float] | None = None,
     length: int | None = None,
 ) -> RawSignals:
-    """Reads text tables: each column is a signal, float64, whose least and greatest number become 0 and 1.
+    """Reads text tables. Each column is a float64 signal, whose minimum and maximum become 0 and 1.
 
     Args:
         files: The files.
-        columns: Names or positions (from 0) of the columns to take from each file; by default all that hold numbers.
-        limits: The numbers that become 0 and 1, of all columns.
-        length: Take only the first n rows.
+        columns: Names or indices (from 0) of the columns to take from each file; by default all columns of numbers.
+        limits: The values that become 0 and 1 in all columns.
+        length: Number of leading rows to take.
     """
     every = [(file, column) for file in files for column in read_table(file, columns)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
@@ -74,19 +76,20 @@ def read_tables(
 def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> list[Column]:
     """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
 
-    The delimiter is a tab, a semicolon, a comma or spaces: that which cuts the first lines most evenly, and of several the
-    one that leaves the largest share of numbers. The first line is a header if none of its cells is a number, or if one is
-    not where the next line has a number. Lines that begin with ``#`` are comments. The decimal mark is a point; a comma,
-    with a notice, if some cell has one and no cell a point.
+    The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same number
+        of
+    cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a number, or if
+    one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a comma, with a
+    notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
 
     Raises:
-        InputError: If the file is no text, a row has more or fewer cells than the first, there is no such column, or a cell
-            is missing or not a finite number; the message has its line.
+        InputError: If the file is not text, a row has another number of cells than the first, there is no such column, or a
+            cell is missing or not a finite number; the message has the line.
     """
     lines, rows = _rows(file)
     rows, mark = _with_decimal_points(file, rows)
     if columns is None and len(rows[0]) > MAX_COLUMNS:
-        raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {MAX_COLUMNS}: choose some by select")
+        raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {MAX_COLUMNS}: choose columns by select")
     names = [""] * len(rows[0])
     if header := _has_header(rows):
         names = [cell.strip() for cell in rows[0]]
@@ -101,14 +104,14 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
     else:
         chosen = [_find(file, column, names) for column in columns]
         if not cells or len(set(chosen)) < len(chosen):
-            raise InputError(f"the columns to take of {file.given!r} must be distinct and hold numbers; got {columns!r}")
+            raise InputError(f"the selected columns of {file.given!r} must be distinct and hold numbers; got {columns!r}")
     found = []
     for place in chosen:
         values = np.array([_number(cell) for cell in cells[place]])
         if len(bad := np.flatnonzero(~np.isfinite(values))):
             raise InputError(
-                f"{labels[place]}, line {lines[header + bad[0]]}: {cells[place][bad[0]]!r} is no finite number (the decimal "
-                f"mark is taken to be a {mark}); correct it, or leave it out"
+                f"{labels[place]}, line {lines[header + bad[0]]}: {cells[place][bad[0]]!r} is not a finite number (the "
+                f"decimal mark is taken to be a {mark}); correct it, or leave it out"
             )
         alone = not header and len(chosen) == 1
         found.append(Column("" if alone else names[place] or str(place), labels[place], values))
@@ -116,7 +119,7 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
 
 
 def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
-    """Line numbers and cells of every row but comments and empty lines at either end."""
+    """Line numbers and cells of all rows, without comments and empty lines at both ends."""
     with reading(file.given):
         text = file.path.read_bytes().decode("utf-8-sig")
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
@@ -133,7 +136,7 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
         where = "" if uneven is None else f", line {numbers[uneven]}: {len(rows[uneven])} cell(s)"
         raise InputError(
             f"{file.given!r}{where}, but line {numbers[0]} has {len(rows[0])} (the delimiter is taken to be {delimiter!r}). "
-            "Every row needs the same number of cells, and every quote has to be closed on its line"
+            "All rows need the same number of cells, and quotes must be closed on their line"
         )
     return list(numbers), rows
 
@@ -145,7 +148,7 @@ def _split(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 
 def _fitness(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
-    """How many rows have one same number of cells, more than one; and the share of cells that are numbers."""
+    """Number of rows with the most frequent number of cells (above 1), and the share of cells that are numbers."""
     even = max((times for cells, times in Counter(map(len, rows)).items() if cells > 1), default=0)
     cells = [cell for row in rows for cell in row]
     numbers = sum(bool(np.isfinite(_number(cell)) or DECIMAL_COMMA.fullmatch(cell.strip())) for cell in cells)
@@ -153,7 +156,7 @@ def _fitness(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
 
 
 def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[list[str]], str]:
-    """The rows with a point as decimal mark, and the mark that they had."""
+    """The rows with decimal points, and the name of their decimal mark."""
     with_comma = any(DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
     if not with_comma or any("." in cell and np.isfinite(_number(cell)) for row in rows for cell in row):
         return rows, "point"
@@ -165,14 +168,16 @@ def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     first, second = ([np.isfinite(_number(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
-    text = [not known and cell.strip(" +-").lower() not in _MISSING for known, cell in zip(first, rows[0], strict=True)]
+    text = [
+        not known and cell.strip(" +-").lower() not in MISSING_VALUES for known, cell in zip(first, rows[0], strict=True)
+    ]
     return any(text) and (not any(first) or any(above and below for above, below in zip(text, second, strict=True)))
 
 
 def _number(cell: str) -> float:
-    """The number that a cell holds; NaN if it holds none."""
+    """The number in a cell; NaN if there is none."""
     try:
-        return float(cell) if "_" not in cell else np.nan  # Python would read 1_000 as a number
+        return float(cell) if "_" not in cell else np.nan  # float() accepts 1_000
     except ValueError:
         return np.nan
 
@@ -183,8 +188,8 @@ def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
         return places[0]
     listed = ", ".join(name or str(place) for place, name in enumerate(names))
     raise InputError(
-        f"{len(places)} columns of {file.given!r} are called {column!r}{did_you_mean(str(column), names)}; give a name or a "
-        f"position, from 0. Columns: {listed}"
+        f"{len(places)} columns of {file.given!r} are named {column!r}{did_you_mean(str(column), names)}; give a name or an "
+        f"index from 0. Columns: {listed}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Values that are in memory already as signals."""
+"""Arrays in memory as signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError
 
 __all__ = ["TensorSource"]
 
-_PEAKS = {torch.uint8: 255, torch.uint16: 65535}
+FULL_VALUES = {torch.uint8: 255, torch.uint16: 65535}
 
 
 @sources.register("tensor")
@@ -39,18 +39,18 @@ class TensorSource(Source):
 
     def __init__(self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None) -> None:
         count = 0 if names is None or isinstance(names, str) else len(names)
-        self.values = _as_values(values, count)  # checked here, not when read: the mistake is in the line that calls us
+        self.values = _as_values(values, count)  # checked here rather than in read(), so that the traceback shows the caller
         dtype = str(values.dtype).removeprefix("torch.")
         self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
         self.names = _checked_names(names, len(self.values))
 
     def read(self) -> RawSignals:
-        """The array and the names; nothing is decoded."""
+        """Describes the array; nothing is decoded."""
         picture = self.values.ndim == 4 and self.values.shape[-1] <= 4
         return RawSignals.in_memory(self.values.numpy(), self.names, self._scaling, "image" if picture else "array")
 
     def describe(self) -> dict[str, Any]:
-        """There is no file."""
+        """Empty paths, as there is no file."""
         return {"paths": []}
 
 
@@ -62,24 +62,24 @@ def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
     dtype = str(values.dtype).removeprefix("torch.")
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
-        # np.array copies, so that a read-only or foreign-endian array is welcome too
+        # np.array copies, which handles read-only arrays and other byte orders
         values = torch.from_numpy(np.array(values, np.float64 if wide else values.dtype.newbyteorder("="), order="C"))
-    if not isinstance(values, Tensor) or not (values.dtype in _PEAKS or values.is_floating_point()):
+    if not isinstance(values, Tensor) or not (values.dtype in FULL_VALUES or values.is_floating_point()):
         raise InputError(f"values has dtype {dtype}; pass uint8, uint16, or real floating point in [0, 1]")
     tensor = values.detach().cpu()
-    if tensor.dtype in _PEAKS:
-        return tensor.contiguous().to(torch.float32) / _PEAKS[tensor.dtype]
+    if tensor.dtype in FULL_VALUES:
+        return tensor.contiguous().to(torch.float32) / FULL_VALUES[tensor.dtype]
     bad = (~torch.isfinite(tensor)).nonzero()
     if len(bad) or tensor.min() < 0 or tensor.max() > 1:
         found = f"values from {float(tensor.min()):g} to {float(tensor.max()):g}"
         if len(bad):
             found = f"{len(bad)} entries that are not finite, the first at {tuple(bad[0].tolist())}"
-        raise InputError(f"values must lie in [0, 1], because PSNR takes 1 as the peak; it holds {found}; rescale it first")
+        raise InputError(f"values must be in [0, 1], because PSNR takes 1 as the peak; got {found}; rescale them first")
     return tensor.to(torch.float32, copy=True).contiguous()
 
 
 def _full_shape(shape: tuple[int, ...], num_names: int) -> tuple[int, ...]:
-    """``(S, N_1, ..., N_D, C)``; says how a shape is read that has other likely readings."""
+    """``(S, N_1, ..., N_D, C)``. Prints how the shape is read if it has other plausible readings."""
     declared = len(shape) >= 3 and not (len(shape) == 3 and shape[-1] in (3, 4) and num_names != shape[0])
     layouts = plausible_layouts(shape)
     if declared and (0 in shape or min(shape[1:-1]) < 2):
@@ -110,7 +110,7 @@ def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"signal{index}" for index in range(count))
     if isinstance(names, str) or len(names) != count or len({str(name).casefold() for name in names}) < count:
-        raise InputError(f"names must be {count} names, one per signal, distinct without regard to case; got {names!r}")
+        raise InputError(f"names must be {count} names, one per signal, that differ in more than case; got {names!r}")
     if not all(isinstance(name, str) and name and not set(name) & set("/\\\0") for name in names):
-        raise InputError(f"a name of a signal becomes a file name: a non-empty string without slashes; got {names!r}")
+        raise InputError(f"names become file names: they must be non-empty strings without slashes; got {names!r}")
     return tuple(names)

@@ -39,32 +39,32 @@ __all__ = ["Preset", "VideoSource"]
 Preset: TypeAlias = Literal["papers"]
 Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
 
-_VOLUMES = frozenset({"video", "nifti", *ARRAYS})
-_PAPERS_FRAME, _PAPERS_CUBE = 256, 128
-_SAME_RATE = 0.01  # relative
+VIDEOS_AND_VOLUMES = frozenset({"video", "nifti", *ARRAYS})
+PAPERS_FRAME_SAMPLES, PAPERS_CUBE_SAMPLES = 256, 128
+MAX_RATE_DIFFERENCE = 0.01  # relative
 
 
 @sources.register("video")
 @dataclass(eq=False)
 class VideoSource(Source):
-    """Videos, frame folders or volumes as signals of three axes; they are decoded a few frames at a time.
+    """Videos, frame folders or volumes as signals of three axes, decoded a few frames at a time.
 
-    What is set happens in the order fps, frames, resize, center_crop.
+    The arguments apply in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
 
     Args:
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
-            A folder of nothing but pictures is one signal.
+            A folder that holds only pictures is one signal.
         frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
-        center_crop: ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``, the central part to take.
-        resize: ``[h, w]`` to resample every frame to, or ``n`` for the shorter side, the aspect ratio kept: bicubic,
+        center_crop: Central part to take, ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``.
+        resize: ``[h, w]`` to resample every frame to, or ``n`` for the shorter side at the same aspect ratio. Bicubic,
             anti-aliased, in the dtype of the source.
-        fps: Frames per second to resample videos to. For what has no clock (frame folders, volumes), its rate.
+        fps: Frames per second to resample videos to; for frame folders and volumes, their rate.
         color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
-        preset: ``"papers"``: the central square of every frame, resized to 256 x 256, of which the central cube of 128 x
-            128 x 128 is taken (Zheng et al., ECCV 2022, Sec. 6.3).
-        key: Which array of an ``.npz`` or HDF5 file.
-        value_range: ``[low, high]`` of volumes and floating-point frames, the numbers that become 0 and 1.
-        max_pixels: Refuse frames that claim more; ``None`` for no limit.
+        preset: ``"papers"``: the central square of every frame is resized to 256 x 256, and the central cube of 128 x 128 x
+            128 is taken (Zheng et al., ECCV 2022, Sec. 6.3).
+        key: Name of the array of an ``.npz`` or HDF5 file.
+        value_range: Volumes and floating-point frames: ``[low, high]``, the values that become 0 and 1.
+        max_pixels: Largest number of pixels of a frame; ``None``: no limit.
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, or the files differ in size,
@@ -93,7 +93,7 @@ class VideoSource(Source):
         if self.preset is not None:
             choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
-                raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset to null")
+                raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset: null")
         checks.as_size("resize", self.resize)
         crop = self.center_crop
         depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
@@ -108,11 +108,11 @@ class VideoSource(Source):
         found = self._found
         given = {"video" if kind == "frames" else kind: file.given for file, kind in reversed(found)}
         if len(given) > 1:
-            raise InputError(f"files of several kinds cannot be fitted together ({given}); give one kind")
+            raise InputError(f"files of several kinds cannot be fitted together ({given}); give files of one kind")
         if self.key is not None and "array" not in given:
             raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
         if self.value_range is not None and any(kind == "video" for _, kind in found):
-            raise InputError("value_range is for volumes and floating-point frames; videos state their range: leave it out")
+            raise InputError("value_range is for volumes and floating-point frames, not for videos; leave it out")
         if "array" in given and self._unedited:
             raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range)
             return replace(raw, rate=self.fps)
@@ -129,7 +129,7 @@ class VideoSource(Source):
         return self._joined([self._edited(clip) for clip in clips])
 
     def files(self) -> list[Path]:
-        """The files, those of frame folders included; none where arrays are read in place."""
+        """The files that are decoded, with those of frame folders; none if all are arrays that are read in place."""
         found = self._found
         if self._unedited and all(kind == "array" for _, kind in found) and in_place([file for file, _ in found]):
             return []
@@ -142,21 +142,21 @@ class VideoSource(Source):
 
     @cached_property
     def _found(self) -> list[tuple[SourceFile, Kind]]:
-        """What ``paths`` stands for, in the order given."""
+        """The files and frame folders of ``paths``, in the order given."""
         found: list[tuple[SourceFile, Kind]] = []
         for text in as_list(self.paths):
             folder = Path(text).expanduser()
             if SCHEME in text or not folder.is_dir():
-                found += [(file, _kind(file)) for file in expand([text], _VOLUMES, "video or volume", "video")]
+                found += [(file, _kind(file)) for file in expand([text], VIDEOS_AND_VOLUMES, "video or volume", "video")]
                 continue
             inside = [SourceFile(path, str(path)) for path in visible_files(folder)]
             formats = [format_of(file.path, by_content=False) for file in inside]
-            volumes = [file for file, format in zip(inside, formats, strict=True) if format in _VOLUMES]
+            volumes = [file for file, format in zip(inside, formats, strict=True) if format in VIDEOS_AND_VOLUMES]
             pictures = [file for file, format in zip(inside, formats, strict=True) if format in PICTURES]
             if not volumes and "tiff" in formats and "picture" not in formats and is_stack(pictures[0]):
                 volumes = pictures
             if not volumes and not pictures:
-                raise nothing_in(folder, _VOLUMES | PICTURES, "video, volume or frame")
+                raise nothing_in(folder, VIDEOS_AND_VOLUMES | PICTURES, "video, volume or frame")
             counted = {file.path for file in volumes or pictures}
             notice_skipped(folder, [file.path for file in inside if file.path not in counted], "video, volume or frame")
             found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
@@ -168,14 +168,14 @@ class VideoSource(Source):
         if len(clip.frames) < 2:
             raise InputError(f"{clip.file.given!r} gives {len(clip.frames)} frame(s) or slice(s); a signal needs at least 2")
         if self.preset is not None:
-            if len(clip.frames) < _PAPERS_CUBE:
+            if len(clip.frames) < PAPERS_CUBE_SAMPLES:
                 raise InputError(
-                    f"preset papers needs {_PAPERS_CUBE} frames, and {clip.file.given!r} gives {len(clip.frames)}; set "
-                    "preset to null, and resize and center_crop as you like"
+                    f"preset papers needs {PAPERS_CUBE_SAMPLES} frames, and {clip.file.given!r} gives {len(clip.frames)}; "
+                    "set preset: null, and resize and center_crop instead"
                 )
             side = min(clip.size)
-            clip = clip.cropped((None, side, side)).resized((_PAPERS_FRAME, _PAPERS_FRAME))
-            return clip.cropped((_PAPERS_CUBE, _PAPERS_CUBE, _PAPERS_CUBE))
+            clip = clip.cropped((None, side, side)).resized((PAPERS_FRAME_SAMPLES, PAPERS_FRAME_SAMPLES))
+            return clip.cropped((PAPERS_CUBE_SAMPLES, PAPERS_CUBE_SAMPLES, PAPERS_CUBE_SAMPLES))
         if self.resize is not None:
             clip = clip.resized(checks.resized(self.resize, clip.size))
         return clip if self._crop is None else clip.cropped(self._crop)
@@ -190,17 +190,17 @@ class VideoSource(Source):
         )
         rates = [(clip.file.given, clip.rate) for clip in clips if clip.rate is not None]
         first = rates[0][1] if rates else None
-        if first and any(abs(rate / first - 1) > _SAME_RATE for _, rate in rates):
+        if first and any(abs(rate / first - 1) > MAX_RATE_DIFFERENCE for _, rate in rates):
             in_common("numbers of frames per second", rates, "Set fps")
         clips = alike(clips, self.color)
         if clips[0].media == "array":
             stored = [(clip.file.given, clip.stored) for clip in clips]
-            in_common("dtypes of volumes", stored, "Save them in one dtype, or fit them in runs of their own")
+            in_common("dtypes of volumes", stored, "Save them in one dtype, or fit them in separate runs")
         return as_signals(clips, grid, notify=self._limits is None)
 
 
 def _kind(file: SourceFile) -> Kind:
-    """What a file is, by its content or its suffix; anything unknown is tried as a video."""
+    """Kind of a file by its content or its suffix; unknown files are tried as videos."""
     kinds: dict[Format | None, Kind] = {**dict.fromkeys(ARRAYS, "array"), "tiff": "tiff", "nifti": "nifti"}
     still = format_of(file.path, by_content=False) == "picture" and file.path.suffix.lower() not in (".gif", ".webp")
     kind = kinds.get(format_of(file.path), "video")

@@ -1,4 +1,4 @@
-"""Video files through PyAV, decoded a few frames at a time."""
+"""Video files, decoded by PyAV a few frames at a time."""
 
 from __future__ import annotations
 
@@ -25,31 +25,34 @@ __all__ = ["even_frames", "read_video"]
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
-_ACCURATE = 0x4 | 0x2000 | 0x40000 | 0x80000  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
+SWSCALE_FLAGS = (
+    0x4 | 0x2000 | 0x40000 | 0x80000
+)  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
 
 
 def even_frames(
     times: npt.NDArray[np.float64], tick: float, stated: float, fps: float | None
 ) -> tuple[npt.NDArray[np.int64], float, bool]:
-    """Chooses the frames of a video at even times: at each, the latest frame that has been shown by then.
+    """Chooses the frames shown at equidistant times.
 
-    Even videos are taken frame by frame unless ``fps`` is given; uneven ones are resampled to their mean rate.
+    Without ``fps``, videos of constant rate are taken frame by frame, others are resampled to their mean rate.
 
     Args:
-        times: Presentation times of the frames in seconds, ascending, at least two. The last one is shown for a mean gap.
+        times: Presentation times of the frames in seconds, ascending, at least two. The last frame lasts for the mean
+            interval.
         tick: Resolution of ``times`` in seconds.
-        stated: The rate that the file states, or 0, which is taken where it agrees with ``times`` to 1 %.
-        fps: The rate to resample to.
+        stated: Rate in the header of the file, or 0; used if it agrees with ``times`` to 1 %.
+        fps: Rate to resample to, or ``None``.
 
     Returns:
-        The numbers of the frames, the rate, and whether the video's own times were even.
+        Indices of the frames, the rate, and whether the video has a constant rate.
 
     >>> even_frames(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5)[0]
     array([0, 2])
     """
     count = len(times)
     gap = float(times[-1] - times[0]) / (count - 1)
-    # jitter is allowed for, and that containers round times to a tick (a millisecond in Matroska)
+    # allows for jitter, and for times rounded to a tick (a millisecond in Matroska)
     drift = np.abs(times - np.linspace(times[0], times[-1], count)).max()
     even = bool(np.diff(times).max() <= 1.5 * gap + 2 * tick and drift <= 0.5 * gap + tick)
     own = stated if even and abs(stated * gap - 1) < 0.01 else 1 / gap
@@ -63,15 +66,15 @@ def even_frames(
 
 
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
-    """Describes a video; frames are decoded when the clip is read, a few at a time.
+    """Describes a video; frames are decoded when the clip is read.
 
-    Frames come in presentation order, as 8-bit RGB, or as 16-bit RGB from sources of more bits; grey ones have one channel.
-    The colour matrix and range that the file states are applied (BT.601 and limited range where it states none), as is its
-    rotation. Its pixel aspect ratio, its sound and its transparency are ignored. Without ``fps``, a video whose frames come
-    at uneven times is resampled to its mean rate, with a notice.
+    Frames are in presentation order, as 8-bit RGB, or 16-bit RGB for sources of more bits; grey frames have one channel. The
+    colour matrix and range of the file are applied (BT.601 and limited range by default), and its rotation. Pixel aspect
+    ratio, sound and transparency are ignored. Without ``fps``, a video of variable frame rate is resampled to its mean
+    rate, with a notice.
 
     Raises:
-        InputError: If it is not a video, is damaged or cut short, has fewer than 2 frames, or claims too large ones.
+        InputError: If it is not a video, is damaged or truncated, or has fewer than 2 or too large frames.
     """
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
@@ -95,8 +98,8 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     numbers, rate, even = even_frames(times, tick, stated, fps)
     if not even and fps is None:
         rank_zero_info(
-            f"{file.given!r} has a variable frame rate: resampled to its mean, {rate:.6g} frames per second. Set fps to "
-            "choose the rate"
+            f"{file.given!r} has a variable frame rate and is resampled to its mean, {rate:.6g} frames per second. Set fps "
+            "for another rate."
         )
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     return Clip(
@@ -114,28 +117,28 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
 
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
-    """The container and its first video stream that is not a cover picture."""
-    # "file:" so that a colon in a name is no protocol; the whitelist so that a playlist cannot reach the network
+    """Opens the container and its first video stream that is not a cover picture."""
+    # "file:" because a name may have a colon; the whitelist, because a playlist could access the network
     options = {"protocol_whitelist": "file"}
     with reading(file.given), av.open(f"file:{file.path}", options=options) as container:
         streams = [each for each in container.streams.video if not each.disposition & Disposition.attached_pic]
         if not streams or streams[0].codec_context is None:
-            raise InputError(f"{file.given!r} holds no video that can be decoded; convert it to MP4")
+            raise InputError(f"{file.given!r} has no video stream that can be decoded; convert it to MP4")
         streams[0].thread_type = "AUTO"
         yield container, streams[0]
 
 
 def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[int | None]:
-    """When each frame is shown, in ticks; found without decoding, but for VP8, where some packets are never shown."""
+    """Presentation times in ticks, found without decoding, except for VP8, where some packets are not shown."""
     if stream.codec_context.name == "vp8":
         return [frame.pts for frame in container.decode(stream)]
-    corrupt, found = False, []  # of each packet only numbers are stored: it holds the file's data
+    corrupt, found = False, []  # numbers only: a packet holds its data
     for packet in container.demux(stream):
         corrupt = corrupt or bool(packet.size and packet.is_corrupt)
         if packet.size and not packet.is_discard:
             found.append((packet.pts, packet.duration or 0))
     ends = [pts + duration for pts, duration in found if pts is not None]
-    if ends and any(name in container.format.name for name in ("mp4", "matroska")):  # others estimate how long they last
+    if ends and any(name in container.format.name for name in ("mp4", "matroska")):  # other formats estimate their duration
         hours, minutes, seconds = stream.metadata.get("DURATION", "0:0:0").split(":")  # Matroska
         end = (int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / float(stream.time_base)
         if stream.duration is not None:
@@ -147,7 +150,7 @@ def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[i
 
 
 def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: Turn, frames: range) -> Iterator[AnyArray]:
-    """Decodes ``index[frames]``, which ascends, from the start of the file: ``(n, H, W, C)`` arrays."""
+    """Decodes the frames ``index[frames]``, ascending, into arrays ``(n, H, W, C)``."""
     wanted = index[frames.start : frames.stop : frames.step]
     block: list[AnyArray] = []
     place = 0
@@ -159,7 +162,7 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
                 continue
             if frame.is_corrupt:
                 raise InputError(f"{file.given!r}: frame {number} is damaged. Copy it again, or set frames to a part of it")
-            array = frame.reformat(format=pixels, interpolation=_ACCURATE).to_ndarray()
+            array = frame.reformat(format=pixels, interpolation=SWSCALE_FLAGS).to_ndarray()
             array = turn(array.reshape(*array.shape[:2], -1))
             while place < len(wanted) and wanted[place] == number:
                 block.append(array)
@@ -177,16 +180,16 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
 
 
 def _pixels_of(pixel_format: Any) -> str:
-    """PyAV's pixel format to which a format is converted without loss of bits."""
+    """PyAV's pixel format to convert a format to without loss of bits."""
     grey = not pixel_format.is_rgb and not pixel_format.has_palette and len(pixel_format.components) <= 2
     deep = max(component.bits for component in pixel_format.components) > 8
     return ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
 
 
 def _turn_of(frame: Any, file: SourceFile) -> Turn:
-    """How rows and columns are turned so that the picture is upright.
+    """Returns the function that rotates or flips frames as the file states.
 
-    The display matrix of phone clips shows the sample at ``(x, y)`` at ``(a x + c y, b x + d y)``, up to a shift.
+    The display matrix maps a sample at ``(x, y)`` to ``(a x + c y, b x + d y)``, up to a translation.
     """
     found = [side for side in frame.side_data if side.type == SideDataType.DISPLAYMATRIX]
     if not found:
@@ -197,6 +200,6 @@ def _turn_of(frame: Any, file: SourceFile) -> Turn:
     if not (a or d) and b and c:
         return lambda array: array.swapaxes(-3, -2)[..., :: 1 if b > 0 else -1, :: 1 if c > 0 else -1, :]
     raise InputError(
-        f"{file.given!r} asks to be shown turned by {frame.rotation} degrees; only multiples of 90 are read. Convert it "
-        "with the rotation applied"
+        f"{file.given!r} has a rotation of {frame.rotation} degrees; only multiples of 90 are supported. Convert it with "
+        "the rotation applied"
     )

@@ -114,7 +114,7 @@ def test_transparent_pictures_are_said_to_be_laid_over_white(tmp_path, caplog):
         read_images(str(tmp_path / "clear.png"), alpha="keep")
         assert not caplog.messages
         read_images(str(tmp_path / "clear.png"))
-    assert ["clear.png' is transparent: it is laid over white" in message for message in caplog.messages] == [True]
+    assert ["clear.png' is transparent and composited over white" in message for message in caplog.messages] == [True]
 
 
 def test_a_crop_that_is_too_large(tmp_path):
@@ -189,7 +189,7 @@ def test_floating_point_pictures_have_the_range_of_their_values(tmp_path, caplog
 
 def test_floating_point_pictures_that_are_refused(tmp_path):
     save_float(tmp_path / "flat.tif", 5, 5)
-    refused(ImageSource(tmp_path / "flat.tif").read, "flat.tif", "the value 5.0 alone; set value_range")
+    refused(ImageSource(tmp_path / "flat.tif").read, "flat.tif", "the single value 5.0; set value_range")
     tifffile.imwrite(tmp_path / "nan.tif", np.array([[0, 1], [np.nan, 1]], np.float32))
     refused(ImageSource(tmp_path / "nan.tif").read, "not finite", "sample 1 along the first axis, at [0, 0]")
     save_float(tmp_path / "alpha.tif", -1, 4, 4, extrasamples=["unassalpha"])

@@ -37,7 +37,7 @@ def test_files_folders_samples_home_and_links(tmp_path, monkeypatch):
         ("phto.png", ["'phto.png'", "did you mean 'photo.png'?"]),
         ("fotos/photo.png", ["there is no 'fotos'", "did you mean 'photos'?"]),
         ("astronaut.png", ["did you mean 'samples://astronaut'?"]),
-        ("https://example.org/a.png", ["only files, folders and samples://NAME", "download it"]),
+        ("https://example.org/a.png", ["paths are files, folders and samples://NAME", "download it"]),
         ("empty", ["no image in the folder 'empty'", "of type none", ".png"]),
         ("texts", ["no image in the folder 'texts'", "files of type .heic", ".jpeg, .jpg"]),
         ("samples://astronat", ["did you mean 'astronaut'?", "Samples: astronaut, brick, camera", "text"]),

@@ -76,9 +76,9 @@ def test_images_that_are_not_square(tmp_path, caplog):
     [
         ({}, ["has 9 rows, fewer than rows or num_rows"]),
         ({"rows": [9]}, ["has 9 rows"]),
-        ({"rows": [-1]}, ["rows must be a list of distinct positions, integers >= 0; got [-1]"]),
+        ({"rows": [-1]}, ["rows must be a list of distinct integers >= 0; got [-1]"]),
         ({"num_rows": -1}, ["num_rows must be an integer >= 0; got -1"]),
-        ({"num_rows": 0, "num_columns": 0}, ["no row and no column is asked for"]),
+        ({"num_rows": 0, "num_columns": 0}, ["no row and no column is requested"]),
         ({"rows": [1], "num_rows": 2}, ["rows and num_rows exclude each other"]),
         ({"num_rows": 2, "seed": -1}, ["seed must be an integer >= 0; got -1"]),
         ({"rows": [1], "length": 10}, ["length 10 is more than the 9 samples", "set length: 9"]),
@@ -114,7 +114,7 @@ def test_the_content_decides_then_the_suffix(tmp_path):
     wavfile.write(tmp_path / "sound", 10, array)
     assert read_rows(tmp_path / "sound").media == "audio"
     (tmp_path / "a.dat").write_text("what")
-    refused(RowSource(tmp_path / "a.dat").read, "come from files of one kind", "None: ", "a.dat")
+    refused(RowSource(tmp_path / "a.dat").read, "are read from files of one kind", "None: ", "a.dat")
     refused(RowSource([tmp_path / "array.txt", tmp_path / "image"]).read, "arrays: ", "images: ", "one kind")
 
 

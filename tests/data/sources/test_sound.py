@@ -71,7 +71,7 @@ def test_seconds_and_length(tmp_path):
         raw = RowSource(path, **arguments).read()
         np.testing.assert_array_equal(stored(raw)[0, :, 0], part)
         np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
-    refused(RowSource(path, seconds=[9, 11]).read, "goes beyond", "lasts 10 s")
+    refused(RowSource(path, seconds=[9, 11]).read, "exceeds", "lasts 10 s")
     refused(RowSource(path, seconds=[1, 1.01]).read, "1 sample(s)")
     refused(RowSource(path, length=1001).read, "length 1001 is more than the 1000 samples")
     for seconds in ([2, 1], [-1, 2], [1], "1,2", [0, float("inf")], [0, True]):

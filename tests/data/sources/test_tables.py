@@ -101,21 +101,21 @@ def test_a_given_range_and_a_length(tmp_path):
     ("text", "arguments", "parts"),
     [
         ("a,b\n1,2\n\n3,4\n", {}, ["line 3: 0 cell(s), but line 1 has 2", "','"]),
-        ("a,b\n1,2\n3,\n", {}, ["column 'b'", "line 3: '' is no finite number"]),
+        ("a,b\n1,2\n3,\n", {}, ["column 'b'", "line 3: '' is not a finite number"]),
         ("1,2\n3,NaN\n", {}, ["column 1", "line 2: 'NaN'"]),
-        ("a,b\n1,2\n3,x4\n", {}, ["line 3: 'x4' is no finite number"]),
-        ("a,b\n1,2\n3,1_000\n", {}, ["'1_000' is no finite number"]),
-        ("a;b\n1.5;2,5\n2;3\n", {}, ["line 2: '2,5' is no finite number (the decimal mark is taken to be a point"]),
-        ("a;b\n1.234,5;2,5\n2,5;3,5\n", {}, ["line 2: '1.234,5' is no finite number", "taken to be a comma"]),
+        ("a,b\n1,2\n3,x4\n", {}, ["line 3: 'x4' is not a finite number"]),
+        ("a,b\n1,2\n3,1_000\n", {}, ["'1_000' is not a finite number"]),
+        ("a;b\n1.5;2,5\n2;3\n", {}, ["line 2: '2,5' is not a finite number (the decimal mark is taken to be a point"]),
+        ("a;b\n1.234,5;2,5\n2,5;3,5\n", {}, ["line 2: '1.234,5' is not a finite number", "taken to be a comma"]),
         ("a;b\nx;y\n", {}, ["no column of numbers"]),
         ("a,b\n", {"select": ["a"]}, ["must be distinct and hold numbers"]),
         ("", {}, ["is empty"]),
         ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),
-        ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the value 1.0 alone"]),
-        ('a,b\n1,"2\n3",4\n', {}, ["every quote has to be closed"]),
+        ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the single value 1.0"]),
+        ('a,b\n1,"2\n3",4\n', {}, ["quotes must be closed"]),
         ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["0 columns", "'tmp'; did you mean 'temp'?", "Columns: temp, hum"]),
         ("temp,hum\n1,2\n3,4\n", {"select": [0, "temp"]}, ["must be distinct"]),
-        ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["2 columns of", "give a name or a position"]),
+        ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["2 columns of", "give a name or an index"]),
         (b"a\xff,b\n1,2\n", {}, ["UnicodeDecodeError", "position 1"]),
         (b"a\x00,b\n1,2\n", {}, ["zero bytes"]),
     ],
@@ -128,5 +128,5 @@ def test_tables_of_different_lengths(tmp_path):
     write(tmp_path / "a.csv", "1\n2\n"), write(tmp_path / "b.csv", "1\n2\n3\n")
     refused(RowSource(tmp_path).read, "2 different lengths", "Set length: 2")
     assert RowSource(tmp_path, length=2).read().shape == (2, 2, 1)
-    refused(lambda: RowSource(tmp_path, select=[]), "select is a list of names or positions")
+    refused(lambda: RowSource(tmp_path, select=[]), "select must be a list of names or indices")
     refused(lambda: RowSource(tmp_path, select=[-1]), "got [-1]")

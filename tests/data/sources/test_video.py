@@ -181,7 +181,7 @@ def test_color_of_a_grey_and_a_colour_clip(tmp_path, color, channels):
     assert read(tmp_path / "grey", color="rgb").channels == 3
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((5, 6, 7, 4), np.uint8), photometric="rgb")
     assert read(tmp_path / "a.tif").channels == 4
-    refused(VideoSource(tmp_path / "a.tif", color="grey").read, "[4] channels cannot be brought")
+    refused(VideoSource(tmp_path / "a.tif", color="grey").read, "[4] channels cannot be converted")
 
 
 def test_clips_of_different_bits_join_at_the_widest(tmp_path):

@@ -110,6 +110,6 @@ def test_files_that_are_no_video(tmp_path):
     for name in ("a.mp4", "b.mp4", "c.mp4"):
         refused(VideoSource(tmp_path / name).read, name)
     write_audio(tmp_path / "d.mp4")
-    refused(VideoSource(tmp_path / "d.mp4").read, "holds no video that can be decoded")
+    refused(VideoSource(tmp_path / "d.mp4").read, "has no video stream that can be decoded")
     write_video(tmp_path / "f.mp4", pictures(1))
     refused(VideoSource(tmp_path / "f.mp4").read, "has 1 frame(s)")

@@ -76,7 +76,7 @@ def test_range_of_floating_point(tmp_path, caplog):
         assert read(tmp_path / "wide.tif", value_range=[-10, 20]).scaling == Scaling("float32", (-10,), (20,))
     assert ["become 0 and 1" in message for message in caplog.messages] == [True]
     tifffile.imwrite(tmp_path / "flat.tif", np.full((5, 6, 7), 3, dtype=np.float32))
-    refused(VideoSource(tmp_path / "flat.tif").read, "the value 3.0 alone")
+    refused(VideoSource(tmp_path / "flat.tif").read, "the single value 3.0")
     values[2, 3, 4] = np.nan
     tifffile.imwrite(tmp_path / "nan.tif", values)
     refused(VideoSource(tmp_path / "nan.tif").read, "not finite", "sample 2 along the first axis, at [3, 4, 0]")
