@@ -263,6 +263,7 @@ def test_the_choice_knows_nothing_of_the_held_out_samples():
     assert found[0]["test/psnr"] != found[1]["test/psnr"]
 
 
+@pytest.mark.slow  # trains a network
 def test_the_recipe_that_continues_never_ends_below_the_solution():
     """The first steps must not throw away what the solver found."""
     named = ["--model.encoder", "{name: rff, num_features: 32}"]

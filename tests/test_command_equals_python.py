@@ -84,6 +84,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         torch.testing.assert_close(value, other[name], rtol=0, atol=0, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.slow  # fits every recipe twice
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_recipe_fits_the_same_by_command_and_by_python(recipe: Path, tmp_path: Path) -> None:
     given = yaml.safe_load(recipe.read_text())

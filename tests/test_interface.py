@@ -14,6 +14,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 
 
+@pytest.mark.slow  # starts a process
 def test_torch_is_imported_when_a_name_is_used():
     program = (
         "import sys, pe_lightning\n"

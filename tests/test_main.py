@@ -13,6 +13,7 @@ from pe_lightning.networks import activations
 from pe_lightning.registry import REGISTRIES, find_registry
 
 
+@pytest.mark.slow  # starts processes
 @pytest.mark.parametrize(
     ("commands", "heavy"),
     [

@@ -241,7 +241,9 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
     panels = [(title, points) for title, points in named if points and len(points) > 1]
     if not panels:
         return None
-    figure = Figure(figsize=(5 * len(panels), 3.5), layout="constrained")
+    figure = Figure(figsize=(5 * len(panels), 3.5))
+    # margins in inches: a layout that measures every label takes longer than the drawing
+    figure.subplots_adjust(0.75 / figure.get_figwidth(), 0.16, 1 - 0.15 / figure.get_figwidth(), 0.96, wspace=0.22)
     chosen = {"relative ridge": choice["ridge"], named[1][0]: choice["factor"]}
     for axes, (title, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         shown = [point for point in points if point[0] > 0]

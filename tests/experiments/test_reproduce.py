@@ -280,6 +280,7 @@ def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsy
     assert "was run with other settings (trainer.max_steps: 0, now 1)" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # fits a table twice
 def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys):
     calls = []
 

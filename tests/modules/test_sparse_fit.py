@@ -117,6 +117,7 @@ def test_auto_takes_noise_out(make_trainer, size):
     assert psnr(predicted(model, data), truth) > psnr(values, truth) + 3
 
 
+@pytest.mark.slow  # chooses on photographs
 @pytest.mark.parametrize("deviation", [0.0, 0.02, 0.2])
 def test_auto_does_not_lose_between_held_out_samples(make_trainer, deviation):
     _, values = noisy((96, 64), deviation, signals=2)

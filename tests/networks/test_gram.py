@@ -266,6 +266,7 @@ class Exact(Callback):
         self.values.append(float((values - batch.values.double()).square().sum()) / batch.values[0].numel())
 
 
+@pytest.mark.slow  # the full interval between two exact values of the loss
 def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
     generator = torch.Generator().manual_seed(0)
     data = TensorDataModule(torch.rand(1, 128, 128, 3, generator=generator))

@@ -28,9 +28,9 @@ def long(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
 @pytest.mark.parametrize("padding", [0, 2, "edge"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_local_matrix_is_the_encoder_s(name: str, padding: Any) -> None:
-    encoder = encoders.create(name, num_features=200, padding=padding)
-    ties = torch.arange(400, dtype=torch.float64) / 400
-    crowded = torch.cat([numbers(40) * 1e-3, ties.new_tensor([0.0, 0.999]), numbers(60, seed=1)])
+    encoder = encoders.create(name, num_features=120, padding=padding)
+    ties = torch.arange(240, dtype=torch.float64) / 240
+    crowded = torch.cat([numbers(20) * 1e-3, ties.new_tensor([0.0, 0.999]), numbers(30, seed=1)])
     for x in (ties, crowded):
         features, expected = local.local_features(encoder, x), encoder(x)
         torch.testing.assert_close(features.dense(), expected, rtol=0, atol=2e-9)
@@ -41,7 +41,7 @@ def test_a_local_matrix_is_the_encoder_s(name: str, padding: Any) -> None:
         band, gram = features.gram(width), expected.T @ expected
         for d in range(width + 1):
             torch.testing.assert_close(band[d, : len(gram) - d], gram.diagonal(-d), rtol=0, atol=1e-7)
-    weight = numbers(2, 200 + (4 if padding == 2 else 0)).requires_grad_()
+    weight = numbers(2, 120 + (4 if padding == 2 else 0)).requires_grad_()
     assert torch.autograd.gradcheck(
         lambda w: local.local_features(encoder, crowded[:9]).mv(w), weight[:1].detach().requires_grad_()
     )

@@ -18,6 +18,7 @@ DATA = {
 }
 
 
+@pytest.mark.slow  # 74 models
 def test_every_row_is_a_model_of_its_name():
     counts = {}
     for entry in load("l-tables").entries():

@@ -46,6 +46,7 @@ def state(run: Path) -> dict:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
+@pytest.mark.slow  # starts a process of W&B
 def test_wandb_has_scores_of_each_test_set_and_what_was_drawn(monkeypatch):
     monkeypatch.setattr(pictures, "SAMPLES", 8)
     monkeypatch.setenv("WANDB_MODE", "offline")

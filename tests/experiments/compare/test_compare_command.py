@@ -38,6 +38,7 @@ def test_the_table(make_run, tmp_path, capsys):
         assert f"against {names[0]}, paired by signal, with 95% t intervals over 3 signals" in shown.out
 
 
+@pytest.mark.slow  # starts a process
 def test_nothing_heavy_is_imported(make_run, tmp_path):
     make_run("a/1", noise=0.1)
     code = f"""

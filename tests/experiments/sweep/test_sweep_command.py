@@ -153,6 +153,7 @@ def test_nothing_to_run_is_an_error_before_anything_starts(capsys, monkeypatch, 
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow  # starts processes of W&B
 def test_the_folder_is_named_after_the_configuration_and_every_cell_is_a_wandb_run_of_the_group():
     assert main(["sweep", *EXACT, "--vary", "model.encoder=gau,rff"]) == 0
     names = set()

@@ -1,20 +1,10 @@
 """The benchmark programs at sizes that take no time."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
+from pe_lightning import threads
 from pe_lightning.linalg import operators
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    yield
-    for name in [name for name in sys.modules if name.split("_")[0] == "solvers"]:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("banded", [True, False])
@@ -52,3 +42,12 @@ def test_routes_of_the_large_picture_agree():
     compact, dense = (solvers_large.run(route, 48, 24, 1)[2] for route in ("compact", "dense"))
     assert compact == pytest.approx(dense, abs=1e-4)
     assert len(solvers_large.run("plain", 48, 24, 1)[2]) == len(dense)
+
+
+def test_threads_prints_both_sides_and_restores_the_limit(capsys):
+    import solvers_threads
+
+    before = threads.OPERATIONS_PER_THREAD
+    solvers_threads.loaded(sizes=(24,), repeats=1)
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[-2:]] == [["grid", "24"], ["points", "24"]]
+    assert before == threads.OPERATIONS_PER_THREAD
