@@ -159,7 +159,7 @@ class TrainedModule(LightningModule, ABC):
 
     def save_arguments(self, **arguments: Any) -> None:
         """Saves the hyper-parameters as plain names and values, so that a checkpoint loads with ``weights_only``."""
-        # LightningCLI and load_from_checkpoint read the class from here
+        # load_from_checkpoint reads the class from here
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         self.save_hyperparameters({"_class_path": path, **arguments}, logger=False)
 
