@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder
-from pe_lightning.linalg.local import WIDTH, Local
+from pe_lightning.linalg.local import BLOCK_COLUMNS, Local
 
 __all__ = ["bandwidth", "is_local", "local_features"]
 
@@ -30,7 +30,7 @@ def is_local(encoder: Encoder) -> bool:
     trained = any(True for _ in encoder.parameters())
     if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
         return False
-    return WIDTH + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
+    return BLOCK_COLUMNS + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
 
 
 def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Local:

@@ -22,11 +22,11 @@ class LeastSquares:
         target: ``y``, ``(s, C, N)``.
         ridge: :math:`\rho`, ``(s,)`` float64.
         scale: Inverse of the preconditioner's diagonal, ``(s or 1, 1, K or 1)``.
-        norm: Sum of the squared lengths of the columns of ``A``, each times its ``scale``, ``(s,)`` or a number; it is
-            compared with rounding, so that an upper bound will do.
-        reduce: Sums a tensor over processes that share the rows of ``A``; ``None``: there is one.
-        right: The right-hand side of the normal equations :math:`(A^T A + \rho) z = b`, ``(s, C, K)``, in one process;
-            ``None``: :math:`A^T y`.
+        norm: Sum of the squared lengths of the columns of ``A``, each times its ``scale``, ``(s,)`` or a number; an upper
+            bound is enough, as it is compared with rounding errors.
+        reduce: Sums a tensor over processes that share the rows of ``A``; ``None`` for one process.
+        right: The right-hand side of the normal equations :math:`(A^T A + \rho) z = b`, ``(s, C, K)``, for one process;
+            ``None`` for :math:`A^T y`.
     """
 
     operator: LinearMap
@@ -38,7 +38,7 @@ class LeastSquares:
     right: Tensor | None = None
 
     def normal(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        r""":math:`(A^T A + \rho) z`, and :math:`z^T (A^T A + \rho) z` per signal, which is a sum of squares."""
+        r""":math:`(A^T A + \rho) z`, and :math:`z^T (A^T A + \rho) z` per signal, computed as a sum of squares."""
         values = self.operator.mv(z)
         product, squares = self._reduced(self.operator.rmv(values), _dot(values, values))
         return product.add_(z * _wide(self.ridge, z)), squares + self.ridge * _dot(z, z)
@@ -65,16 +65,16 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class Minimum:
-    """What :func:`conjugate_gradients` found, per signal."""
+    """The result of :func:`conjugate_gradients`, per signal."""
 
     z: Tensor
     """``(s, C, K)``."""
     iterations: Tensor
     """``(s,)`` int64."""
     relative_residual: Tensor
-    """``(s,)`` float64, of the true gradient at ``z``."""
+    """Norm of the gradient at ``z``, computed from ``z``, relative to the gradient at zero; ``(s,)`` float64."""
     squared_error: Tensor
-    """``(s,)`` float64, without the ridge's part."""
+    """Sum of squared errors without the ridge term, ``(s,)`` float64."""
 
 
 def min_tolerance(dtype: torch.dtype) -> float:
@@ -83,21 +83,25 @@ def min_tolerance(dtype: torch.dtype) -> float:
 
 
 def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float, initial: Tensor | None = None) -> Minimum:
-    """Solves a problem by conjugate gradients on the normal equations, which are applied and never formed.
+    """Minimises by conjugate gradients on the normal equations, without forming them.
 
-    A signal stops when the norm of its gradient, in the preconditioner's norm, has fallen by ``tolerance`` from its value
-    at zero. The gradient is updated by recursion; when all signals have stopped it is computed again from the weights, and
-    if rounding has made the recursion too optimistic the iteration starts again from there, as long as that helps. Weights
-    that are worse than those it started from, or not finite, are not kept. Where the gradient at zero is rounding alone
-    there is nothing to fit, and the weights are zero.
+    A signal stops when the norm of its gradient, in the preconditioner's norm, is ``tolerance`` times that at zero. The
+    gradient is updated by recursion. When all signals have stopped it is computed from the weights; if it is larger than
+    the tolerance, by rounding, the iteration restarts from these weights as long as that reduces it. Weights that are not
+    finite, or worse than those of the last restart, are discarded. Where the gradient at zero is of the size of rounding
+    errors the weights are zero.
 
-    Each of at most ``iterations`` is one product and one with the transpose. ``initial`` is ``(s, C, K)``, or zero.
+    Args:
+        problem: The problem.
+        iterations: Most iterations, each one product with ``A`` and one with its transpose.
+        tolerance: Relative norm of the gradient; at least :func:`min_tolerance`.
+        initial: Weights to start from, ``(s, C, K)``; default zero.
     """
     eps = torch.finfo(problem.target.dtype).eps
     tolerance = max(tolerance, min_tolerance(problem.target.dtype))
     gradient, error = problem.gradient(None)
-    start = size = problem.size(gradient)  # per signal; zero where there is nothing to fit
-    # the product of y with a column of A rounds to eps times both lengths
+    start = size = problem.size(gradient)  # (s,)
+    # the rounding error of the product of y with a column of A is eps times both lengths
     nothing = start <= (4 * eps) ** 2 * problem.norm * error
     start = size = torch.where(nothing, 0.0, start)
     z = torch.zeros_like(gradient)
@@ -110,31 +114,35 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
         before, active = size, size > bound
         if spent >= iterations or not bool(active.any()):
             break
-        kept, kept_error = z.clone(), error
+        previous, previous_error = z.clone(), error
         spent += _iterate(problem, z, gradient, bound, active, iterations - spent, used)
         gradient, error = problem.gradient(z)
         size = problem.size(gradient)
-        worse = ~(size <= before)  # by rounding, or not finite: that signal is done
-        z = torch.where(worse[:, None, None], kept, z)
-        size, error = torch.where(worse, before, size), torch.where(worse, kept_error, error)
+        worse = ~(size <= before)  # by rounding, or not finite: this signal stops
+        z = torch.where(worse[:, None, None], previous, z)
+        size, error = torch.where(worse, before, size), torch.where(worse, previous_error, error)
         bound = torch.where(worse, torch.inf, bound)
         if not bool((active & (size < 0.25 * before)).any()):
-            break  # rounding is the limit: another start would gain less than a factor of two
+            break  # limited by rounding: a restart would reduce the gradient by less than a factor of two
     relative = torch.where(start > 0, (size / start).sqrt(), torch.zeros_like(size))
     return Minimum(z, used, relative, error)
 
 
 def _iterate(
-    problem: LeastSquares, z: Tensor, gradient: Tensor, bound: Tensor, active: Tensor, most: int, used: Tensor
+    problem: LeastSquares, z: Tensor, gradient: Tensor, bound: Tensor, active: Tensor, limit: int, used: Tensor
 ) -> int:
-    """Iterates until every signal has stopped or ``most`` is reached; changes ``z``, ``gradient`` and ``used``."""
+    """Iterates until every signal has stopped, at most ``limit`` times; changes ``z``, ``gradient`` and ``used`` in place.
+
+    Returns:
+        The number of iterations.
+    """
     preconditioned = gradient * problem.scale
     direction = preconditioned.clone()
     size = _dot(gradient, preconditioned)
     active = active & (size > 0) & size.isfinite()
-    for count in range(1, most + 1):
+    for count in range(1, limit + 1):
         product, curvature = problem.normal(direction)
-        # zero or broken curvature: nothing is left to gain along this direction
+        # zero or non-finite curvature: no step along this direction improves the fit
         active = active & (curvature > 0) & curvature.isfinite()
         step = torch.where(active, size / curvature, 0.0)
         z.addcmul_(direction, _wide(step, z))
@@ -147,7 +155,7 @@ def _iterate(
             return count
         direction.mul_(_wide(torch.where(active, new / size, 0.0), z)).add_(preconditioned)
         size = new
-    return most
+    return limit
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
@@ -156,5 +164,5 @@ def _dot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _wide(x: Tensor, like: Tensor) -> Tensor:
-    """Scalars per signal, to be multiplied into ``(s, C, K)``."""
+    """Scalars per signal as ``(s, 1, 1)``, to multiply ``(s, C, K)``."""
     return x.to(like.dtype)[:, None, None].expand(len(like), 1, 1)

@@ -1,6 +1,6 @@
 r"""The factorisation of one axis's features, :math:`\Psi = U \operatorname{diag}(s) V^T`, in float64.
 
-It is all that a least-squares problem on a grid needs of an axis (Zheng et al., ECCV 2022, Eqs. 12 and 42).
+Least squares on a grid needs one such factorisation per axis (Zheng et al., ECCV 2022, Eqs. 12 and 42).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pe_lightning.linalg.operators import Banded, Dense, GridOperator, Identity,
 
 __all__ = ["AxisFactor", "eigh", "factor_axis", "largest_eigenvalue"]
 
-GRAM_CONDITION = 1e3
-"""A banded matrix is factorised through its Gram matrix up to this condition number: the singular values are then still
-right to ``eps * 1e6 = 2e-10``. Beyond it, the SVD."""
+MAX_GRAM_CONDITION = 1e3
+"""Condition number up to which a banded matrix is factorised through its Gram matrix, with a relative error of the singular
+values of ``eps * 1e6 = 2e-10``; by the SVD above it."""
 
 _LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
 class AxisFactor:
-    r""":math:`\Psi = U \operatorname{diag}(s) V^T` of one axis, numerically zero singular values left out.
+    r""":math:`\Psi = U \operatorname{diag}(s) V^T` of one axis, without numerically zero singular values.
 
-    Left out are those up to ``max(N, K) * eps * s_max`` of float64, as NumPy's ``matrix_rank`` does.
+    Singular values up to ``max(N, K) * eps * s_max`` of float64 count as zero, as in NumPy's ``matrix_rank``.
     """
 
     singular_values: Tensor
@@ -37,13 +37,13 @@ class AxisFactor:
     basis: Operator
     """``V``, ``(K, r)``."""
     mean_diagonal: float
-    r"""Mean squared row norm: the mean of the diagonal of :math:`\Psi \Psi^T`, what a relative ridge is relative to."""
+    r"""Mean squared row norm, the mean of the diagonal of :math:`\Psi \Psi^T`: the unit of relative ridges."""
     shape: tuple[int, int]
     """``(N, K)``."""
     method: str
     """``svd``, ``gesvd`` (LAPACK's second route), ``gram`` (banded matrices of moderate condition), or ``identity``."""
     projector: GridOperator = field(repr=False)
-    """What data are multiplied by: ``U``, ``(N, r)``, or the features themselves, ``(N, K)``, where they are banded."""
+    """The matrix that data are multiplied by: ``U``, ``(N, r)``, or the features ``(N, K)`` where they are banded."""
 
     @property
     def right(self) -> Tensor:
@@ -72,10 +72,13 @@ class AxisFactor:
 
 
 def factor_axis(features: Tensor | Operator) -> AxisFactor:
-    """Factorises the raw features of one axis: banded ones through their Gram matrix where that is exact enough.
+    """Factorises the raw features of one axis; banded ones of moderate condition through their Gram matrix.
 
     Args:
-        features: ``(N, K)``; any floating-point dtype, taken to float64.
+        features: ``(N, K)`` of any floating-point dtype; converted to float64.
+
+    Raises:
+        InputError: If the features are not floating-point numbers, are empty, or hold NaN or infinite numbers.
     """
     matrix = as_operator(features)
     if not matrix.dtype.is_floating_point or 0 in matrix.shape:
@@ -96,34 +99,34 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
             )
         if banded is not None and gram is not None:
             eigenvalues, vectors = eigh(gram)
-            if eigenvalues[0] * GRAM_CONDITION**2 >= eigenvalues[-1]:
+            if eigenvalues[0] * MAX_GRAM_CONDITION**2 >= eigenvalues[-1]:
                 s, right = eigenvalues.flip(0).sqrt(), vectors.flip(1)
                 return AxisFactor(s, Dense(right), squares / rows, matrix.shape, "gram", banded)
         u, s, vh, method = _svd(matrix.dense())
         rank = int((s > max(matrix.shape) * torch.finfo(s.dtype).eps * s[0]).sum())
-        # copies: views would keep the whole of U and V alive
+        # copies: views would keep U and V in memory
         left = Dense(u[:, :rank].clone())
         return AxisFactor(s[:rank].clone(), Dense(vh[:rank].T.clone()), squares / rows, matrix.shape, method, left)
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, str]:
-    """The economy SVD, by divide and conquer, else by QR iterations, which converge where the former does not."""
+    """The economy SVD and its LAPACK route: divide and conquer, or QR iterations where that fails."""
     try:
         u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
-        # NaN and wrong factors do not give the matrix back, on a few fixed random vectors
+        # finds NaN and wrong factors: the product of the factors has to equal the matrix on a few fixed random vectors
         probe = torch.randn(matrix.shape[1], 4, generator=torch.Generator().manual_seed(0), dtype=s.dtype).to(matrix.device)
         error = (matrix @ probe - u @ (s[:, None] * (vh @ probe))).norm()
         if error <= 1e-11 * max(matrix.shape) ** 0.5 * s[0] * probe.norm():
             return u, s, vh, "svd"
     except _LinAlgError:
-        pass  # "ill-conditioned or too many repeated singular values", in float64 too
+        pass  # "ill-conditioned or too many repeated singular values": QR iterations converge
     parts = scipy.linalg.svd(matrix.cpu().numpy(), full_matrices=False, lapack_driver="gesvd")
     u, s, vh = (torch.from_numpy(np.ascontiguousarray(part)).to(matrix.device) for part in parts)
     return u, s, vh, "gesvd"
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, ascending, and vectors of a symmetric matrix, by divide and conquer, else by QR iterations."""
+    """Ascending eigenvalues, and eigenvectors, of a symmetric matrix; by QR iterations where divide and conquer fails."""
     try:
         eigenvalues, vectors = torch.linalg.eigh(matrix)
     except _LinAlgError:
@@ -133,8 +136,11 @@ def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def largest_eigenvalue(features: Tensor) -> float:
-    """Of the Gram matrix of ``(N, K)`` features, from below: within 2 % where a tenth of the eigenvalues are as large."""
+    """A lower bound of the largest eigenvalue of the Gram matrix of features ``(N, K)``, by subspace iteration.
+
+    Within 2 % where a tenth of the eigenvalues are as large.
+    """
     vectors = torch.randn(features.shape[1], 8, generator=torch.Generator().manual_seed(0)).to(features)
-    for _ in range(16):  # subspace iteration
+    for _ in range(16):
         vectors = torch.linalg.qr(features.T @ (features @ vectors))[0]
     return float(torch.linalg.matrix_norm(features @ vectors, 2).square())

@@ -1,4 +1,8 @@
-"""Matrices of very many rows that differ from zero in a few neighbouring columns each."""
+"""Banded matrices of very many rows in any order, such as the features of a long signal.
+
+:class:`~pe_lightning.linalg.Banded` is for grids: it multiplies slices of large arrays without copies. With its loop over
+bands a long axis is several times slower; with the copies of this class a large grid is.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,21 @@ from pe_lightning.linalg.operators import Operator
 
 __all__ = ["Local"]
 
-WIDTH = 32
-"""Columns that the rows of one block are apart at most."""
+BLOCK_COLUMNS = 32
+"""Range of columns in which the rows of one block have their largest entry."""
 BLOCKS_AT_ONCE = 1 << 10
-"""Blocks that are computed or multiplied with themselves at once."""
+"""Number of blocks that are computed, or multiplied by themselves, at once."""
 
 
 class Local(Operator):
-    """A matrix ``(N, K)`` in blocks: rows near each other with the columns from a first one on. Rows come in any order.
+    """A banded matrix ``(N, K)`` stored as blocks of neighbouring rows and columns; its rows may be in any order.
 
-    Unlike :class:`~pe_lightning.linalg.Banded` it never looks at a dense row, is differentiable with respect to what it
-    multiplies, and takes a few large products instead of one per block.
+    Products are differentiable with respect to the tensor that is multiplied, and are batched over the blocks.
 
     Args:
-        blocks: ``(B, n, w)``; rows that are not used are zero.
-        first: The first column of each block, ``(B,)``.
-        slots: Where each row is among the ``B n`` of the blocks, ``(N,)``.
+        blocks: ``(B, n, w)``; unused rows are zero.
+        first: First column of each block, ``(B,)``.
+        slots: Position of each row among the ``B n`` rows of the blocks, ``(N,)``.
         columns: ``K``.
     """
 
@@ -42,21 +45,21 @@ class Local(Operator):
         """Computes the blocks a few at a time.
 
         Args:
-            rows: Rows ``(b, n)``, by number, in the columns from first ones ``(b,)`` on, ``w`` of them: ``(b, n, w)``.
-            position: In which column each row is largest, ``(N,)``; not necessarily a whole number.
-            reach: Columns further away are zero.
+            rows: Returns entries ``(b, n, w)`` from row numbers ``(b, n)``, first columns ``(b,)`` and ``w``.
+            position: Column of the largest entry of each row, ``(N,)``; not necessarily an integer.
+            reach: Distance in columns beyond which entries are zero.
             columns: ``K``, at least ``w = 32 + 2 * (reach + 1)``.
-            dtype: Of the result.
+            dtype: The dtype of the matrix.
         """
-        device, width = position.device, WIDTH + 2 * (reach + 1)
-        cell, order = (position / WIDTH).long().sort(stable=True)
-        # equally many rows per block: as many as an even spread has; those of a crowded cell fill several
-        size = max(1, -(-len(position) * WIDTH // columns))
+        device, width = position.device, BLOCK_COLUMNS + 2 * (reach + 1)
+        cell, order = (position / BLOCK_COLUMNS).long().sort(stable=True)
+        # all blocks have as many rows as evenly spread rows would need; crowded ones are split
+        size = max(1, -(-len(position) * BLOCK_COLUMNS // columns))
         _, counts = torch.unique_consecutive(cell, return_counts=True)
         rank = torch.arange(len(cell), device=device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
         begins = rank % size == 0
         block = begins.cumsum(0) - 1
-        first = (cell[begins] * WIDTH - reach).clamp(0, columns - width)
+        first = (cell[begins] * BLOCK_COLUMNS - reach).clamp(0, columns - width)
         slots = torch.empty_like(order).scatter_(0, order, block * size + rank % size)
         table = order.new_full((len(first) * size,), -1).scatter_(0, slots, torch.arange(len(order), device=device))
         blocks = position.new_empty(len(first), size, width, dtype=dtype)
@@ -67,7 +70,7 @@ class Local(Operator):
         return cls(blocks, first, slots, columns)
 
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """One batched product."""
+        """The matrix times one axis, by one batched product."""
         moved = x.to(self.dtype).movedim(axis, 0)
         windows = moved.reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
         made = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
@@ -75,7 +78,7 @@ class Local(Operator):
         return rows.view(self.shape[0], *moved.shape[1:]).movedim(0, axis)
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """One batched product, added to its columns."""
+        """The transposed matrix times one axis, by one batched product."""
         moved = x.to(self.dtype).movedim(axis, 0)
         rows = moved.reshape(self.shape[0], -1)
         filled = rows.new_zeros(self.blocks.shape[0] * self.blocks.shape[1], rows.shape[1]).index_copy(0, self.slots, rows)
@@ -84,7 +87,7 @@ class Local(Operator):
         return out.view(self.shape[1], *moved.shape[1:]).movedim(0, axis)
 
     def gram(self, bandwidth: int) -> Tensor:
-        r"""The lower band of :math:`\Psi^T \Psi`, as LAPACK takes it: ``(bandwidth + 1, K)``, entry (d, j) of row j + d."""
+        r"""The lower band of :math:`\Psi^T \Psi` in LAPACK's layout, ``(bandwidth + 1, K)``: entry (d, j) is row j + d."""
         out = self.blocks.new_zeros(bandwidth + 1, self.shape[1])
         columns = self._columns()
         for some in _slices(len(self.first)):
@@ -99,11 +102,11 @@ class Local(Operator):
         return self.blocks.square().sum()
 
     def dense(self) -> Tensor:
-        """With zeros where nothing is stored."""
+        """The whole matrix, with zeros where nothing is stored."""
         return self.mv(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
 
     def to(self, dtype: torch.dtype) -> Local:
-        """Block by block."""
+        """The same matrix in another dtype."""
         return Local(self.blocks.to(dtype), self.first, self.slots, self.shape[1])
 
     def _columns(self) -> Tensor:

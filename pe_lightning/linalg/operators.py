@@ -16,11 +16,11 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 
 TOLERANCE = 2.0**-30
-"""Entries below this share of the largest of their band are left out: far below float32's 6e-8."""
+"""Entries below this share of the largest entry of their band are not stored; the rounding of float32 is 2**-24."""
 MIN_FEATURES = 512
-"""Below this the dense routes are as fast."""
+"""Fewest features for which banded matrices are used: dense ones are as fast below."""
 MAX_DENSITY = 0.25
-"""A matrix that stores more of its entries is treated as dense."""
+"""Largest share of stored entries of a banded matrix; a dense matrix is as fast above."""
 
 
 class LinearMap(Protocol):
@@ -84,11 +84,11 @@ class Dense(GridOperator):
         self.dtype, self.device = values.dtype, values.device
 
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """One product."""
+        """The matrix times one axis."""
         return mode_product(x.to(self.dtype), self.values, axis)
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """One product."""
+        """The transposed matrix times one axis."""
         return mode_product(x.to(self.dtype), self.values.T, axis)
 
     def dense(self) -> Tensor:
@@ -96,11 +96,11 @@ class Dense(GridOperator):
         return self.values
 
     def rows(self, start: int, stop: int) -> Dense:
-        """A view."""
+        """A range of rows, as a view."""
         return Dense(self.values[start:stop])
 
     def to(self, dtype: torch.dtype) -> Dense:
-        """A copy, where the dtype changes."""
+        """The same matrix in another dtype; a copy if the dtype changes."""
         return Dense(self.values.to(dtype))
 
 
@@ -149,7 +149,10 @@ class Identity(GridOperator):
 
 
 class Band(NamedTuple):
-    """The entries ``values`` of the rows and columns from ``row`` and ``column`` on; zero in the other columns."""
+    """Consecutive rows of a matrix and the range of columns in which they differ from zero.
+
+    ``values`` are the entries from ``row`` and ``column`` on.
+    """
 
     row: int
     column: int
@@ -157,20 +160,20 @@ class Band(NamedTuple):
 
     @property
     def rows(self) -> slice:
-        """Those of the band."""
+        """Row numbers of the band."""
         return slice(self.row, self.row + self.values.shape[0])
 
     @property
     def columns(self) -> slice:
-        """Those that are stored."""
+        """Column numbers of the stored entries."""
         return slice(self.column, self.column + self.values.shape[1])
 
 
 class Banded(GridOperator):
-    """A matrix stored as bands of rows, each with the range of columns where it differs from zero.
+    """A matrix stored as bands of consecutive rows, each with the range of columns where it differs from zero.
 
     Args:
-        bands: Together they hold every row once, in order. A band without columns is a band of zeros.
+        bands: All rows, each once and in order. A band without columns is zero.
         shape: ``(N, K)``.
     """
 
@@ -188,14 +191,17 @@ class Banded(GridOperator):
         max_density: float = 1.0,
         width: int = 64,
     ) -> Banded | None:
-        """Asks for one band of rows after another, so that the dense matrix never exists.
+        """Builds the matrix one band after another; the dense matrix is never in memory.
 
         Args:
-            rows: The dense rows from one number to before another, ``(n, K)``.
+            rows: Returns the dense rows ``(n, K)`` from a first to before a last row number.
             shape: ``(N, K)``.
-            tolerance: Entries below this share of the largest of their band are left out.
-            max_density: If more than this share of the entries would be stored, the result is ``None``.
-            width: Shifts that the rows of one band are about apart.
+            tolerance: Entries below this share of the largest entry of their band are not stored.
+            max_density: Largest share of stored entries.
+            width: About how many columns the rows of one band span.
+
+        Returns:
+            ``None`` if more than ``max_density`` of the entries would be stored.
         """
         size, features = shape
         step = min(max(32, width * size // max(features, 1)), 512)
@@ -203,7 +209,7 @@ class Banded(GridOperator):
         for start in range(0, size, step):
             dense = rows(start, min(start + step, size))
             magnitude = dense.abs().amax(0)
-            # what is not finite is stored, to be refused by the factorisation
+            # entries that are not finite are stored: the factorisation refuses them
             used = torch.nonzero((magnitude > tolerance * magnitude.amax()) | ~magnitude.isfinite())
             first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
             bands.append(Band(start, first, dense[:, first:last].contiguous()))
@@ -216,7 +222,7 @@ class Banded(GridOperator):
     def from_dense(
         cls, matrix: Tensor, tolerance: float = TOLERANCE, max_density: float = 1.0, width: int = 64
     ) -> Banded | None:
-        """As :meth:`build`, from a matrix ``(N, K)``."""
+        """:meth:`build` from a dense matrix ``(N, K)``."""
         return cls.build(lambda i, j: matrix[i:j], (matrix.shape[0], matrix.shape[1]), tolerance, max_density, width)
 
     @property
@@ -225,7 +231,7 @@ class Banded(GridOperator):
         return sum(band.values.numel() for band in self.bands) / max(self.shape[0] * self.shape[1], 1)
 
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """One product per band. Not differentiable: each is written to its place in the result."""
+        """The matrix times one axis, one product per band; not differentiable."""
         _check(x, self, axis)
         axis %= x.ndim
         lead, trail = x.shape[:axis], x.shape[axis + 1 :]
@@ -243,7 +249,7 @@ class Banded(GridOperator):
         return out
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """One product per band, added to its columns."""
+        """The transposed matrix times one axis, one product per band."""
         axis %= x.ndim
         out = x.new_zeros((*x.shape[:axis], self.shape[1], *x.shape[axis + 1 :]), dtype=self.dtype)
         for band in self.bands:
@@ -252,7 +258,7 @@ class Banded(GridOperator):
         return out
 
     def dense(self) -> Tensor:
-        """With zeros where nothing is stored."""
+        """The whole matrix, with zeros where nothing is stored."""
         matrix = self.bands[0].values.new_zeros(self.shape)
         for band in self.bands:
             matrix[band.rows, band.columns] = band.values
@@ -280,7 +286,7 @@ class Banded(GridOperator):
         return gram
 
     def rows(self, start: int, stop: int) -> Banded:
-        """Parts of the bands."""
+        """A range of rows, as views of the bands."""
         parts = []
         for band in self.bands:
             first, last = max(start, band.row), min(stop, band.row + len(band.values))
@@ -289,11 +295,11 @@ class Banded(GridOperator):
         return Banded(parts or [Band(0, 0, self.bands[0].values[:0, :0])], (stop - start, self.shape[1]))
 
     def to(self, dtype: torch.dtype) -> Banded:
-        """Band by band."""
+        """The same matrix in another dtype."""
         return Banded([Band(row, column, values.to(dtype)) for row, column, values in self.bands], self.shape)
 
     def trimmed(self) -> tuple[int, Banded]:
-        """Without the columns that no band stores at both ends."""
+        """The first stored column, and the matrix from there to the last stored column."""
         used = [band.columns for band in self.bands if band.values.shape[1]]
         first = min((columns.start for columns in used), default=0)
         last = max((columns.stop for columns in used), default=0)
@@ -302,7 +308,7 @@ class Banded(GridOperator):
 
 
 def as_operator(matrix: Tensor | Operator) -> Operator:
-    """``matrix`` itself, or the operator of a tensor ``(N, K)``."""
+    """An operator: ``matrix`` itself, or :class:`Dense` of a tensor ``(N, K)``."""
     return Dense(matrix) if isinstance(matrix, Tensor) else matrix
 
 
@@ -343,9 +349,9 @@ def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
         return matrix.mv(x, axis)
     axis %= x.ndim
     if axis == x.ndim - 1:
-        return x @ matrix.T  # one large product: the fastest case
+        return x @ matrix.T
     lead, trail = x.shape[:axis], x.shape[axis + 1 :]
-    # (batch, K, rest): a broadcast matrix from the left, no transposed copy of x
+    # a batched product of (batch, K, rest) needs no transposed copy of x
     product = matrix @ x.reshape(lead.numel(), x.shape[axis], trail.numel())
     return product.reshape(*lead, matrix.shape[0], *trail)
 
@@ -361,11 +367,11 @@ def _check(x: Tensor, matrix: Tensor | Operator, axis: int) -> None:
 def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tuple[int, ...]:
     """The order of the axes in which mode products from ``K_a`` to ``N_a`` entries take the fewest multiplications.
 
-    Of equally cheap ones, the one that ends with the first axes: products along the last are fastest while it is long.
+    Of equally cheap orders, the one with the last axes first: products along the last axis need no copies.
     """
-    # Of two neighbours in the order, a before b costs V N_a + V (N_a/K_a) N_b and b before a the same with a and b
-    # exchanged: a comes first if 1/K_a - 1/N_a < 1/K_b - 1/N_b. V, what came before, is in both, so sorting is optimal.
-    # An empty axis (0 in or out) makes everything free.
+    # With V entries before both, axis a before axis b costs V N_a + V (N_a/K_a) N_b, and b before a the same with a and b
+    # exchanged. So a comes first if 1/K_a - 1/N_a < 1/K_b - 1/N_b, and sorting by that difference is optimal. With an
+    # empty axis (0 entries before or after) all orders cost nothing.
     keys = [1 / max(k, 1) - 1 / max(n, 1) for k, n in zip(sizes_in, sizes_out, strict=True)]
     return tuple(sorted(reversed(range(len(keys))), key=keys.__getitem__))
 
@@ -391,8 +397,8 @@ def mode_products(x: Tensor, matrices: Sequence[Tensor | Operator]) -> Tensor:
 def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     r"""Evaluates :math:`y_p = \sum_{k_1 \dots k_D} w_{k_1 \dots k_D} \prod_a \psi_{a,p,k_a}` for every point ``p``.
 
-    The points share no grid, so each point contracts its own feature vectors: one matrix product for the first axis,
-    then a weighted sum per remaining axis.
+    Each point contracts its own feature vectors: one matrix product for the first axis, then a weighted sum per remaining
+    axis.
 
     Args:
         x: ``(*batch, K_1, ..., K_D)``; the same points for every batch entry.
@@ -419,7 +425,7 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """No gradients, no autocast, no TF32 or bfloat16 inside float32 products on a device; what was set is restored."""
+    """Disables gradients, autocast, and reduced precision (TF32, bfloat16) of float32 products; restores them on exit."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
