@@ -1,4 +1,4 @@
-"""Checks of arguments whose range is declared: the value as plain Python, or an error with what was given and is allowed."""
+"""Checks of arguments against a declared range. They return the value as plain Python, or raise :class:`InputError`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEG
     """The value as ``int`` if it is one from ``minimum`` to ``maximum``.
 
     Args:
-        name: What messages call it.
-        value: What was given.
+        name: Name in messages.
+        value: Given value.
         minimum: The smallest that is allowed.
         maximum: The largest that is allowed.
-        hint: What follows the range in the message, such as ``", or null for all"``.
+        hint: Text after the range in the message, such as ``", or null for all"``.
 
     Raises:
-        InputError: If it is anything else.
+        InputError: If it is any other value.
 
     >>> integer("rank", 3, 1)
     3
@@ -54,13 +54,13 @@ def number(name: str, value: object, interval: str, hint: str = "") -> float:
     """The value as ``float`` if it is in an interval.
 
     Args:
-        name: What messages call it.
-        value: What was given.
-        interval: The range as in mathematics: ``"[0, 1)"``, ``"(0, inf)"``.
-        hint: What follows the range in the message, such as ``", such as 0.25"``.
+        name: Name in messages.
+        value: Given value.
+        interval: The range in interval notation: ``"[0, 1)"``, ``"(0, inf)"``.
+        hint: Text after the range in the message, such as ``", such as 0.25"``.
 
     Raises:
-        InputError: If it is anything else.
+        InputError: If it is any other value.
 
     >>> number("fraction", 1, "(0, 1]")
     1.0
@@ -90,12 +90,12 @@ def choice(name: str, value: T, allowed: object) -> T:
     """The value if it is one of those that are allowed, of the same type.
 
     Args:
-        name: What messages call it.
-        value: What was given.
+        name: Name in messages.
+        value: Given value.
         allowed: A sequence, or a ``Literal`` type.
 
     Raises:
-        InputError: If it is anything else.
+        InputError: If it is any other value.
     """
     options: Sequence[Any] = get_args(allowed) or allowed  # type: ignore[assignment]
     if not any(value is one or (value == one and type(value) is type(one)) for one in options):

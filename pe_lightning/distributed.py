@@ -124,5 +124,5 @@ class SignalsStrategy(DDPStrategy):
 
 if SignalsStrategy.strategy_name not in StrategyRegistry.available_strategies():
     StrategyRegistry.register(
-        SignalsStrategy.strategy_name, SignalsStrategy, description="each process fits signals of its own"
+        SignalsStrategy.strategy_name, SignalsStrategy, description="each process fits its own signals"
     )

@@ -1,6 +1,7 @@
 """A DataModule for each source: :class:`SignalDataModule` with the arguments of that source.
 
-Those are documented with the source: ``**source`` are the arguments of its constructor, which jsonargparse finds by itself.
+``**source`` are the arguments of the constructor of the source, documented there; jsonargparse resolves them for the command
+line.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class ImageDataModule(SignalDataModule):
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: What one training step sees: all samples, random points or blocks.
-        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         **source: Arguments of :class:`~pe_lightning.data.sources.images.ImageSource`.
 
     Example:
@@ -66,8 +67,8 @@ class RowDataModule(SignalDataModule):
         paths: One or more files, folders or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: What one training step sees: all samples, random points or blocks.
-        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         **source: Arguments of :class:`~pe_lightning.data.sources.rows.RowSource`.
 
     Example:
@@ -99,8 +100,8 @@ class VideoDataModule(SignalDataModule):
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: What one training step sees: all samples, random points or blocks.
-        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         **source: Arguments of :class:`~pe_lightning.data.sources.video.VideoSource`.
 
     Example:
@@ -131,8 +132,8 @@ class TensorDataModule(SignalDataModule):
         names: One name per signal; ``signal0``, ``signal1``, ... by default.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: What one training step sees: all samples, random points or blocks.
-        storage: Where values are held: in memory, or in their file; and whether decoded signals are cached.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
 
     Example:
         >>> import torch
@@ -161,7 +162,7 @@ MODULES_BY_KIND: dict[Kind, Callable[..., SignalDataModule]] = {
 
 
 def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any], **arguments: Any) -> SignalDataModule:
-    """The DataModule that suits some signals.
+    """Makes the DataModule for the kind of the signals.
 
     Args:
         signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.data.sources.kinds.kind_of` finds;

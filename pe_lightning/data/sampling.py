@@ -176,7 +176,7 @@ class MaskSampling(Sampling):
             listed = ", ".join(f"{file.given}: {len(index)}" for file, index in list(zip(files, indices, strict=True))[:8])
             raise InputError(
                 f"the masks mark different numbers of samples ({listed}), but signals that are fitted together are trained "
-                "on equally many. Fit these signals in runs of their own"
+                "on equally many. Fit these signals in separate runs"
             )
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 

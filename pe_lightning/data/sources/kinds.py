@@ -1,4 +1,4 @@
-"""Which source reads files, folders or an array: by suffix, and for arrays by their shape."""
+"""The kind of signals in files, by suffix, and in arrays, by shape."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from pe_lightning.errors import InputError
 __all__ = ["MAX_CHANNELS", "Kind", "Layout", "UnclearKind", "describe_layouts", "kind_of", "plausible_layouts"]
 
 Kind: TypeAlias = Literal["images", "rows", "video"]
-"""The registered source of signals of two, one and three axes."""
+"""Names of the registered sources of signals of two, one and three axes."""
 
 PICTURE_CHANNELS = (1, 3, 4)
-"""Channels of a picture: grey, RGB, RGB and opacity."""
+"""Numbers of channels of a picture: grey, RGB, RGB and opacity."""
 MAX_ASPECT_RATIO = 8
-"""Arrays of two long axes whose ratio is larger may be pictures or sets of rows."""
+"""Arrays of two axes whose ratio is larger may be pictures or sets of rows."""
 NOUNS: dict[Kind, str] = {"rows": "row", "images": "picture", "video": "cube"}
 
 
 class UnclearKind(InputError):
-    """The files could be several kinds of signals, or none that is known; a caller adds how to name the kind."""
+    """The files may hold several kinds of signals, or none that is known; callers add how to specify the kind."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One reading of the axes of an array.
+    """Interpretation of the axes of an array.
 
     Args:
-        kind: The source that reads it so.
-        shape: ``(S, N_1, ..., N_D, C)``, the shape of the array with the axes that it lacks.
+        kind: The source that reads the array in this way.
+        shape: Complete shape ``(S, N_1, ..., N_D, C)``.
     """
 
     kind: Kind
@@ -64,10 +64,10 @@ class Layout:
 
 
 def plausible_layouts(shape: Sequence[int]) -> list[Layout]:
-    """The readings of the shape of an array, the most likely first; a single one is unambiguous.
+    """Plausible layouts of an array, the most likely first.
 
     A last axis of at most 4 is channels. Two axes of similar length are a picture, three a cube. A first axis of 1 counts
-    signals. Empty if no reading has at least 2 samples on each axis, or the channels seem to come first.
+    signals. Empty if no layout has at least 2 samples per axis, or if the channels seem to be the first axis.
 
     >>> [str(layout) for layout in plausible_layouts((64, 48, 3))]
     ['one picture of 64x48 samples with 3 channels']
@@ -105,13 +105,13 @@ def _layouts(shape: tuple[int, ...]) -> list[Layout]:
 
 
 def _channels_first(shape: Sequence[int]) -> bool:
-    """Whether the third axis from the end looks like channels, as torch orders them."""
+    """Whether the third axis from the end is probably channels, as in torch."""
     channels = PICTURE_CHANNELS[1:] if len(shape) == 3 else PICTURE_CHANNELS
     return len(shape) in (3, 4) and shape[-3] in channels and min(shape[-2:]) > MAX_CHANNELS
 
 
 def describe_layouts(label: str, shape: Sequence[int]) -> str:
-    """Why an array cannot be read without being told its kind, as the first part of an error message."""
+    """First part of the error message for an array that is ambiguous or unsupported."""
     layouts = plausible_layouts(shape)
     if layouts:
         return f"{label} has shape {tuple(shape)}, which may be {' or '.join(map(str, layouts))}"
@@ -124,15 +124,15 @@ def describe_layouts(label: str, shape: Sequence[int]) -> str:
 def kind_of(*paths: str, key: str | None = None) -> Kind:
     """The registered source that reads files, folders or samples.
 
-    Files are judged by their suffix, a TIFF by its number of pages, and an array by its shape, with a notice of how it is
-    read. Of a folder, text tables count only where nothing else is in it, and arrays only beside tables.
+    The kind is found by the suffix, for TIFF by the number of pages, and for arrays by the shape, with a notice. In a
+    folder, arrays count only without pictures, videos and sound, and tables only without arrays, too.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
-        key: Which array of an ``.npz`` or HDF5 file.
+        key: Name of the array of an ``.npz`` or HDF5 file that has several.
 
     Raises:
-        UnclearKind: If a path is of no known kind, an array has several readings, or the kinds differ.
+        UnclearKind: If a path is of unknown kind, an array has several plausible layouts, or the kinds differ.
         InputError: If an array or a TIFF cannot be read.
     """
     kinds: dict[Kind, str] = {}

@@ -131,8 +131,8 @@ def expand(
     Args:
         paths: One or more files, folders (not recursive; hidden files are skipped) or ``samples://NAME``.
         formats: Formats read from a folder, by suffix; text tables only if no other format is found in it. Other files are
-            skipped with a notice. A file given by itself is not judged by its suffix.
-        what: What is read, for messages.
+            skipped with a notice. Files that are given directly may have any suffix.
+        what: Name of the wanted files, for messages.
         samples: Kind of samples.
 
     Raises:
