@@ -183,10 +183,12 @@ def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, 
 
 
 @pytest.mark.slow
-def test_sigterm_stops_the_fit_of_a_sweep_and_the_same_command_resumes_it(capsys):
+def test_sigterm_stops_the_fit_of_a_sweep_with_early_stopping_and_the_same_command_resumes_it(capsys):
     command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", "--trainer.max_steps", "20"]
     command += ["--trainer.callbacks+", "sweep_callbacks.Act", "--trainer.callbacks.cell", "gau"]
-    command += ["--trainer.callbacks.step", "12", "--trainer.callbacks.deed", "terminate", "--out"]
+    command += ["--trainer.callbacks.step", "12", "--trainer.callbacks.deed", "terminate"]
+    command += ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
+    command += ["--trainer.callbacks.mode", "max", "--out"]
     assert main([*command, "s"]) == 143
     assert statuses() == {"encoder-gau": "waiting", "encoder-rff": "waiting"}
     assert not Path("s/encoder-gau/metrics.json").exists()
