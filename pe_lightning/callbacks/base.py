@@ -1,4 +1,4 @@
-"""What callbacks share: the clock of a fit, acting every few steps, and checks of the module and the data."""
+"""Shared by callbacks: the clock of a fit, actions at regular steps, and checks of the module and the data."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 
 
 def require_coordinates(owner: str, module: LightningModule) -> CoordinateModule:
-    """The module, if it is one of ours that maps coordinates to signals, else an InputError."""
+    """Returns the module if it is a :class:`CoordinateModule`; raises InputError otherwise."""
     if not isinstance(module, CoordinateModule):
         raise InputError(f"{owner} is for the coordinate networks of pe_lightning, got a {type(module).__name__}")
     return module
 
 
 def data_of(trainer: Trainer) -> SignalDataModule | None:
-    """The Trainer's DataModule, if it is one of ours."""
+    """The Trainer's DataModule if it is a :class:`SignalDataModule`, else ``None``."""
     return datamodule_of(trainer, SignalDataModule)
 
 
 def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
-    """The Trainer's DataModule, if it is one of ours, else an InputError."""
+    """Returns the Trainer's DataModule if it is a :class:`SignalDataModule`; raises InputError otherwise."""
     data = data_of(trainer)
     if data is None:
         raise InputError(f"{owner} needs a DataModule of pe_lightning.data, such as TensorDataModule(values)")
@@ -52,12 +52,12 @@ def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
 
 
 def check_steps(owner: object, every_n_steps: int) -> int:
-    """The number of steps between two actions of a callback, if it is at least 1, else an InputError."""
+    """Returns ``every_n_steps`` if it is at least 1; raises InputError otherwise."""
     return checks.integer(f"{type(owner).__name__}: every_n_steps", every_n_steps, 1)
 
 
 def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
-    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` that would wait for what does not come, or for the worse.
+    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` whose value is never logged, or whose mode is the wrong one.
 
     Args:
         callbacks: The callbacks of a Trainer.
@@ -81,7 +81,7 @@ def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_
 
 
 def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:
-    """Gives numbers to all loggers at once, as of the current step.
+    """Logs numbers with all loggers, at the current step.
 
     ``LightningModule.log`` would wait for a step that is a multiple of ``log_every_n_steps``, and drop the others.
     """
@@ -90,7 +90,7 @@ def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:
 
 
 class TrainingClock:
-    """Seconds of training, without validation and without callbacks that look at the fit; one per Trainer."""
+    """Seconds of training; validation and measuring callbacks are excluded. One clock per Trainer."""
 
     def __init__(self) -> None:
         self._before = 0.0
@@ -102,20 +102,20 @@ class TrainingClock:
         return _CLOCKS.setdefault(trainer, cls())
 
     def start(self, seconds: float = 0.0) -> None:
-        """Starts at a number of seconds, those of the fit that is resumed.
+        """Starts with the seconds of the fit that is resumed.
 
-        Several callbacks may start the clock of one fit: the one that knows the most seconds is right.
+        Several callbacks may start the clock of one fit; the largest number of seconds is used.
         """
         if self._since is None or seconds > self._before:
             self._before, self._since = seconds, time.perf_counter()
 
     def pause(self, device: torch.device) -> None:
-        """Stops when the device has finished its work, which belongs to training."""
+        """Waits until the device has finished its training work, then stops."""
         _wait(device)
         self._before, self._since = self.seconds, None
 
     def resume(self) -> None:
-        """Continues, if it is stopped."""
+        """Continues if it is stopped."""
         if self._since is None:
             self._since = time.perf_counter()
 
@@ -126,7 +126,7 @@ class TrainingClock:
 
     @contextmanager
     def paused(self, device: torch.device) -> Iterator[None]:
-        """Stops the clock meanwhile, if it runs."""
+        """Stops the clock inside the context, if it runs."""
         ran = self._since is not None
         self.pause(device)
         try:
@@ -146,7 +146,7 @@ def _wait(device: torch.device) -> None:
 
 
 class TimedCallback(Callback):
-    """A callback that needs the clock of the fit, which runs from data in memory to final parameters.
+    """Base of callbacks that use the clock of the fit, which runs from data in memory to final parameters.
 
     Attributes:
         clock: The Trainer's clock.
@@ -157,7 +157,7 @@ class TimedCallback(Callback):
         self._earlier = 0.0  # seconds of the fit that is resumed
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock, for a resumed fit from its seconds so far."""
+        """Starts the clock; a resumed fit continues from its seconds so far."""
         self.clock = TrainingClock.of(trainer)
         self.clock.start(self._earlier)
         self._earlier = 0.0
@@ -167,7 +167,7 @@ class TimedCallback(Callback):
         self.clock.pause(pl_module.device)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Starts the clock again after a validation."""
+        """Restarts the clock after a validation."""
         self.clock.resume()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -175,29 +175,29 @@ class TimedCallback(Callback):
         self.clock.pause(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock of a fit of no steps, whose training does not end."""
+        """Stops the clock of a fit without steps, for which ``on_train_end`` is not called."""
         self.clock.pause(pl_module.device)
 
 
 class PeriodicCallback(Callback):
-    """A callback that acts every ``every_n_steps`` optimiser steps, which a subclass defines in :meth:`act`."""
+    """Base of callbacks that call :meth:`act`, defined by the subclass, every ``every_n_steps`` optimiser steps."""
 
     def __init__(self, every_n_steps: int) -> None:
         self.every_n_steps = check_steps(self, every_n_steps)
         self._last = 0
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """What is done every few steps, by all processes."""
+        """The action; called in all processes."""
         raise NotImplementedError
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begins to count, from the step of the checkpoint if there is one."""
+        """Starts to count at the current step: that of the checkpoint in a resumed fit."""
         self._last = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Acts if it is time to, once per step even if gradients of several batches are accumulated."""
+        """Acts once per due optimiser step, also if gradients of several batches are accumulated."""
         before, self._last = self._last, trainer.global_step
         if self._last > before and self._last % self.every_n_steps == 0:
             self.act(trainer, pl_module)

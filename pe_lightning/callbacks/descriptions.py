@@ -1,4 +1,4 @@
-"""Descriptions of runs: what a LightningModule and its DataModule tell the recorder, and the names made of it."""
+"""Descriptions of runs: plain values from the LightningModule and its DataModule, and the names made of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Describes(Protocol):
     """
 
     monitor: str
-    """The logged value by which fits are compared: ``val/<metric>``."""
+    """Logged value by which fits are compared: ``val/<metric>``."""
     monitor_mode: Literal["max", "min"]
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The loggers of a run, CSV and Weights & Biases, and what they get at its end."""
+"""The loggers of a run, CSV and Weights & Biases, and the values logged at its end."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
     "wandb_may_fail",
 ]
 
-RUN_ID = "wandb/run-id.txt"
-"""Where a run directory keeps the id of its W&B run."""
-LOGGED_PICTURES = 16
-"""How many comparisons, and how many videos, go to W&B; all of them are on disk."""
+RUN_ID_FILE = "wandb/run-id.txt"
+"""File of a run directory with the id of its W&B run."""
+MAX_LOGGED_PICTURES = 16
+"""Largest number of comparisons, and of videos, that are logged to W&B; all of them are on disk."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class WandbSettings:
 
 @contextmanager
 def wandb_may_fail() -> Iterator[None]:
-    """Turns trouble with W&B into a notice: no fit ends over it."""
+    """Turns any exception of W&B into a notice, so that no fit ends by it."""
     try:
         yield
     except Exception as error:  # wandb raises anything
@@ -99,7 +99,7 @@ def mark_preempting(loggers: Sequence[Logger]) -> None:
 
 
 class TolerantWandbLogger(WandbLogger):
-    """The W&B log of a run, whose trouble ends no fit; its history has the seconds of the fit too.
+    """W&B logger whose errors are notices; every row also has the seconds of the fit.
 
     Args:
         run_dir: The run directory.
@@ -142,13 +142,13 @@ def wandb_is_offline() -> bool:
 
 
 def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
-    """The loggers of a run; each process makes them, only the first one writes.
+    """Creates the loggers of a run; called in each process, only the first one writes.
 
     Args:
         trainer: Whose fit it is.
         run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
         settings: How the run appears in W&B.
-        goals: Which way curves improve, ``max`` or ``min``, for the summary of a run: the best of each.
+        goals: ``max`` or ``min`` per logged value: which of its values is the summary of the run.
     """
     loggers: list[Logger] = [CSVLog(run_dir, TrainingClock.of(trainer))]
     if settings.enabled:
@@ -162,7 +162,7 @@ def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
     import wandb
 
-    id_file = run_dir / RUN_ID
+    id_file = run_dir / RUN_ID_FILE
     known = id_file.read_text().strip() if id_file.is_file() else None
     # what was begun offline stays so: one half here and one there would be no run
     offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
@@ -197,7 +197,7 @@ def log_scores(
     step: int,
     checkpoint: Path | None = None,
 ) -> None:
-    """Logs what the module does not log itself: deviations, SSIM, baselines, parameters and seconds, by ``log_metrics``.
+    """Logs the values that the module does not log itself: deviations, SSIM, baselines, parameters and seconds.
 
     To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint.
     """
@@ -212,7 +212,7 @@ def log_scores(
         if isinstance(logger, WandbLogger):
             with wandb_may_fail():
                 logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
-                _log_media(logger, metrics, pictures[:LOGGED_PICTURES], curve, step)
+                _log_media(logger, metrics, pictures[:MAX_LOGGED_PICTURES], curve, step)
                 if checkpoint is not None:
                     run = logger.experiment
                     run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")

@@ -17,7 +17,7 @@ __all__ = ["PeakMemory", "peak_resident_bytes"]
 
 
 def peak_resident_bytes() -> int:
-    """The most memory that this process has had in RAM since it began, in bytes.
+    """Peak resident memory of this process since it started, in bytes.
 
     On Linux it is the kernel's ``VmHWM``: a process inherits ``ru_maxrss`` from the one that started it.
     """
@@ -33,7 +33,7 @@ def peak_resident_bytes() -> int:
 
 @callbacks.register("PeakMemory")
 class PeakMemory(Callback):
-    """Logs and reports the most memory that any process of a fit has used.
+    """Logs and reports the peak memory over the processes of a fit.
 
     Resident memory counts from the start of the process, with libraries and data; memory of a CUDA device from the start
     of the fit, as PyTorch's allocator gave it to tensors. Both are read once, at the end of the fit.
@@ -47,13 +47,13 @@ class PeakMemory(Callback):
         self._found: dict[str, Any] = {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begins to count on the device."""
+        """Resets the peak of the device."""
         self._found = {}
         if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Collects the peaks of all processes; every one of them gets here."""
+        """Collects the peaks of all processes; called in each of them."""
         on_device = pl_module.device.type == "cuda"
         device = torch.cuda.max_memory_allocated(pl_module.device) if on_device else 0
         own = torch.tensor([peak_resident_bytes(), device], dtype=torch.int64, device=pl_module.device)

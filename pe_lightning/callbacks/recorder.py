@@ -43,25 +43,25 @@ Array = npt.NDArray[np.float32]
 
 
 class RunRecorder(TimedCallback):
-    """Gives a run its directory and fills it, for any module that describes itself (see :class:`Describes`).
+    """Creates the run directory and writes its files, for any module that implements :class:`Describes`.
 
-    The directory is made when data and model are known to be good: a run that fails on bad input leaves nothing behind.
-    The first process chooses it and tells the others. A fit that resumes from a checkpoint in a folder ``checkpoints`` goes
-    on in the directory around it; validate, test and predict write into a folder there, named after what they do.
+    The directory is created after data and model are checked: a run that fails on bad input leaves no files.
+    The first process chooses it and broadcasts it. A fit that resumes from a checkpoint in a folder ``checkpoints`` uses
+    the directory around it; validate, test and predict write into a folder of their name there.
 
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
-        ckpt_path: The checkpoint that the Trainer is going to load, if any.
+        ckpt_path: Checkpoint that the Trainer will load, if any.
         wandb: How the run appears in W&B.
-        log: Whether a fit that has no logger gets a CSV and a W&B logger.
+        log: Whether a fit without loggers gets a CSV and a W&B logger.
         table: Whether a table of the scores is printed.
-        folder: The run directory itself, in place of the next free one below ``root``.
-        pictures: Whether reconstructions are drawn beside the truth; of many rows that takes longer than fitting them.
+        folder: The run directory; ``None``: the next free one below ``root``.
+        pictures: Whether reconstructions are drawn beside the truth.
 
     Attributes:
-        run_dir: The run directory, once it is chosen.
+        run_dir: The run directory; ``None`` before it is chosen.
         hyper_parameters: The resolved configuration as plain values, for the loggers.
-        metrics: The content of ``metrics.json``, after a test.
+        metrics: Content of ``metrics.json`` after a test.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class RunRecorder(TimedCallback):
 
     @staticmethod
     def run_dir_of(trainer: Trainer) -> Path | None:
-        """The run directory; ``None`` without a recorder, and in a ``fast_dev_run``, which leaves nothing."""
+        """The run directory of a Trainer; ``None`` without a recorder and in a ``fast_dev_run``."""
         recorders = [callback for callback in trainer.callbacks if isinstance(callback, RunRecorder)]  # type: ignore[attr-defined]
         return recorders[0].run_dir if recorders else None
 
     # -- the directory ------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Builds the module, which can still refuse the data, then chooses the directory and attaches loggers."""
+        """Builds the module, which may refuse the data, then chooses the directory and attaches loggers."""
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = CheckpointFiles()
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
@@ -151,13 +151,13 @@ class RunRecorder(TimedCallback):
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Logs what is fitted, and starts the clock."""
+        """Logs the description of the fit and starts the clock."""
         self._log_description(trainer, pl_module)
         self._earlier = self._earlier or getattr(pl_module, "choice_seconds", 0.0)
         super().on_fit_start(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes the last weights as a checkpoint, and logs what was chosen during the fit."""
+        """Saves the final weights as a checkpoint and logs the choices made during the fit."""
         super().on_fit_end(trainer, pl_module)
         if self.run_dir is None:
             return
@@ -177,17 +177,17 @@ class RunRecorder(TimedCallback):
             logger.log_hyperparams({**dict(flatten(described, entries=True)), "config": self.hyper_parameters})
 
     def state_dict(self) -> dict[str, Any]:
-        """The seconds of fitting so far, for a fit that is resumed."""
+        """Seconds of the fit so far, for a resumption."""
         return {"fit_seconds": self.clock.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what :meth:`state_dict` gave."""
+        """Restores the content of :meth:`state_dict`."""
         self._earlier = state_dict["fit_seconds"]
 
     # -- scores and files -----------------------------------------------------------------------------------------------
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the files for predictions of signals that stay in their file."""
+        """Creates the output files for signals that are not held in memory."""
         data, info = data_of(trainer), getattr(pl_module, "info", None)
         self.durations.mark("fit")
         self._files = self._tested = None
@@ -198,7 +198,7 @@ class RunRecorder(TimedCallback):
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Takes the prediction for the files, if there is one."""
+        """Stores the prediction of a batch, if the module returns one."""
         prediction = outputs.get("prediction") if isinstance(outputs, dict) else None
         if prediction is None or self.run_dir is None or not isinstance(batch, GridBatch):
             return
@@ -208,7 +208,7 @@ class RunRecorder(TimedCallback):
             self._tested = prediction.float().cpu().numpy(), batch.values.float().cpu().numpy()
 
     def on_test_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Writes ``metrics.json`` and the reconstructions, logs them, prints the table."""
+        """Writes and logs ``metrics.json`` and the reconstructions, and prints the table."""
         data, tested = data_of(trainer), self._tested
         if self._files is not None:  # every process has added its blocks when all have said so
             filled = trainer.strategy.reduce_boolean_decision(self._files.filled, all=False)
@@ -253,7 +253,7 @@ class RunRecorder(TimedCallback):
             print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes the scores of a ``validate``; during a fit they are in the logs."""
+        """Writes the scores of the verb ``validate``; those of a fit are in its logs."""
         if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
             return
         scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -275,14 +275,14 @@ class RunRecorder(TimedCallback):
                 print(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forgets what was predicted."""
+        """Releases the predictions."""
         self._writer = None
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:
-    """What the callbacks of a Trainer add to ``metrics.json``: those that have ``report()``, in their order.
+    """Entries that callbacks with a method ``report()`` add to ``metrics.json``, in the order of the callbacks.
 
-    A report is a dictionary of plain values, empty before a fit. One process may ask alone.
+    A report is a dictionary of plain values, empty before a fit. Not collective: one process may call it alone.
     """
     found: dict[str, Any] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Reconstructions while a fit is under way."""
+"""Reconstructions during a fit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from pe_lightning.runs import file_names, frames_of
 
 __all__ = ["Snapshots"]
 
-LARGEST_SIDE = 2048
-"""Of longer axes of a picture, or of a frame, every so many samples are shown."""
+MAX_SHOWN_SIDE = 2048
+"""Longer axes of a picture, or of a frame, are subsampled."""
 
 Array = npt.NDArray[np.float32]
 
 
 @callbacks.register("Snapshots")
 class Snapshots(PeriodicCallback):
-    """Writes reconstructions every few steps to ``snapshots/<signal>/<step>.png`` in the run directory, and to W&B.
+    """Writes reconstructions at regular steps to ``snapshots/<signal>/<step>.png`` in the run directory, and to W&B.
 
     Of pictures it is the reconstruction; of rows the line plot beside the truth; of videos and volumes four frames beside
     the truth and the error, and only these four are computed. The first process does it alone; the clock of ``fit_seconds``
@@ -47,7 +47,7 @@ class Snapshots(PeriodicCallback):
         self.signals = signals
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses what cannot be shown, before a run directory is made."""
+        """Refuses modules and data that cannot be shown, before a run directory is made."""
         if stage != "fit":
             return
         require_coordinates("Snapshots", pl_module)
@@ -81,7 +81,7 @@ class Snapshots(PeriodicCallback):
 
 
 def _picture(data: SignalDataModule, index: int, prediction: Array, shown: list[Tensor], caption: str) -> Image.Image:
-    """A picture of signal number ``index``, predicted at the shown samples of each axis."""
+    """Picture of the signal ``index``, predicted at the given samples of each axis."""
     info = data.info
     if info.num_axes == 2:
         return to_image(prediction)
@@ -97,9 +97,9 @@ def _picture(data: SignalDataModule, index: int, prediction: Array, shown: list[
 
 
 def _shown(count: int, axis: int, num_axes: int) -> Tensor:
-    """Which of ``count`` samples of an axis are shown, ``(n,)`` int64."""
+    """Indices of the shown samples of an axis of ``count`` samples, ``(n,)`` int64."""
     if num_axes == 1:
         return torch.arange(count)
     if num_axes == 3 and axis == 0:
         return torch.tensor(frames_of(count, COMPARED_FRAMES))
-    return torch.arange(0, count, -(-count // LARGEST_SIDE))
+    return torch.arange(0, count, -(-count // MAX_SHOWN_SIDE))

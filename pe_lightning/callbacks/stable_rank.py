@@ -1,4 +1,4 @@
-"""The stable rank of features and hidden layers through training."""
+"""The stable rank of features and hidden layers during training."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class StableRank(PeriodicCallback):
         self._features: float | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses a module whose layers are not known, before a run directory is made."""
+        """Refuses modules without known layers, before a run directory is made."""
         if stage == "fit":
             require_signals("StableRank", trainer)
             if not getattr(pl_module, "has_layers", False):
                 raise InputError(f"StableRank is for SimpleMLP and ComplexLinear, got a {type(pl_module).__name__}")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forgets an earlier fit, but not the one that is resumed."""
+        """Clears the curves of an earlier fit; a resumed fit keeps its own."""
         if not self._resumed:
             self._curves = {}
         self._resumed, self._features, self._coords = False, None, None
@@ -78,7 +78,7 @@ class StableRank(PeriodicCallback):
             plot_curves(run_dir / "stable_rank.png", curves.pop("steps"), curves, "stable rank, mean over signals")
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measures, once per step."""
+        """Measures the current weights, once per step."""
         if not trainer.is_global_zero or trainer.global_step in self._curves.get("steps", [])[-1:]:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):
@@ -88,7 +88,7 @@ class StableRank(PeriodicCallback):
             log_values(trainer, {f"stable_rank/{name}": value for name, value in values.items()})
 
     def report(self) -> dict[str, Any]:
-        """``stable_rank``: one list per layer, as long as that of the steps; ``None`` where a fit has diverged."""
+        """``stable_rank``: steps, and one list of equal length per layer; ``None`` where the fit has diverged."""
         curves = {name: [v if math.isfinite(v) else None for v in values] for name, values in self._curves.items()}
         return {"stable_rank": curves} if curves else {}
 
@@ -97,7 +97,7 @@ class StableRank(PeriodicCallback):
         return {"curves": self._curves}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what :meth:`state_dict` gave."""
+        """Restores the content of :meth:`state_dict`."""
         self._curves, self._resumed = state_dict["curves"], True
 
     def _ranks(self, trainer: Trainer, module: CoordinateModule) -> dict[str, float]:

@@ -21,7 +21,7 @@ from pe_lightning.modules import CoordinateModule
 
 __all__ = ["GracefulStop", "PSNRProgressBar"]
 
-CHECK_EVERY = 50
+AGREEMENT_INTERVAL_STEPS = 50
 """Steps after which several processes agree on whether to stop; one process checks after every step."""
 
 
@@ -87,7 +87,7 @@ class GracefulStop(Callback):
             return
         signum = self._requested or 0
         if trainer.world_size > 1:
-            if trainer.global_step % CHECK_EVERY:
+            if trainer.global_step % AGREEMENT_INTERVAL_STEPS:
                 return
             together = torch.tensor(float(signum), device=trainer.strategy.root_device)
             signum = int(trainer.strategy.reduce(together, reduce_op="max"))
@@ -107,7 +107,7 @@ class GracefulStop(Callback):
 
 
 class PSNRProgressBar(ProgressBar):
-    """A rich progress bar over the steps of a fit: train score of the latest step, held-out score of the last validation.
+    """Rich progress bar over the steps of a fit, with the train score of the last step and the last validation score.
 
     Scores are read from the device only when the bar is redrawn, so that steps do not wait for it.
 
@@ -164,16 +164,16 @@ class PSNRProgressBar(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Moves the bar every few steps."""
+        """Updates the bar at regular steps."""
         if trainer.global_step % self._refresh_every == 0:
             self._update(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         self._stop()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Gives the terminal back."""
+        """Closes the bar."""
         self._stop()
 
     def _update(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -1,4 +1,4 @@
-"""How long a fit takes to reach a quality."""
+"""Time until a fit reaches given PSNRs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimeToPSNR(TimedCallback):
         self._shared: bool | None = None  # whether processes have samples of the same signals, once there was a step
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock, and forgets an earlier fit unless it is resumed."""
+        """Starts the clock and clears the results of an earlier fit; a resumed fit keeps its own."""
         require_coordinates("TimeToPSNR", pl_module)
         self._reached = self._reached if self._earlier else {}
         self._reached.setdefault("train", {})
@@ -56,7 +56,7 @@ class TimeToPSNR(TimedCallback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Reads the train PSNR every few steps."""
+        """Reads the train PSNR at regular steps."""
         if trainer.global_step % self.every_n_steps == 0 or self._shared is None:
             self._shared = getattr(batch, "total", None) is not None
             self._read(trainer, pl_module)
@@ -68,27 +68,27 @@ class TimeToPSNR(TimedCallback):
             self._note("val", held_out.item(), trainer.global_step)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reads a last time."""
+        """Reads the train PSNR of the last step."""
         self._read(trainer, pl_module)
         super().on_train_end(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Logs what was reached."""
+        """Logs the thresholds that were reached."""
         super().on_fit_end(trainer, pl_module)
         for kind, prefix in (("train", "time_to/"), ("val", "time_to/val_")):
             log_values(trainer, {f"{prefix}{name}": at["seconds"] for name, at in self._reached.get(kind, {}).items()})
 
     def report(self) -> dict[str, Any]:
-        """``time_to_psnr``; ``None`` for what was not reached."""
+        """``time_to_psnr``: seconds and steps per threshold; ``None`` if it was not reached."""
         found = {kind: {name: at.get(name) for name in self.thresholds} for kind, at in self._reached.items()}
         return {"time_to_psnr": found} if found else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What was reached and the seconds so far."""
+        """Thresholds reached and seconds so far."""
         return {"reached": self._reached, "seconds": self.clock.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what :meth:`state_dict` gave."""
+        """Restores the content of :meth:`state_dict`."""
         self._reached, self._earlier = state_dict["reached"], state_dict["seconds"]
 
     def _read(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -102,7 +102,7 @@ class TimeToPSNR(TimedCallback):
                 entries.setdefault(name, {"seconds": self.clock.seconds, "steps": step})
 
     def _train_psnr(self, trainer: Trainer, pl_module: LightningModule) -> Tensor:
-        """The train PSNR of the latest batch, mean over the signals of all processes, ``()``; all of them have to ask."""
+        """Train PSNR of the last batch, mean over the signals of all processes, ``()``. Collective."""
         module = require_coordinates("TimeToPSNR", pl_module)
         if trainer.world_size == 1:
             return module.last_train_psnr()

@@ -42,7 +42,7 @@ def test_pictures_are_the_prediction_of_that_step(kind, fit, monkeypatch):
     for signal, step in ((0, 5), (1, 10)):
         found = picture(run.folder / f"snapshots/signal{signal}/{step}.png")
         assert np.abs(found - 255 * np.clip(keep.at[step][signal], 0, 1)).max() <= 0.51
-    monkeypatch.setattr(snapshots, "LARGEST_SIDE", 7)
+    monkeypatch.setattr(snapshots, "MAX_SHOWN_SIDE", 7)
     keep = Keep()
     run = fit("complex", signals(1, 16, 5), [keep, Snapshots(every_n_steps=5)], steps=5)
     found = picture(run.folder / "snapshots/signal0/5.png")
