@@ -1,4 +1,4 @@
-"""The exact fit that adapts to the picture."""
+"""Exact local fits by a bank of encoders, adapted to the signal at every point."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ FIELD_PASSES = 20
 
 @models.register("Adaptive")
 class Adaptive(CoordinateModule):
-    r"""Exact local fits by a bank of rotated and stretched encoders, mixed where each predicts well; nothing is trained.
+    r"""Exact local fits by a bank of rotated and stretched encoders, weighted by how well each predicts nearby samples.
 
-    The bank holds the encoder as it is, and rotated and stretched. Each member fits the samples around a point exactly,
-    with a ridge and a free mean. At every trained sample it is measured how well each member predicts it from the others,
-    and the members are mixed at every point by these errors nearby. Fit it with ``max_steps: 0``.
+    The members of the bank are the encoder itself, and rotated and stretched copies. Each member fits the samples around a
+    point exactly, with a ridge and a free mean. The error of each member's prediction of every trained sample from the other
+    samples is computed, and the weights of the members at a point follow from these errors nearby. Nothing is trained: fit
+    it with ``max_steps: 0``.
 
-    It holds the trained samples: they are its parameters, ``num_params`` counts them (and the coordinates of scattered
-    ones), and its checkpoint is as large as they are.
+    Its parameters are the trained samples: ``num_params`` counts them (and the coordinates of scattered samples), and its
+    checkpoint is as large as they are.
 
     Args:
         encoder: The encoder of the bank, with a closed form of its similarity ``D``. Its width follows the distance of the
-            trained samples unless it is given, in units of the longest axis; ``num_features`` plays no part.
-        angles: Number of directions in 2-D; in 3-D they are the 13 to a voxel's neighbours. 0: the encoder alone.
-        aspects: How much longer than wide the stretched encoders are, each above 1.
+            trained samples unless it is given, in units of the longest axis; ``num_features`` is not used.
+        angles: Number of directions in 2-D; in 3-D there are 13, to the neighbours of a voxel. 0: the encoder alone.
+        aspects: Ratios of length to width of the stretched encoders, each above 1.
         window: Standard deviation of the local mean of errors, in trained samples.
-        noise: ``none`` interpolates, to a ridge of 0.001 on grids and 0.06 of scattered samples. ``auto`` chooses the ridge,
-            the variance of the noise relative to that of the signal nearby, by the held-out error: noisy samples are
-            smoothed. It fits six times.
+        noise: ``none`` interpolates, with a ridge of 0.001 on grids and 0.06 at scattered samples. ``auto`` chooses the
+            ridge, which is the variance of the noise relative to that of the signal nearby, by the held-out error, so that
+            noisy samples are smoothed; it takes six fits.
 
     Raises:
         InputError: If an argument is out of range; on a fit, if ``max_steps`` is not 0 or the signals stay in their file.
@@ -79,7 +80,7 @@ class Adaptive(CoordinateModule):
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise)
 
     def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
-        """The bank, for samples that come later."""
+        """The bank; :meth:`calibrate` sets its samples."""
         return AdaptiveNetwork(Bank(self.configured.entries[0], info.num_axes, self.angles, self.aspects))
 
     @property
@@ -91,7 +92,7 @@ class Adaptive(CoordinateModule):
 
     @property
     def num_params(self) -> int:
-        """Numbers that are held of one signal: its samples, and their coordinates if they are scattered."""
+        """Parameters of one signal: its samples, and their coordinates if they are scattered."""
         return super().num_params + (self.network.coords[0].numel() if self.info is not None else 0)
 
     # -- the fit --------------------------------------------------------------------------------------------------------
@@ -108,13 +109,13 @@ class Adaptive(CoordinateModule):
         super().configure_model()
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Refuses signals that stay in their file."""
+        """Refuses signals that are not in memory."""
         if data.streamed:
             raise InputError("Adaptive holds all trained samples; set --data.in_memory true, or fit a part of the signals")
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Takes the trained samples."""
+        """Stores the trained samples."""
         network, info = self.network, self.require_info()
         network.samples.data = batch.values.clone()
         if isinstance(batch, PointBatch):
@@ -135,11 +136,11 @@ class Adaptive(CoordinateModule):
         return described
 
     def on_fit_start(self) -> None:
-        """Fits."""
+        """Fits the stored samples."""
         self.solve()
 
     def solve(self) -> None:
-        """Chooses the ridge of each signal and fits the samples that the module holds."""
+        """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
         tried = RIDGES if self.noise == "auto" else (RIDGE,) if self.network.coords.numel() else RIDGES[:1]
         self._fields = []
@@ -170,7 +171,7 @@ class Adaptive(CoordinateModule):
 
     @property
     def fields(self) -> list[AdaptiveGrid | AdaptivePoints]:
-        """The signals as functions of coordinates; made when they are first asked for."""
+        """The signals as functions of coordinates, made at the first access."""
         self.require_info()
         if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:
             with torch.inference_mode(False), torch.no_grad():
@@ -179,7 +180,7 @@ class Adaptive(CoordinateModule):
         return self._fields
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint, for as many samples as it holds."""
+        """Builds from the checkpoint, with as many samples as it contains."""
         super().on_load_checkpoint(checkpoint)
         self._fields = []
         for name in ("samples", "coords"):
@@ -203,7 +204,7 @@ class Adaptive(CoordinateModule):
 
     @torch.enable_grad()
     def derivatives(self, name: str, points: Tensor) -> Tensor:
-        """In reverse mode, since forward mode's tensors cannot be searched for neighbours."""
+        """Derivatives in reverse mode, as neighbours cannot be searched among the tensors of forward mode."""
         points = points if points.requires_grad else points.detach().requires_grad_()
 
         def slopes(values: Tensor) -> Tensor:  # (*rest, P) -> (*rest, P, D)

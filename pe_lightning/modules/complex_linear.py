@@ -65,13 +65,13 @@ class ComplexLinear(CoordinateModule):
         activation: Non-linearity of the hidden layers.
         normalize: Whether each axis's features are divided by their largest row norm over the training coordinates,
             which makes one learning rate fit all encoders.
-        center: Whether each signal's mean per channel over the training samples is taken out first and kept as a
-            buffer. Shifted encoders decay to zero past the last shift; without this they decay to black.
+        center: Whether each signal's mean per channel over the training samples is subtracted before the fit and stored as
+            a buffer. Features of shifted encoders decay to zero beyond the last shift, and predictions to the mean.
         warm_start: Whether the linear layer is solved for exactly before the first step. With ``max_steps: 0`` the
-            solution is the fit. Below a head the layer starts as the solution, and the head hands it on unchanged. An
-            encoder with parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
+            solution is the fit. With a head the layer starts as the solution, and the head as the identity. An encoder with
+            parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
-            prediction of training samples that are held out.
+            prediction of held-out training samples.
         keep: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a count such as
             ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the trained samples, or
             ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all weights.
@@ -79,8 +79,8 @@ class ComplexLinear(CoordinateModule):
         kept_as: How the numbers of a sparse layer are stored: ``float32``, or ``float16`` for half of the bytes.
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
-        encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, whose 0.1 for the
-            linear layer is too long a step for a width (5 dB); that of the linear layer with one that is given.
+        encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, as its rate of 0.1
+            for the linear layer is too large for a width; with a given optimiser that of the linear layer.
         optimizer: Makes the optimiser. ``None``: accelerated gradient descent where the loss is a known quadratic function,
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
@@ -196,13 +196,13 @@ class ComplexLinear(CoordinateModule):
 
     @property
     def mean(self) -> Tensor:
-        """The mean of each signal and channel that was taken out, ``(S, C)``."""
+        """The subtracted mean of each signal and channel, ``(S, C)``."""
         return self.network.mean
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Sets what the encoders leave to the data: numbers of features, default widths, and widths given as ``auto``.
+        """Resolves the arguments that the encoders leave to the data; chooses widths given as ``auto``.
 
-        The last are chosen on training samples that are held out.
+        Widths are chosen by the prediction of held-out training samples.
 
         Raises:
             InputError: If the module was built before its width was chosen, so that its parameters would be replaced.
@@ -240,7 +240,7 @@ class ComplexLinear(CoordinateModule):
             self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
 
     def on_fit_start(self) -> None:
-        """Solves for the linear layer, if asked to; a resumed fit has its weights already."""
+        """Solves for the linear layer if ``warm_start``, unless a checkpoint restored the solution."""
         if not self.warm_start or (self.solution is not None and self.solution.is_solved):
             return
         data = self.require_data()
@@ -321,9 +321,9 @@ class ComplexLinear(CoordinateModule):
         super().on_load_checkpoint(checkpoint)
 
     def _learn(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """Learns the encoders by variable projection, those of one signal after another, and solves with them.
+        """Learns the encoders of one signal after another by variable projection, and solves with them.
 
-        Every process learns from all samples of the signals that it fits, and so the same; the solves are shared.
+        Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
         solutions, reports = [], []
         shared = self.features_are_shared
@@ -354,9 +354,9 @@ class ComplexLinear(CoordinateModule):
 
         The loss of a single linear layer on all samples of a grid is quadratic, with the largest second derivative
         :math:`L = \frac{2}{NC} \prod_a \lambda_a`, from the largest eigenvalue of each axis's Gram matrix; for some of the
-        samples of a grid that is an upper bound. At that rate no encoder diverges, and what the samples hardly show is
-        learned last. Adam's steps are of one size in every weight: too long where features overlap, and weights that the
-        samples hardly show move as fast as all others.
+        samples of a grid that is an upper bound. At that rate the fit does not diverge, and the directions with the smallest
+        eigenvalues are learned last. Adam's steps have the same size in every weight: too large where features overlap, and
+        as large for weights that the samples hardly determine.
 
         Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
         """
@@ -368,7 +368,7 @@ class ComplexLinear(CoordinateModule):
         return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
 
     def _curvature(self) -> float | None:
-        """The largest second derivative of the loss, or a bound; ``None`` where it is not quadratic, not known, or zero."""
+        """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
         data, linear = self.require_data(), self.network.head is None and not self.features_are_trained
         if self.trainer.max_steps == 0 or not (self.loss_is_quadratic and linear):
             return None
@@ -383,21 +383,21 @@ class ComplexLinear(CoordinateModule):
     # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ------------
 
     def _respond(self, linear: Tensor) -> Tensor:
-        """The layer's output ``(S, outputs, *samples)`` to ``(S, C, *samples)``, mean left out."""
+        """Output of the linear layer ``(S, outputs, *samples)`` -> values without the mean ``(S, C, *samples)``."""
         if self.network.head is None:
             return linear
         values: Tensor = self.networks.call("respond", linear, each=True)
         return values
 
     def _linear_at_points(self, coords: Tensor) -> Tensor:
-        """``(S or 1, P, D)`` -> ``(S, outputs, P)``."""
+        """Output of the linear layer at points: ``(S or 1, P, D)`` -> ``(S, outputs, P)``."""
         weight = self.weight
         if coords.shape[0] == 1:
             return self.encoding.points(weight, coords[0])  # type: ignore[no-any-return]
         return torch.stack([self.encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
 
     def _target(self, values: Tensor) -> Tensor:
-        """``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous, mean taken out."""
+        """Values without the mean: ``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous."""
 
         def make() -> Tensor:
             centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
@@ -407,7 +407,7 @@ class ComplexLinear(CoordinateModule):
         return target
 
     def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
-        """Scaled, ``(N_a, K_a)``, as tensors or operators; in the precision of the weights, autocast or not."""
+        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
         with torch.autocast(self.weight.device.type, enabled=False):
             features: list[Any] = self.cached("features", axes, lambda: self.encoding.operators(axes, self.weight.dtype))
         return features
@@ -416,7 +416,7 @@ class ComplexLinear(CoordinateModule):
         """Prediction minus truth, ``(S, C * P)``.
 
         Signals that share their features are evaluated together by mode products with a leading axis, and samples of a
-        grid through the grid where that is less work; a test compares both with the networks called one by one.
+        grid through the whole grid where that takes fewer multiplications. Both are exact.
         """
         if not self.features_are_shared:
             return self._errors_of_own_features(batch)
@@ -429,7 +429,7 @@ class ComplexLinear(CoordinateModule):
         elif batch.index is None:
             linear = self._linear_at_points(batch.coords)
         elif self._grid_is_cheaper(batch):
-            # the whole grid by mode products, then the samples; exact, and far fewer operations
+            # the whole grid by mode products, then its samples: exact, with far fewer operations
             where = batch.index.unsqueeze(1).expand(*self.weight.shape[:2], -1)
             linear = self.network.linear(features).flatten(2).gather(2, where)
         else:
@@ -446,12 +446,12 @@ class ComplexLinear(CoordinateModule):
         return errors
 
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
-        """As in the base class; of a grid that comes every step through its Gram matrices."""
+        """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
         gram = self._gram(batch) if every_step and isinstance(batch, GridBatch) else None
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
     def _gram(self, batch: GridBatch) -> GramErrors | None:
-        """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples do."""
+        """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples."""
         linear = self.network.head is None and not self.features_are_trained
         if not (self.loss_is_quadratic and linear) or self.encoding.is_line:
             return None
@@ -463,7 +463,7 @@ class ComplexLinear(CoordinateModule):
         return made if made.axes else None
 
     def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
-        """At samples of a grid, one by one, from the features of its axes: ``(S or 1, P)`` -> ``(S, outputs, P)``."""
+        """Output of the linear layer at single samples of a grid: indices ``(S or 1, P)`` -> ``(S, outputs, P)``."""
         weight, sizes = self.weight, tuple(len(rows) for rows in features)
         if len(index) == 1:
             found: Tensor = self.encoding.samples(weight, features, torch.unravel_index(index[0], sizes))
@@ -472,7 +472,7 @@ class ComplexLinear(CoordinateModule):
         return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in each])
 
     def _grid_is_cheaper(self, batch: PointBatch) -> bool:
-        """Whether evaluating the whole grid takes fewer multiplications than evaluating the points one by one."""
+        """Whether the whole grid takes fewer multiplications than its samples one by one."""
         assert batch.axes is not None
         if self.encoding.is_line:
             return True
@@ -493,7 +493,7 @@ class ComplexLinear(CoordinateModule):
         info, network = self.require_info(), self.network
         self.encoding.check_axes(axes)
         axes = [x.to(torch.promote_types(x.dtype, network.weight.dtype)) for x in axes]
-        # features of a row, and of a hidden layer `width` numbers per sample: a few rows at a time
+        # a few rows at a time, for their features and for hidden layers of `width` values per sample
         per_row = 0 if network.head is None else self.width * self.networks.num_signals * math.prod(map(len, axes[1:]))
         per_row = max(per_row, FEATURES_PER_SAMPLE_OF_A_LINE if self.encoding.is_line else self.encoding.num_features[0])
         some_rows = torch.split(axes[0], max(1, MAX_VALUES_AT_ONCE // per_row))

@@ -1,4 +1,4 @@
-"""The exact fit of training samples, wherever they are: in memory or in a file, on a grid or scattered."""
+"""The exact fit of training samples in memory or in a file, on a grid or scattered."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Ridge = float | Literal["auto"]
 
 
 def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
-    """Samples per unit length of each axis, in two ways.
+    """Samples per unit length of each axis.
 
     Returns:
-        Those of the training grid, or of the whole grid where trained samples are scattered; and the trained ones, or as
-        many as a grid of their density has.
+        Samples of the training grid, or of the whole grid if trained samples are scattered; and trained samples, for
+        scattered ones those of a grid of the same density.
     """
     per_unit = [samples_per_unit(x) for x in dataset.axes]
     split = dataset.split
@@ -68,15 +68,15 @@ def choose_data(
     device: torch.device,
     width: Literal["auto", "given"] = "auto",
 ) -> Choice:
-    """Chooses width and ridge on training samples that are held out.
+    """Chooses width and ridge by the prediction of held-out training samples.
 
     Args:
         dataset: The signals.
         encoders: One per axis.
         ridge: Relative ridge, or ``auto``.
-        center: Whether means are taken out.
+        center: Whether means are subtracted.
         device: Where to compute.
-        width: ``given`` to choose the ridge alone.
+        width: ``given`` to choose only the ridge.
     """
     encoders = [encoder.to(device) for encoder in encoders]
     if _is_grid(dataset):
@@ -122,11 +122,11 @@ def solve_data(
         process: This process; it passes its share of the samples to the solver.
         encoders: One per axis; a width given as ``auto`` is chosen.
         ridge: Relative ridge, or ``auto``.
-        center: Whether means are taken out.
+        center: Whether means are subtracted.
         device: Where to compute.
-        choice: What was chosen before, with the encoders.
-        chosen_by: The signals that width and ridge are chosen by; by default those of ``dataset``.
-        dtype: In which to solve.
+        choice: An earlier choice, with its encoders.
+        chosen_by: The signals by which width and ridge are chosen; by default those of ``dataset``.
+        dtype: Precision of the solver.
     """
     wanted = any(encoder.automatic() for encoder in encoders)
     if choice is None and (wanted or ridge == "auto"):
@@ -158,7 +158,7 @@ def solve_data(
 
 
 def _is_grid(dataset: SignalDataset) -> bool:
-    """Whether the solver of grids applies; scattered samples that stay in their file are refused by the dataset."""
+    """Whether the grid solver applies; the dataset refuses scattered samples that are not in memory."""
     return isinstance(dataset.split, GridSplit) or isinstance(dataset.values, FileValues)
 
 
@@ -170,7 +170,7 @@ def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:
 def _blocks(
     dataset: SignalDataset, process: Process, device: torch.device, dtype: torch.dtype
 ) -> Iterator[tuple[Sequence[int], Tensor]]:
-    """This process's blocks, or one without samples, which the solver needs for the shapes."""
+    """This process's blocks, or an empty one, from which the solver takes the shapes."""
     none = True
     for block in dataset.train_blocks(process):
         none = False

@@ -40,22 +40,24 @@ class SimpleMLP(CoordinateModule):
     r"""Concatenated features and an MLP per signal: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
     Args:
-        encoder: The encoder by name, or one per direction. Its ``num_features`` is the total width of the encoding,
-            which is divided among the directions.
+        encoder: The encoder by name, or one per direction. Its ``num_features`` is the total number of features, which is
+            divided among the directions.
         depth: Number of hidden layers; 0 is a single linear layer.
         width: Units per hidden layer.
-        activation: What follows each hidden layer. ``relu``, ``gelu``, ``silu``, ``tanh``; on coordinates alone
+        activation: Activation of the hidden layers. ``relu``, ``gelu``, ``silu``, ``tanh``; on coordinates alone
             (``encoder: identity``) ``sine`` is SIREN, ``gabor`` WIRE, ``finer``, ``gauss``, ``staf``.
         omega: Angular frequency of ``sine``, ``gabor``, ``finer`` and ``staf``. ``None``: that of their papers, 30
-            (``gabor``: 20). ``auto``: the one whose untrained network has the spectrum of the trained samples, on a grid.
+            (``gabor``: 20). ``auto``: the value with which the spectrum of the untrained network is nearest to that of the
+            trained samples, on a grid.
         activation_scale: The scale ``s`` of ``gabor`` and ``gauss``; of ``finer`` the largest bias of the first layer.
             ``None``: their defaults.
         sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
         layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint``
-            (rff); ``auto`` chooses what the papers use for the encoder.
-        normalize: Whether features are divided by their largest row norm over the training coordinates; coordinates
-            themselves and learned features never are.
-        points_per_chunk: How many points, of all signals together, are evaluated at once on a grid outside training.
+            (rff); ``auto``: that of the papers for the encoder.
+        normalize: Whether features are divided by their largest row norm over the training coordinates; does not apply to
+            coordinates and to learned features.
+        points_per_chunk: Number of points, of all signals together, that are evaluated at a time on a grid outside
+            training.
         signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
             then computed twice. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
@@ -63,7 +65,7 @@ class SimpleMLP(CoordinateModule):
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation; with ``relu`` the papers', 5e-3.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
-    A width of the encoder that is given as ``auto`` is chosen by spectra too, instead of ``omega``.
+    A width of the encoder that is given as ``auto`` is chosen by spectra in the same way, instead of ``omega``.
 
     Raises:
         InputError: If an argument is out of range, or the activation has no such option.
@@ -149,7 +151,7 @@ class SimpleMLP(CoordinateModule):
         return {"name": self.activation, **given, "depth": self.depth, "width": self.width} if self.depth else None
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Sets what encoders leave to the data, resolutions and default widths, and chooses what is ``auto`` by spectra.
+        """Resolves the arguments that the encoders leave to the data; chooses a width or ``omega`` given as ``auto``.
 
         Raises:
             InputError: If there is something to choose and the samples are scattered, or the module is built already.
@@ -176,7 +178,7 @@ class SimpleMLP(CoordinateModule):
             )
 
         def encoders_of(features: float) -> list[Encoder]:
-            """The encoders with the widths that their rules give to so many features per unit length."""
+            """The encoders with the default widths for so many features per unit length."""
             return [e.copy(**{e.width.argument: e.width.rule(features)}) for e in encoders if e.width is not None]
 
         def make(value: float) -> SimpleNetwork:
@@ -235,7 +237,7 @@ class SimpleMLP(CoordinateModule):
         return features
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid, a few rows of the first axis, or points of one row, at a time."""
+        """Values on a separable grid, computed for a few rows of the first axis, or points of a row, at a time."""
         info = self.require_info()
         self.encoding.check_axes(axes)
         points = max(1, self.points_per_chunk // self.networks.num_signals)
@@ -249,7 +251,7 @@ class SimpleMLP(CoordinateModule):
 
 
 def _for_each(x: Tensor) -> tuple[Tensor, bool]:
-    """``(S or 1, ...)`` as an input of :meth:`Stack.call` and whether each signal has its own."""
+    """A tensor ``(S or 1, ...)`` as input of :meth:`Stack.call`, and whether each signal has its own."""
     return (x, True) if len(x) > 1 else (x[0], False)
 
 

@@ -1,10 +1,9 @@
 r"""The squared error of a linear layer on a fixed grid, and its gradient, through the Gram matrices of the axes.
 
 With :math:`G_a = \Psi_a^T \Psi_a` the gradient of :math:`\|W \times_1 \Psi_1 \dots \times_D \Psi_D - Y\|^2` is
-:math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, in which the samples enter once
-and for all. The products that a step needs are then half of those through the samples where there are as many features as
-samples, and fewer where there are more samples. Features that are zero but for a few neighbouring ones have a band for a
-Gram matrix, which is multiplied in blocks.
+:math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, whose last term is computed once.
+A step then takes half of the multiplications through the samples if there are as many features as samples, and fewer if
+there are more samples. If features overlap with a few neighbours only, the Gram matrix is banded and multiplied in blocks.
 """
 
 from __future__ import annotations
@@ -22,39 +21,38 @@ from pe_lightning.linalg import Banded, contraction_order, full_precision, mode_
 
 __all__ = ["GramErrors"]
 
-MIN_FEATURES = 128
-"""Features of an axis from which matrices are cut into blocks: with 256, a step on one core is then four times as fast."""
-MIN_FEATURES_ELSEWHERE = 1024
-"""On other devices than the CPU, where a small product costs what it costs to start it."""
-MAX_DENSITY = 0.5
-"""Share of the entries in blocks above which a matrix stays whole."""
-BLOCK = 32
-"""Rows of a Gram matrix per block; with 16 or 64, a product took up to a third longer at 256 to 1024 features."""
-CACHE = 1 << 20
-"""Bytes of weights: of 16 signals of 768 KB each, a step one by one took half the time of one over all."""
-REFRESH = 50
-"""Steps after which the error is evaluated through the samples again, after 1, 2, 4, ... at first; costs two per cent."""
+MIN_BANDED_FEATURES_CPU = 128
+"""Features of an axis from which matrices are stored in blocks on a CPU."""
+MIN_BANDED_FEATURES = 1024
+"""The same on other devices, where starting a small product takes longer than computing it."""
+MAX_BLOCK_DENSITY = 0.5
+"""Largest share of entries in blocks; matrices with more are stored densely."""
+GRAM_BLOCK_ROWS = 32
+"""Rows of a Gram matrix per block."""
+CPU_CACHE_BYTES = 1 << 20
+"""Bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache."""
+MAX_STEPS_BETWEEN_EVALUATIONS = 50
+"""Steps after which the error is evaluated through the samples again; the first intervals are 1, 2, 4, ..."""
 
 
 class GramErrors:
     r"""The squared error per signal as a function of the weights, differentiable once.
 
-    An axis either takes its Gram matrix or, where that is more work, goes to the samples and back.
+    For each axis its Gram matrix is used or, if that takes fewer multiplications, its features and their transpose.
 
-    The gradient is that of the samples to rounding. The error itself would cancel: :math:`\|Y\|^2` and the two terms that
-    are taken off it agree in all but the digits that matter, and in float32 a relative error of 1e-6 came out 3 per cent
-    wrong. So it is evaluated through the samples now and then, at weights :math:`W_0`, and from there
+    The gradient is that of the samples to rounding. The error itself cannot be computed from Gram matrices in float32, as
+    :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated through the samples from time to
+    time, at weights :math:`W_0`, and in between as
 
     .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
 
-    which is exact for a quadratic function and adds up only what has changed. Measured over 400 steps of gau, K = 256:
-    within 5e-7 (Adam at rate 0.003) to 4e-4 (at 0.1, whose error falls to 6e-7 of the signal's energy within them). Errors
-    that fall below float32's rounding of the last evaluation are shown as that until the next one.
+    which is exact for a quadratic function and sums only differences. Errors below float32's rounding of the last evaluation
+    are reported as that rounding until the next one.
 
     Args:
-        features: Of each axis, ``(N_a, K_a)``.
+        features: Features of each axis, ``(N_a, K_a)``.
         target: ``(S, C, N_1, ..., N_D)``.
-        axes: Those that take their Gram matrix; by default those where that takes fewer multiplications.
+        axes: Axes whose Gram matrix is used; by default those where that takes fewer multiplications.
     """
 
     def __init__(self, features: Sequence[Tensor], target: Tensor, axes: Sequence[int] | None = None) -> None:
@@ -62,7 +60,7 @@ class GramErrors:
         self.rows = [_compact(rows) for rows in features]
         self.target = target
         with full_precision(target.device):
-            # sums over the samples in float64: what is rounded here stays wrong for the whole fit
+            # sums over the samples in float64: rounding errors here would last for the whole fit
             operators = zip(self.features, self.rows, strict=True)
             if axes is None:
                 found = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
@@ -80,11 +78,11 @@ class GramErrors:
         self._scratch: list[Tensor] = []
 
     def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
-        """The squared error of each signal, ``(S,)``; in full precision, whatever is set for the rest of the step.
+        """The squared error of each signal, ``(S,)``, in full precision, autocast or not.
 
         Args:
             weight: ``(S, C, K_1, ..., K_D)``.
-            exact: Whether to evaluate through the samples; otherwise that is done every 50th time.
+            exact: Whether to evaluate through the samples; otherwise that is done at every 50th call.
         """
         squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
         return squared
@@ -101,10 +99,10 @@ class GramErrors:
             if anew:
                 squared = self.through_samples(weight)
                 self._at = (weight.clone(), half, squared.clone())  # autograd marks what it is given
-                self._since, self._period = 0, min(2 * self._period, REFRESH)
+                self._since, self._period = 0, min(2 * self._period, MAX_STEPS_BETWEEN_EVALUATIONS)
             else:
                 assert self._at is not None
-                start = self._at[2]  # what is lost in rounding of the start is not known before the next evaluation
+                start = self._at[2]  # smaller than its rounding error is not known before the next evaluation
                 squared = torch.maximum(start + torch.cat(changes), torch.finfo(start.dtype).eps * start)
             self._since += 1
         return squared, half
@@ -113,7 +111,7 @@ class GramErrors:
         x = weight
         for axis in self.sampled:
             x = mode_product(x, self.features[axis], 2 + axis)
-        for axis in reversed(self.axes):  # the last axis first: one large product into memory that lies in order
+        for axis in reversed(self.axes):  # the last axis first: one large product into contiguous memory
             x = mode_product(x, self.grams[axis], 2 + axis)
         if not self.sampled:
             torch.sub(x, self.projected[some], out=out)
@@ -124,10 +122,10 @@ class GramErrors:
         out.copy_(x)
 
     def _change(self, weight: Tensor, some: slice, half: Tensor) -> Tensor:
-        """What the errors of some signals are more than at the weights where they were evaluated last, ``(s,)``."""
+        """Change of the errors of some signals since the weights where they were evaluated last, ``(s,)``."""
         assert self._at is not None
         start, slope, _ = self._at
-        if not self._scratch:  # memory that is new in every step costs more than the sums in it
+        if not self._scratch:  # allocating memory in every step would take longer than the sums
             self._scratch = [torch.empty_like(weight) for _ in range(2)]
         one, two = (scratch[: len(weight)] for scratch in self._scratch)
         torch.sub(weight, start[some], out=one)
@@ -140,7 +138,7 @@ class GramErrors:
 
 
 class _SquaredErrors(torch.autograd.Function):
-    """Hands autograd the gradient that was computed with the value."""
+    """The squared errors for autograd, with the gradient that is computed with the value."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, weight: Tensor, errors: GramErrors, exact: bool) -> Tensor:
@@ -156,30 +154,30 @@ class _SquaredErrors(torch.autograd.Function):
 
 
 def _groups(weight: Tensor) -> list[slice]:
-    """Signals that are looked at together: on a CPU as many as stay in its cache."""
+    """Signals that are processed together: on a CPU as many as fit into its cache."""
     signals = len(weight)
     each = weight.element_size() * math.prod(weight.shape[1:])
-    count = max(1, CACHE // max(each, 1)) if weight.device.type == "cpu" else signals
+    count = max(1, CPU_CACHE_BYTES // max(each, 1)) if weight.device.type == "cpu" else signals
     return [some for (some,) in grid_blocks([signals], [count])]
 
 
 def _compact(features: Tensor) -> Tensor | Banded:
-    """In blocks, where most entries are zero to rounding."""
-    least = MIN_FEATURES if features.device.type == "cpu" else MIN_FEATURES_ELSEWHERE
-    return (features.shape[1] >= least and Banded.from_dense(features, _negligible(features), MAX_DENSITY)) or features
+    """The features in blocks, if most entries are zero to rounding."""
+    least = MIN_BANDED_FEATURES_CPU if features.device.type == "cpu" else MIN_BANDED_FEATURES
+    return (features.shape[1] >= least and Banded.from_dense(features, _negligible(features), MAX_BLOCK_DENSITY)) or features
 
 
 def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
-    """``(K, K)`` in the dtype of the features, from sums in float64; local where it can be."""
+    """The Gram matrix ``(K, K)`` in the dtype of the features, from sums in float64; banded where possible."""
     if not isinstance(rows, Banded):
         precise = features.double()
         return (precise.T @ precise).to(features.dtype)
     gram = rows.to(torch.float64).gram().to(features.dtype)
-    return Banded.from_dense(gram, _negligible(features), MAX_DENSITY, BLOCK) or gram
+    return Banded.from_dense(gram, _negligible(features), MAX_BLOCK_DENSITY, GRAM_BLOCK_ROWS) or gram
 
 
 def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded | None:
-    """The Gram matrix, if a product with it takes fewer multiplications than going to the samples and back."""
+    """The Gram matrix, if a product with it takes fewer multiplications than those with features and their transpose."""
     samples, count = features.shape
     gram = _gram(features, rows) if isinstance(rows, Banded) else None
     entries = count**2 * (gram.density if isinstance(gram, Banded) else 1)
@@ -189,7 +187,7 @@ def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded
 
 
 def _negligible(values: Tensor) -> float:
-    """A share of the largest entry that is lost in rounding."""
+    """Share of the largest entry that is lost in rounding."""
     return torch.finfo(values.dtype).eps / 128
 
 
@@ -200,8 +198,8 @@ def _project(target: Tensor, adjoints: dict[int, Tensor]) -> Tensor:
 
 
 def _total(x: Tensor) -> Tensor:
-    """Per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis, and their sum in float64.
+    """The sum per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis in its dtype, sums of rows in float64.
 
-    One long float32 sum made the error of the difference formula twenty times as large.
+    The rounding error of one long float32 sum would be too large for the differences of :meth:`GramErrors.evaluate`.
     """
     return x.sum(-1).flatten(1).sum(1, dtype=torch.float64).to(x.dtype)

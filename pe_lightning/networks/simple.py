@@ -23,7 +23,7 @@ class SimpleNetwork(Network):
         activation: Name of the activation.
         sigmoid: Whether the output passes through a sigmoid.
         omega: Angular frequency of the activation; ``None`` for its default.
-        scale: What else its formula holds; ``None`` for its default.
+        scale: Second parameter of the activation; ``None`` for its default.
 
     Shape:
         ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.

@@ -1,4 +1,4 @@
-"""Networks of many signals, evaluated together."""
+"""Networks of many signals, evaluated together by :func:`torch.func.vmap`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Stack(nn.Module):
     """``S`` networks of one architecture, one per signal, by :func:`torch.func.vmap`.
 
     The tensors of :attr:`network` get a leading axis of length ``S``, except the shared ones. All signals start from the
-    same values, so that what is learned for one does not depend on which others are fitted beside it.
+    same values, so that the fit of a signal does not depend on the others.
 
     Args:
-        network: The network of one signal, as it starts.
+        network: The network of one signal, with its initial values.
         num_signals: Number of signals ``S``.
         shared: Names of parameters and buffers of the network that all signals share.
-        chunk: How many signals are evaluated at a time, for less memory; their hidden layers are then computed a second
-            time in the backward pass. ``None``: all.
+        chunk: Number of signals that are evaluated at a time, to save memory; their hidden layers are then computed again in
+            the backward pass. ``None``: all.
     """
 
     def __init__(self, network: nn.Module, num_signals: int, shared: Collection[str] = (), chunk: int | None = None) -> None:
@@ -40,18 +40,18 @@ class Stack(nn.Module):
             tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
 
     def per_signal(self) -> Iterator[tuple[str, Tensor]]:
-        """The parameters and buffers that hold one entry per signal, ``(S, ...)``, by name."""
+        """The parameters and buffers with one entry per signal, ``(S, ...)``, by name."""
         named = itertools.chain(self.network.named_parameters(), self.network.named_buffers())
         yield from ((name, tensor) for name, tensor in named if name not in self.shared)
 
     @property
     def num_params(self) -> int:
-        """Trainable parameters of one signal: its own, and what all signals share."""
+        """Trainable parameters of one signal: its own, and those that all signals share."""
         named = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
         return sum(p.numel() if name in self.shared else p[0].numel() for name, p in named)
 
     def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Replaces every ``(S, ...)`` tensor by one of other signals, such as a part of it, ``(S', ...)``."""
+        """Replaces every ``(S, ...)`` tensor by one for other signals, such as a part of it, ``(S', ...)``."""
         for _, tensor in self.per_signal():
             tensor.data = change(tensor.data)
             self.num_signals = len(tensor)
@@ -67,13 +67,13 @@ class Stack(nn.Module):
         """Calls a method of every network.
 
         Args:
-            method: Its name; it takes and returns tensors, or lists of them.
-            inputs: Its arguments: tensors, or lists of them.
-            each: Whether each signal has inputs of its own, with a leading axis of length ``S``; else they are shared.
-            in_turn: Whether one network is called after another, for methods that :func:`~torch.func.vmap` does not take.
+            method: Name of the method; it takes and returns tensors, or lists of them.
+            inputs: Arguments of the method: tensors, or lists of them.
+            each: Whether each signal has its own inputs, with a leading axis of length ``S``; else they are shared.
+            in_turn: Whether one network is called after another, for methods that :func:`~torch.func.vmap` does not support.
 
         Returns:
-            What the method returns, with a leading axis of length ``S``.
+            The result of the method, with a leading axis of length ``S``.
         """
         target = _Method(self.network, method)
         mine = {f"network.{name}": tensor for name, tensor in self.per_signal()}
@@ -114,7 +114,7 @@ class Stack(nn.Module):
 
     @torch.no_grad()
     def change(self, method: str, *inputs: Any, each: bool = False) -> None:
-        """Calls a method that changes its network in place, for one signal after another; arguments as in :meth:`call`."""
+        """Calls a method that changes the network in place, for one signal after another; arguments as in :meth:`call`."""
         target = _Method(self.network, method)
         for place in range(self.num_signals):
             state = {f"network.{name}": tensor[place] for name, tensor in self.per_signal()}
@@ -128,10 +128,10 @@ class Stack(nn.Module):
 
 
 class _Method(nn.Module):
-    """Lets another method than ``forward`` be called with other parameters.
+    """A module whose ``forward`` is another method of a network, for :func:`torch.func.functional_call`.
 
-    A module that is used twice, such as an encoder of several axes, is replaced once, under its first name; calls with
-    ``tie_weights`` would leave the replacement in its place.
+    The parameters of a module that is used twice, such as an encoder of several axes, are replaced once, under its first
+    name; with ``tie_weights`` they would not be restored.
     """
 
     def __init__(self, network: nn.Module, method: str) -> None:

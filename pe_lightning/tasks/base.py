@@ -39,19 +39,19 @@ class AttentionTask(TrainedModule):
     Args:
         encoder: The encoder of positions by name, where ``num_features: auto`` means ``width``; ``rope``, rotary positions
             on queries and keys; ``rope_mixed``, the same with trained frequencies over all axes; or ``none``.
-        combine: Whether features are added to the tokens, through a linear layer where their number is not ``width``; or
-            set beside them (``concat``), with a linear layer after both.
+        combine: Whether features are added to the tokens (``add``), through a linear layer where their number is not
+            ``width``; or concatenated with them (``concat``), with a linear layer after both.
         width: Features of a token.
         depth: Number of blocks; of the encoder and of the decoder each, where there are both.
         heads: Number of heads.
         lr: The highest learning rate.
-        weight_decay: Of AdamW.
+        weight_decay: Weight decay of AdamW.
     """
 
     metric: ClassVar[str]
     """The registered metric of the task."""
     task: ClassVar[str]
-    """The :attr:`TaskDataModule.task` that it is for."""
+    """The :attr:`TaskDataModule.task` that the module is for."""
     may_differ: ClassVar[frozenset[str]] = frozenset({"lr", "weight_decay"})
     content_key: ClassVar[str] = INFO_KEY
     content: ClassVar[str] = "sizes of an attention task"
@@ -94,7 +94,7 @@ class AttentionTask(TrainedModule):
         """Adds a batch to a metric.
 
         Args:
-            metric: Of the type :attr:`metric`, for ``S`` test sets.
+            metric: A metric of the type :attr:`metric`, for ``S`` test sets.
             batch: The examples.
             mask: Whether an example belongs to a set, ``(S, B)``.
         """
@@ -249,12 +249,12 @@ class AttentionTask(TrainedModule):
 
 
 def count_right(metric: metrics.SignalMetric, logits: Tensor, targets: Tensor, mask: Tensor) -> None:
-    """Adds the classes of a batch to the metric ``accuracy``.
+    """Adds the predicted classes of a batch to the metric ``accuracy``.
 
     Args:
         metric: For ``S`` test sets.
         logits: ``(B, T, classes)``.
-        targets: ``(B, T)``; those below 0 are not counted.
+        targets: ``(B, T)``; negative ones are not counted.
         mask: Whether an example belongs to a test set, ``(S, B)``.
     """
     predicted, true = (each[None, ..., None].expand(len(mask), -1, -1, -1) for each in (logits.argmax(-1), targets))

@@ -1,4 +1,4 @@
-"""DataModules of the tasks: tensors in memory, and batches that do not depend on the number of processes."""
+"""DataModules of the tasks: tensors in memory, in batches that do not depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from pe_lightning.modules.base import datamodule_of
 __all__ = ["Examples", "TaskDataModule", "task_data_of"]
 
 Examples = Mapping[str, Tensor]
-"""Tensors by name, ``(M, ...)`` each; ``targets`` are what is predicted, -1 where nothing is."""
+"""Tensors by name, ``(M, ...)`` each; ``targets`` are predicted, and are -1 where there is no target."""
 
 
 class TaskDataModule(LightningDataModule, ABC):
-    """Examples of a task: tensors that are made or read once, the same for the same arguments.
+    """Examples of a task: tensors that are generated or read once, equal for equal arguments.
 
-    A batch is a dictionary of tensors, with ``total``: the number of targets in the batches of all processes together.
+    A batch is a dictionary of tensors, with ``total``: the number of targets in the batches of all processes.
 
     Args:
-        batch_size: Examples in a training batch, of all processes together; the last one of an epoch may be smaller.
-        seed: Of the examples. Their order in training follows ``seed_everything``.
+        batch_size: Examples in a training batch of all processes; the last batch of an epoch may be smaller.
+        seed: Seed of the examples. Their order in training follows ``seed_everything``.
     """
 
     task: ClassVar[str]
-    """The name of the task, for run directories and tables."""
+    """Name of the task, in run directories and tables."""
 
     def __init__(self, batch_size: int, seed: int) -> None:
         super().__init__()
@@ -46,20 +46,20 @@ class TaskDataModule(LightningDataModule, ABC):
 
     @abstractmethod
     def make_examples(self) -> dict[str, Examples]:
-        """The examples for ``train``, for ``val``, and for each of the ``subsets``, the test sets."""
+        """The examples of ``train``, of ``val``, and of each test set in ``subsets``."""
 
     @abstractmethod
     def make_info(self) -> dict[str, Any]:
-        """What a model has to know, as plain values: at least ``samples`` (positions per axis) and ``subsets`` (names)."""
+        """Sizes that models need, as plain values: at least ``samples`` (positions per axis) and ``subsets`` (names)."""
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """As :meth:`make_info`."""
+        """The values of :meth:`make_info`, with the name of the task."""
         return {"task": self.task, **self.make_info()}
 
     @cached_property
     def examples(self) -> dict[str, Examples]:
-        """The examples, made when they are first asked for."""
+        """The examples, made at the first access."""
         return self.make_examples()
 
     @cached_property
@@ -73,17 +73,17 @@ class TaskDataModule(LightningDataModule, ABC):
         return digest.hexdigest()[:16]
 
     def prepare_data(self) -> None:
-        """Makes the examples, so that bad input fails before anything else happens."""
+        """Makes the examples, so that bad input fails first."""
         _ = self.examples
 
     @property
     def process(self) -> Process:
-        """This process, of those that train together."""
+        """This process."""
         return Process() if self.trainer is None else Process(self.trainer.global_rank, self.trainer.world_size)
 
     def train_dataloader(self) -> _Shuffled:
-        """This process's share of batches in random order; the order of an epoch follows the seed and its number."""
-        # Lightning's seed_everything leaves the seed there
+        """This process's share of batches in random order, which the seed and the number of the epoch determine."""
+        # where Lightning's seed_everything stores the seed
         seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
         return _Shuffled(self.examples["train"], self.batch_size, seed, self.process)
 
@@ -92,7 +92,7 @@ class TaskDataModule(LightningDataModule, ABC):
         return _InOrder([self.examples["val"]], 4 * self.batch_size, self.process)
 
     def test_dataloader(self) -> _InOrder:
-        """This process's share of the test examples; a batch has the number of its test set in ``subset``."""
+        """This process's share of the test examples; ``subset`` of a batch is the index of its test set."""
         return _InOrder([self.examples[name] for name in self.info["subsets"]], 4 * self.batch_size, self.process)
 
 

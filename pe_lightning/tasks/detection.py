@@ -1,4 +1,4 @@
-"""Detection: boxes and kinds of rendered shapes, as a set of queries that is matched to the truth (DETR in small)."""
+"""Detection: boxes and classes of rendered shapes, as a set of queries that is matched to the truth (a small DETR)."""
 
 from __future__ import annotations
 
@@ -20,29 +20,33 @@ from pe_lightning.tasks.transformer import Transformer
 
 __all__ = ["Detection", "ShapesDataModule", "corners", "generalized_iou", "match"]
 
-KINDS = ("square", "disc", "triangle")
-MOST, SMALLEST, LARGEST = 3, 10, 20
-"""Shapes of a picture, and pixels of their sides."""
-CANVAS, LARGE_CANVAS = 48, 72
-"""Pixels per side of pictures in training, and of larger ones that are tested too. Positions are in units of the latter."""
-STRIDE = 8
-"""Pixels per token and axis."""
-NO_OBJECT, BOX, OVERLAP = 0.2, 5.0, 2.0
-"""Weights in the loss of queries without a shape, of the distance of boxes, and of their generalised overlap."""
+SHAPE_CLASSES = ("square", "disc", "triangle")
+MAX_SHAPES = 3
+"""Most shapes of a picture."""
+MIN_SHAPE_SIDE, MAX_SHAPE_SIDE = 10, 20
+"""Range of the side of a shape, in pixels."""
+CANVAS_SIDE = 48
+"""Side of the pictures in training, in pixels."""
+LARGE_CANVAS_SIDE = 72
+"""Side of the larger pictures of a test set, in pixels; the unit of positions."""
+TOKEN_SIDE = 8
+"""Side of a token, in pixels."""
+NO_OBJECT_WEIGHT, BOX_WEIGHT, OVERLAP_WEIGHT = 0.2, 5.0, 2.0
+"""Weights in the loss: of queries without a shape, of the distance of boxes, of their generalised overlap."""
 
 
 @datamodules.register("ShapesDataModule")
 class ShapesDataModule(TaskDataModule):
-    """Up to three squares, discs and triangles on a noisy canvas of 48 x 48 pixels; the test has 72 x 72 too.
+    """Up to three squares, discs and triangles on a noisy canvas of 48 x 48 pixels; a second test set has 72 x 72 pixels.
 
-    Boxes are (centre x, centre y, width, height) in units of the larger canvas, so that positions of its right and lower
-    third never occur in training.
+    Boxes are (centre x, centre y, width, height) in units of the larger canvas, so that positions in its right and lower
+    third do not occur in training.
 
     Args:
         num_train: Training pictures.
-        num_test: Pictures of the validation, and of each test set.
+        num_test: Pictures of the validation set, and of each test set.
         batch_size: Pictures in a training batch.
-        seed: Of the pictures.
+        seed: Seed of the pictures.
     """
 
     task: ClassVar[str] = "shapes"
@@ -55,8 +59,8 @@ class ShapesDataModule(TaskDataModule):
     def make_info(self) -> dict[str, Any]:
         """Sizes of the task."""
         return {
-            "samples": [LARGE_CANVAS // STRIDE] * 2,
-            "classes": len(KINDS),
+            "samples": [LARGE_CANVAS_SIDE // TOKEN_SIDE] * 2,
+            "classes": len(SHAPE_CLASSES),
             "subsets": ["trained-canvas", "large-canvas"],
         }
 
@@ -64,33 +68,33 @@ class ShapesDataModule(TaskDataModule):
         """All pictures."""
         generator = torch.Generator().manual_seed(self.seed)
         return {
-            "trained-canvas": _pictures(generator, CANVAS, self.num_test),
-            "large-canvas": _pictures(generator, LARGE_CANVAS, self.num_test),
-            "val": _pictures(generator, CANVAS, self.num_test),
-            "train": _pictures(generator, CANVAS, self.num_train),
+            "trained-canvas": _pictures(generator, CANVAS_SIDE, self.num_test),
+            "large-canvas": _pictures(generator, LARGE_CANVAS_SIDE, self.num_test),
+            "val": _pictures(generator, CANVAS_SIDE, self.num_test),
+            "train": _pictures(generator, CANVAS_SIDE, self.num_train),
         }
 
 
 def _pictures(generator: torch.Generator, side: int, count: int) -> Examples:
-    """Pictures ``(M, 1, side, side)``, boxes ``(M, 3, 4)`` and kinds ``(M, 3)``, -1 where there is no shape."""
+    """Pictures ``(M, 1, side, side)``, boxes ``(M, 3, 4)`` and classes ``(M, 3)``, -1 where there is no shape."""
     pictures = torch.rand(count, side, side, generator=generator) * 0.2
-    sizes = torch.randint(SMALLEST, LARGEST + 1, (count, MOST), generator=generator)
-    corner = (torch.rand(count, MOST, 2, generator=generator) * (side - sizes[..., None] + 1)).long()
-    kinds = torch.randint(0, len(KINDS), (count, MOST), generator=generator)
-    values = 0.5 + 0.5 * torch.rand(count, MOST, generator=generator)
+    sizes = torch.randint(MIN_SHAPE_SIDE, MAX_SHAPE_SIDE + 1, (count, MAX_SHAPES), generator=generator)
+    corner = (torch.rand(count, MAX_SHAPES, 2, generator=generator) * (side - sizes[..., None] + 1)).long()
+    kinds = torch.randint(0, len(SHAPE_CLASSES), (count, MAX_SHAPES), generator=generator)
+    values = 0.5 + 0.5 * torch.rand(count, MAX_SHAPES, generator=generator)
     pixel = torch.arange(side)
     taken = torch.zeros(count, side, side, dtype=torch.bool)
-    for place in range(MOST):
+    for place in range(MAX_SHAPES):
         size = sizes[:, place, None, None]
         x, y = pixel - corner[:, place, 0, None, None], pixel[:, None] - corner[:, place, 1, None, None]
         box = (x >= 0) & (x < size) & (y >= 0) & (y < size)
-        kinds[:, place] = torch.where((box & taken).any((1, 2)), -1, kinds[:, place])  # no room
+        kinds[:, place] = torch.where((box & taken).any((1, 2)), -1, kinds[:, place])  # no free place
         across, down = (x + 0.5) / size * 2 - 1, (y + 0.5) / size * 2 - 1
         inside = torch.stack([box, box & (across**2 + down**2 <= 1), box & (across.abs() * 2 <= down + 1)], 1)
         drawn = inside[torch.arange(count), kinds[:, place]] & (kinds[:, place] >= 0)[:, None, None]
         pictures = torch.where(drawn, values[:, place, None, None], pictures)
         taken |= box & (kinds[:, place] >= 0)[:, None, None]
-    boxes = torch.cat([corner + sizes[..., None] / 2, sizes[..., None].expand(-1, -1, 2)], -1) / LARGE_CANVAS
+    boxes = torch.cat([corner + sizes[..., None] / 2, sizes[..., None].expand(-1, -1, 2)], -1) / LARGE_CANVAS_SIDE
     return {"pictures": pictures[:, None], "boxes": boxes, "targets": kinds}
 
 
@@ -126,26 +130,26 @@ def generalized_iou(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def match(logits: Tensor, boxes: Tensor, targets: Tensor, true_boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The assignment of queries to shapes of least cost, picture by picture (the Hungarian method).
+    """The assignment of queries to shapes with the least cost, picture by picture (the Hungarian method).
 
     Args:
         logits: ``(B, Q, classes + 1)``, the last one for no object.
         boxes: ``(B, Q, 4)``.
-        targets: ``(B, N)``; those below 0 are no shapes.
+        targets: ``(B, N)``; negative ones are no shapes.
         true_boxes: ``(B, N, 4)``.
 
     Returns:
-        Numbers of the picture, the query and the shape of each pair.
+        Indices of the picture, the query and the shape of each pair.
 
     Reference: Carion et al., *End-to-End Object Detection with Transformers*, ECCV 2020, Sec. 3.1.
     """
     pairs: list[tuple[int, int, int]] = []
     chances = logits.softmax(-1)
-    apart = (boxes[:, :, None] - true_boxes[:, None]).abs().sum(-1)
+    distances = (boxes[:, :, None] - true_boxes[:, None]).abs().sum(-1)
     overlap = generalized_iou(corners(boxes)[:, :, None], corners(true_boxes)[:, None])[1]
     likely = chances.gather(-1, targets.clamp(min=0)[:, None].expand(-1, chances.shape[1], -1))
-    # of a fit that has diverged they are not finite
-    costs = (BOX * apart - OVERLAP * overlap - likely).float().nan_to_num().cpu()
+    # not finite if the fit has diverged
+    costs = (BOX_WEIGHT * distances - OVERLAP_WEIGHT * overlap - likely).float().nan_to_num().cpu()
     for picture, present in enumerate((targets >= 0).cpu()):
         shapes = present.nonzero()[:, 0]
         queries, columns = linear_sum_assignment(costs[picture][:, shapes].numpy())
@@ -156,10 +160,10 @@ def match(logits: Tensor, boxes: Tensor, targets: Tensor, true_boxes: Tensor) ->
 
 @models.register("Detection")
 class Detection(AttentionTask):
-    """Kinds and boxes of shapes: convolutions make tokens, a Transformer reads them, and queries ask it for a shape each.
+    """Predicts classes and boxes of shapes from tokens of convolutions, with a Transformer and a query per shape.
 
-    As in DETR, tokens get their positions before the encoder and, as the memory that queries read, once more. Arguments are
-    those of :class:`~pe_lightning.tasks.AttentionTask`. The score is the average precision of COCO.
+    As in DETR, positions are added to the tokens before the encoder and to the memory of the decoder. Arguments are those of
+    :class:`~pe_lightning.tasks.AttentionTask`. The score is the average precision of COCO.
 
     Reference: Carion et al., *End-to-End Object Detection with Transformers*, ECCV 2020; Li et al., 2021, Sec. 4.2.
     """
@@ -183,9 +187,11 @@ class Detection(AttentionTask):
         self.box = nn.Sequential(nn.Linear(wide, wide), nn.GELU(), nn.Linear(wide, 4))
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits of the kinds and none, ``(B, Q, kinds + 1)``, and boxes ``(B, Q, 4)`` in units of the larger canvas."""
+        """Class logits with no object last, ``(B, Q, classes + 1)``, and boxes ``(B, Q, 4)`` in units of the larger canvas."""
         features = self.stem(batch["pictures"])
-        rows, columns = ((torch.arange(n, device=self.device) + 0.5) * STRIDE / LARGE_CANVAS for n in features.shape[-2:])
+        rows, columns = (
+            (torch.arange(n, device=self.device) + 0.5) * TOKEN_SIDE / LARGE_CANVAS_SIDE for n in features.shape[-2:]
+        )
         positions = torch.cartesian_prod(rows, columns).flip(-1)[None]
         angles = self.positions.angles(positions)
         memory = self.reader(self.positions(features.flatten(2).mT, positions), angles)
@@ -194,22 +200,22 @@ class Detection(AttentionTask):
         return self.kind(read), self.box(read).sigmoid()
 
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Cross entropy of all queries, distance and overlap of those with a shape."""
+        """Cross entropy of all queries, plus distance and overlap of the boxes of matched queries."""
         logits, boxes = self(batch)
         picture, query, shape = match(logits, boxes, batch["targets"], batch["boxes"])
         nothing = logits.shape[-1] - 1
         kinds = torch.full(logits.shape[:2], nothing, device=self.device)
         kinds[picture, query] = batch["targets"][picture, shape]
         weight = torch.ones(nothing + 1, device=self.device)
-        weight[-1] = NO_OBJECT
+        weight[-1] = NO_OBJECT_WEIGHT
         classes = F.cross_entropy(logits.flatten(0, 1), kinds.flatten(), weight, reduction="sum")
         found, true = boxes[picture, query], batch["boxes"][picture, shape]
         overlap = generalized_iou(corners(found), corners(true))[1]
-        total: Tensor = classes + BOX * (found - true).abs().sum() + OVERLAP * (1 - overlap).sum()
+        total: Tensor = classes + BOX_WEIGHT * (found - true).abs().sum() + OVERLAP_WEIGHT * (1 - overlap).sum()
         return total
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Adds the detections: of each query its likeliest kind."""
+        """Adds the detections: the most probable class of each query."""
         logits, boxes = self(batch)
         chances, kinds = logits.softmax(-1)[..., :-1].max(-1)
         found = torch.cat([corners(boxes), kinds[..., None], chances[..., None]], -1)

@@ -1,4 +1,4 @@
-"""Layout relations: which box is left of, inside, or aligned with another? A small stand-in for widget captioning."""
+"""Layout relations: the box that is left of, inside, or aligned with another. A small substitute for widget captioning."""
 
 from __future__ import annotations
 
@@ -21,28 +21,33 @@ __all__ = ["RELATIONS", "SUBSETS", "LayoutDataModule", "LayoutRelations", "relat
 
 RELATIONS = ("left", "inside", "aligned")
 SUBSETS = ("seen", "unseen-inside", "unseen-outside")
-"""Test sets: boxes as in training; with coordinates that never occur there, inside and outside of their convex hull."""
+"""Test sets: boxes as in training; boxes with coordinates that do not occur in training, inside and outside of the convex
+hull of the training boxes."""
 
-SIDE = 32
+NUM_POSITIONS = 32
 """Positions per axis: coordinates are i/32."""
-FIRST, LAST = 6, 25
-"""The range of coordinates in training."""
-HELD_OUT = (8, 13, 18, 23)
-"""Coordinates in that range that no training box has. Both ends and their neighbours are kept, so that the convex hull of
-the training boxes holds all boxes of the range."""
-NAMES, BOXES = 16, 8
-"""Names in all, and boxes of a scene, each of another name."""
+MIN_TRAINED, MAX_TRAINED = 6, 25
+"""Range of the coordinates in training."""
+HELD_OUT_COORDINATES = (8, 13, 18, 23)
+"""Coordinates in that range that no training box has. Both ends and their neighbours are trained, so that the convex hull of
+the training boxes contains all boxes of the range."""
+NUM_NAMES = 16
+"""Number of names."""
+BOXES_PER_SCENE = 8
+"""Boxes of a scene, each with another name."""
+DRAWS = 100_000
+"""Boxes that are drawn at a time."""
 
 
 def related(boxes: Tensor) -> Tensor:
-    """Which box is in which relation to which.
+    """Relations between all pairs of boxes.
 
     Args:
         boxes: ``(*batch, N, 4)``: left, top, right, bottom.
 
     Returns:
-        ``(*batch, 3, N, N)``: whether box ``j`` is in relation ``r`` of :data:`RELATIONS` to box ``i``: it ends left of
-        where ``i`` begins and overlaps it vertically; it lies within ``i``; it begins at the same left edge.
+        ``(*batch, 3, N, N)``: whether box ``j`` is in relation ``r`` of :data:`RELATIONS` to box ``i``: ``j`` ends left of
+        ``i`` and overlaps it vertically; ``j`` is inside ``i``; both have the same left edge.
     """
     left, top, right, bottom = boxes.unsqueeze(-2).unbind(-1)
     other_left, other_top, other_right, other_bottom = boxes.unsqueeze(-3).unbind(-1)
@@ -53,28 +58,29 @@ def related(boxes: Tensor) -> Tensor:
 
 
 def subset_of(boxes: Tensor) -> Tensor:
-    """The number in :data:`SUBSETS` of boxes ``(*batch, 4)`` of whole coordinates, ``(*batch,)``.
+    """Index in :data:`SUBSETS` of boxes ``(*batch, 4)`` of integer coordinates, ``(*batch,)``.
 
-    Seen: every coordinate occurs in training. Outside: one is beyond the range of training. Inside: the others.
+    ``seen``: every coordinate occurs in training. ``unseen-outside``: one is outside of the range of training.
+    ``unseen-inside``: all others.
     """
-    outside = ((boxes < FIRST) | (boxes > LAST)).any(-1)
-    new = torch.isin(boxes, torch.tensor(HELD_OUT)).any(-1)
+    outside = ((boxes < MIN_TRAINED) | (boxes > MAX_TRAINED)).any(-1)
+    new = torch.isin(boxes, torch.tensor(HELD_OUT_COORDINATES)).any(-1)
     return torch.where(outside, 2, new.long())
 
 
 @datamodules.register("LayoutDataModule")
 class LayoutDataModule(TaskDataModule):
-    """Scenes of 8 boxes with names, and a relation; the target of a box is the name of the only box so related to it.
+    """Scenes of 8 boxes with names, and a relation; the target of a box is the name of the one box with that relation to it.
 
-    Positions are 4-D, (left, top, right, bottom). Boxes to which no box or several are related have no target (-1). In
-    training coordinates are in the middle of the axes, and some values of them are left out; the test has boxes like those
-    of training, and boxes unseen there inside and outside of their convex hull (App. E of the paper).
+    Positions are 4-D, (left, top, right, bottom). A box has no target (-1) if no box or several boxes have the relation to
+    it. Training coordinates are in the middle of the axes, with some values left out; test boxes are like those of training,
+    or unseen inside or outside of the convex hull of the training boxes (App. E of the paper).
 
     Args:
         num_train: Training scenes.
-        num_test: Scenes of the validation, and of each of the three test sets.
+        num_test: Scenes of the validation set, and of each of the three test sets.
         batch_size: Scenes in a training batch.
-        seed: Of the scenes.
+        seed: Seed of the scenes.
     """
 
     task: ClassVar[str] = "layout"
@@ -86,7 +92,7 @@ class LayoutDataModule(TaskDataModule):
 
     def make_info(self) -> dict[str, Any]:
         """Sizes of the task."""
-        return {"samples": [SIDE] * 4, "names": NAMES, "subsets": list(SUBSETS)}
+        return {"samples": [NUM_POSITIONS] * 4, "names": NUM_NAMES, "subsets": list(SUBSETS)}
 
     def make_examples(self) -> dict[str, Examples]:
         """All scenes."""
@@ -96,31 +102,31 @@ class LayoutDataModule(TaskDataModule):
 
 
 def _scenes(generator: torch.Generator, kind: int, count: int) -> Examples:
-    """Scenes of boxes of one subset, each with a relation that has a target."""
+    """Scenes of boxes of one subset, each with at least one target."""
     made: list[dict[str, Tensor]] = []
     while sum(len(part["targets"]) for part in made) < count:
-        # two different numbers on each axis, in order
-        first = torch.randint(0, SIDE, (100_000, 2), generator=generator)
-        second = (first + torch.randint(1, SIDE, (100_000, 2), generator=generator)) % SIDE
+        # two different coordinates on each axis, in ascending order
+        first = torch.randint(0, NUM_POSITIONS, (DRAWS, 2), generator=generator)
+        second = (first + torch.randint(1, NUM_POSITIONS, (DRAWS, 2), generator=generator)) % NUM_POSITIONS
         boxes = torch.cat([torch.minimum(first, second), torch.maximum(first, second)], -1)
         boxes = boxes[subset_of(boxes) == kind]
-        boxes = boxes[: len(boxes) // BOXES * BOXES].reshape(-1, BOXES, 4)
-        names = torch.rand(len(boxes), NAMES, generator=generator).argsort(-1)[:, :BOXES]
+        boxes = boxes[: len(boxes) // BOXES_PER_SCENE * BOXES_PER_SCENE].reshape(-1, BOXES_PER_SCENE, 4)
+        names = torch.rand(len(boxes), NUM_NAMES, generator=generator).argsort(-1)[:, :BOXES_PER_SCENE]
         relation = torch.randint(0, len(RELATIONS), (len(boxes),), generator=generator)
         found = related(boxes)[torch.arange(len(boxes)), relation]
         targets = torch.where(found.sum(-1) == 1, names.gather(1, found.int().argmax(-1)), -1)
         kept = (targets >= 0).any(-1)
-        scene = {"positions": boxes / SIDE, "names": names, "relation": relation, "targets": targets}
+        scene = {"positions": boxes / NUM_POSITIONS, "names": names, "relation": relation, "targets": targets}
         made.append({key: tensor[kept] for key, tensor in scene.items()})
     return {key: torch.cat([part[key] for part in made])[:count] for key in made[0]}
 
 
 @models.register("LayoutRelations")
 class LayoutRelations(AttentionTask):
-    """Names the box that is in a relation to each box of a scene; chance is 1/7.
+    """Predicts the name of the box that has a relation to each box of a scene; guessing is right in 1 of 7 cases.
 
-    A token is a box: its name, the relation that is asked for, and its 4-D position. The output of a token is the name of
-    the box related to it. Arguments are those of :class:`~pe_lightning.tasks.AttentionTask`.
+    A token is a box: its name, the relation of the scene, and its 4-D position. The output of a token is the name of the box
+    related to it. Arguments are those of :class:`~pe_lightning.tasks.AttentionTask`.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Sec. 4.4 and App. E, on other data.

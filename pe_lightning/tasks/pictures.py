@@ -29,15 +29,19 @@ from pe_lightning.tasks.transformer import Transformer, table
 __all__ = ["PixelClassification", "PixelDataModule", "PixelGeneration"]
 
 TEXTURES = ("brick", "grass", "gravel")
-"""Pictures of scikit-image, 512 x 512 grey values each."""
-SAMPLES, COLUMNS, ZOOM = 16, 8, 4
-"""Generated pictures in the file of a run, how many in a row, and how much larger than they are."""
+"""Pictures of scikit-image, of 512 x 512 grey values."""
+SAMPLES = 16
+"""Generated pictures in the file of a run."""
+COLUMNS = 8
+"""Generated pictures in a row of the file."""
+ZOOM = 4
+"""Pixels of the file per pixel of a generated picture and axis."""
 
 
 def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
     """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``, in three parts.
 
-    The last quarter is for ``test``, a random tenth of the rest for ``val``, and the others are for ``train``.
+    ``test`` is the last quarter, ``val`` a random tenth of the rest, and ``train`` all others.
 
     Raises:
         InputError: If scikit-learn is not installed.
@@ -55,14 +59,14 @@ def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
 
 
 def textures(side: int = 16, levels: int = 16, step: int = 8) -> dict[str, dict[str, Tensor]]:
-    """Patches of :data:`TEXTURES` and which one each is of, in three parts that share no pixel.
+    """Patches of :data:`TEXTURES` and the index of the texture of each, in three parts that share no pixel.
 
-    From above they are ``train``, ``val``, and the lowest quarter for ``test``.
+    From top to bottom: ``train``, ``val``, and the lowest quarter, ``test``.
 
     Args:
         side: Pixels of a patch per axis.
         levels: Grey values.
-        step: Pixels from one patch to the next; those of training overlap, the others do not.
+        step: Pixels from one training patch to the next, which overlap; patches of the other parts do not.
     """
     parts: dict[str, list[Tensor]] = {"train": [], "val": [], "test": []}
     for name in TEXTURES:
@@ -86,16 +90,16 @@ class PixelDataModule(TaskDataModule):
     in scikit-image, and the lowest quarter of each is held out. Validation uses a tenth of the other digits, and the rows
     of the textures above those held out.
 
-    Classification is tested on larger pictures too: digits at random places of an empty canvas of 12 x 12, and patches of
-    24 x 24. Positions are in units of the larger side, so that those of its last third never occur in training.
+    A second test set of classification has larger pictures: digits at random places of an empty canvas of 12 x 12, and
+    patches of 24 x 24. Positions are in units of the larger side, so that those of its last third do not occur in training.
 
     Args:
         pictures: ``digits`` or ``textures``.
-        goal: What is predicted: ``class`` of a picture, or each ``pixel`` from those before it, row by row.
-        permuted: Whether pixels get each other's positions, by one fixed permutation of all pictures: a control, in which
-            positions still tell pixels apart, but nearby ones are no neighbours. There are no larger pictures then.
+        goal: The target: the ``class`` of a picture, or each ``pixel`` from the pixels before it, row by row.
+        permuted: Whether the positions of the pixels are permuted, in the same way in all pictures: a control experiment, in
+            which positions identify pixels, but nearby positions are not neighbours. There are no larger pictures then.
         batch_size: Pictures in a training batch.
-        seed: Of the digits for validation, and of the permutation.
+        seed: Seed of the choice of digits for validation, and of the permutation.
     """
 
     task: ClassVar[str] = "pixels"
@@ -170,9 +174,9 @@ def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> No
 
 @models.register("PixelClassification")
 class PixelClassification(AttentionTask):
-    """A vision Transformer whose tokens are single pixels: the class of a picture from the mean of its tokens.
+    """A vision Transformer whose tokens are single pixels; it predicts the class of a picture from the mean of its tokens.
 
-    Without positions it sees no more than how often each grey value occurs. Arguments are those of
+    Without positions its only input is the histogram of grey values. Arguments are those of
     :class:`~pe_lightning.tasks.AttentionTask`.
 
     Reference: Dosovitskiy et al., *An Image is Worth 16x16 Words*, ICLR 2021; here with patches of one pixel.
@@ -206,9 +210,9 @@ class PixelClassification(AttentionTask):
 
 @models.register("PixelGeneration")
 class PixelGeneration(AttentionTask):
-    """Pixels one after the other: the probability of each level from the pixels before it and the position of this one.
+    """Generates pixels one after the other: the probabilities of the levels from the pixels before and the position.
 
-    A run also leaves ``samples.png``, pictures that the model draws. Arguments are those of
+    A run also has ``samples.png``, pictures that the model generated. Arguments are those of
     :class:`~pe_lightning.tasks.AttentionTask`.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
@@ -227,19 +231,19 @@ class PixelGeneration(AttentionTask):
         self.output = nn.Linear(self.width, self.levels)
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """The logits of each pixel's levels, ``(B, T, levels)``, from those before it; the last pixel is not looked at."""
+        """The logits of each pixel's levels, ``(B, T, levels)``, from the pixels before it; the last pixel is not used."""
         positions = batch["positions"]
-        before = F.pad(batch["pixels"][:, :-1], (1, 0), value=self.levels)  # the start has a number of its own
+        before = F.pad(batch["pixels"][:, :-1], (1, 0), value=self.levels)  # the start is an additional level
         tokens = self.positions(self.level(before), positions)
         logits: Tensor = self.output(self.transformer(tokens, self.positions.angles(positions)))
         return logits
 
     def nats(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Minus the logarithm of the probability of each pixel, ``(B, T)``."""
+        """Negative log-probability of each pixel in nats, ``(B, T)``."""
         return F.cross_entropy(self(batch).movedim(-1, 1), batch["targets"], reduction="none")
 
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Minus the log-likelihood in nats."""
+        """Negative log-likelihood in nats."""
         return self.nats(batch).sum()
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
@@ -249,12 +253,12 @@ class PixelGeneration(AttentionTask):
 
     @torch.no_grad()
     def sample(self, count: int, positions: Tensor, seed: int = 0) -> Tensor:
-        """Draws pictures.
+        """Generates pictures.
 
         Args:
-            count: How many.
-            positions: Of the pixels, ``(T, 2)``.
-            seed: Of the draws.
+            count: Number of pictures.
+            positions: Positions of the pixels, ``(T, 2)``.
+            seed: Seed of the random draws.
 
         Returns:
             Levels ``(count, T)``.
@@ -263,14 +267,14 @@ class PixelGeneration(AttentionTask):
         pixels = torch.zeros(count, len(positions), dtype=torch.long, device=self.device)
         where = positions.to(self.device).expand(count, -1, -1)
         for place in range(len(positions)):
-            # what is not drawn yet is not seen
+            # without the pixels that are not generated yet
             seen = {"pixels": pixels[:, : place + 1], "positions": where[:, : place + 1]}
-            chances = self(seen)[:, -1].nan_to_num().softmax(-1)  # also of a fit that has diverged
+            chances = self(seen)[:, -1].nan_to_num().softmax(-1)  # finite even if the fit has diverged
             pixels[:, place] = torch.multinomial(chances, 1, generator=generator)[:, 0]
         return pixels
 
     def on_test_end(self) -> None:
-        """Writes drawn pictures into the run directory."""
+        """Writes generated pictures into the run directory."""
         trainer: Trainer = self.trainer
         folder = RunRecorder.run_dir_of(trainer)
         data = task_data_of(trainer)

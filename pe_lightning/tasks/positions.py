@@ -23,10 +23,10 @@ of encoders are accepted too."""
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """The choices that add no features to the tokens."""
 Combine: TypeAlias = Literal["add", "concat"]
-CALIBRATION = 4096
+SCALE_SAMPLES = 4096
 """Number of random positions over which the length of the features is measured."""
 TABLE_ITERATIONS = 32
-"""Steps that bring the mean length of table entries to 1; the logarithm halves at least in each."""
+"""Iterations that scale tables to features of mean length 1; each at least halves the logarithm of the length."""
 
 
 def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
@@ -55,7 +55,7 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
 
 
 class Positions(nn.Module):
-    """Gives tokens their positions.
+    """Adds positions to tokens.
 
     Features of another width than the tokens' pass a linear layer before they are added, as in the paper. What is added or
     concatenated is multiplied by :attr:`scale`, so that its mean length is 1 before training, as that of the tokens, for
@@ -104,7 +104,7 @@ class Positions(nn.Module):
     @torch.no_grad()
     def _set_length_to_one(self, encoding: Simple, num_axes: int) -> None:
         """Sets :attr:`scale`, and the scale of tables, from the mean length at random positions."""
-        positions = torch.rand(CALIBRATION, num_axes, generator=torch.Generator().manual_seed(0))
+        positions = torch.rand(SCALE_SAMPLES, num_axes, generator=torch.Generator().manual_seed(0))
         training = encoding.training
         encoding.eval()  # without dropout
         if not all(encoder.normalizable for encoder in encoding.encoders):
@@ -132,7 +132,7 @@ class Positions(nn.Module):
         return 0.0 if self.encoding is None else sum(encoder.penalty() for encoder in self.encoding.encoders)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """The tokens with their positions; without an encoder as they are."""
+        """The tokens with their positions; unchanged without an encoder."""
         if self.encoding is None:
             return tokens
         features = self._features(self.encoding, positions)

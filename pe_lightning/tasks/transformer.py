@@ -1,4 +1,4 @@
-"""A small Transformer: pre-norm blocks of attention and a perceptron, with rotary positions if angles are given."""
+"""A small Transformer: pre-norm blocks of attention and a perceptron, optionally with rotary positions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MIXED_ROTARY_BASE = 10.0
 
 
 class Rotary(nn.Module):
-    r"""Angles of rotary positions in D dimensions, axial: each axis turns its own share of the pairs of a head.
+    r"""Angles of axial rotary positions in D dimensions: each axis rotates its own share of the pairs of a head.
 
-    The pair ``d`` of axis ``a`` turns by :math:`p_a b^{-d/n}`, with ``n`` pairs per axis and :math:`p_a` the position in
+    The pair ``d`` of axis ``a`` is rotated by :math:`p_a b^{-d/n}`, with ``n`` pairs per axis and :math:`p_a` the position in
     samples. The product of a rotated query and key depends on the difference of their positions alone.
 
     Args:
@@ -51,9 +51,9 @@ class Rotary(nn.Module):
 
 
 class MixedRotary(nn.Module):
-    """Angles of rotary positions in D dimensions, mixed: each pair has a trained frequency vector over all axes.
+    """Angles of mixed rotary positions in D dimensions: each pair has a trained frequency vector over all axes.
 
-    Every block and head has frequencies of its own. They start as the axial ones, turned by a random rotation per head.
+    Every block and head has its own frequencies. Their initial values are the axial ones, rotated at random for each head.
 
     Args:
         depth: Number of blocks.
@@ -85,7 +85,7 @@ class MixedRotary(nn.Module):
 
 
 def _axial_frequencies(head_width: int, samples: Sequence[float], base: float) -> Tensor:
-    """Frequencies ``(head_width / 2, D)`` in radians per unit length, each pair turned by one axis."""
+    """Frequencies ``(head_width / 2, D)`` in radians per unit length; each pair is rotated by one axis."""
     pairs, axes = head_width // 2, len(samples)
     if head_width % 2 or pairs < axes:
         raise InputError(f"rope needs an even width / heads of at least {2 * axes} for {axes} axes, got {head_width}")
@@ -95,14 +95,14 @@ def _axial_frequencies(head_width: int, samples: Sequence[float], base: float) -
 
 
 def table(rows: int, width: int) -> nn.Embedding:
-    """A table of trained vectors of mean squared length one, that of the features of positions that are added to them."""
+    """A table of trained vectors of mean squared length 1, as that of the position features that are added to them."""
     made = nn.Embedding(rows, width)
     nn.init.normal_(made.weight, 0, width**-0.5)
     return made
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Turns the pairs ``(x_i, x_{i + h/2})`` of ``(B, heads, T, h)`` by the angles ``(B or 1, heads or 1, T, h/2)``."""
+    """Rotates the pairs ``(x_i, x_{i + h/2})`` of ``(B, heads, T, h)`` by the angles ``(B or 1, heads or 1, T, h/2)``."""
     cos, sin = angles.cos(), angles.sin()
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
@@ -136,14 +136,14 @@ class Attention(nn.Module):
         memory_angles: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """What each token reads.
+        """The output of each token.
 
         Args:
-            x: The tokens that ask.
-            memory: Those that are asked; ``None``: the same.
-            angles: Rotary positions of ``x``; ``None``: it has none.
-            memory_angles: Of the memory.
-            causal: Whether token ``t`` sees tokens up to ``t`` only.
+            x: The tokens of the queries.
+            memory: The tokens of keys and values; ``None``: ``x``.
+            angles: Rotary angles of ``x``; ``None``: no rotation.
+            memory_angles: Rotary angles of the memory.
+            causal: Whether token ``t`` attends only to tokens up to ``t``.
         """
         keys, values = self.key_value(x if memory is None else memory).chunk(2, -1)
         query, key, value = (
@@ -176,14 +176,14 @@ class _Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """An encoder; a decoder with ``causal``; the second half of an encoder-decoder with ``cross``.
+    """A Transformer encoder; with ``causal`` a decoder, with ``cross`` the decoder of an encoder-decoder.
 
     Args:
         width: Features of a token.
         heads: Number of heads, which divides the width.
         depth: Number of blocks.
-        causal: Whether a token sees itself and those before it only.
-        cross: Whether each block also reads a memory.
+        causal: Whether a token attends only to itself and the tokens before it.
+        cross: Whether each block also attends to a memory.
 
     Shape:
         ``(B, T, width)`` -> ``(B, T, width)``, normalised.
@@ -214,7 +214,7 @@ class Transformer(nn.Module):
         Args:
             x: Tokens ``(B, T, width)``.
             angles: Rotary angles of each block, ``(depth or 1, B or 1, heads or 1, T, pairs)``; ``None``: no rotation.
-            memory: Tokens that are read, ``(B, M, width)``; ``None``: ``x``.
+            memory: Tokens that keys and values come from, ``(B, M, width)``; ``None``: ``x``.
             memory_angles: Rotary angles of the memory.
         """
         for index, block in enumerate(self.blocks):

@@ -73,8 +73,8 @@ def test_mixed_precision(kind: str, make_trainer: MakeTrainer) -> None:
 
 
 def test_a_band_of_gram_matrices(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pe_lightning.modules import gram
+    from pe_lightning.networks import gram
 
-    monkeypatch.setattr(gram, "MIN_FEATURES", 64)
-    monkeypatch.setattr(gram, "MIN_FEATURES_ELSEWHERE", 64)
+    monkeypatch.setattr(gram, "MIN_BANDED_FEATURES_CPU", 64)
+    monkeypatch.setattr(gram, "MIN_BANDED_FEATURES", 64)
     assert close(*both(lambda: ComplexLinear({"name": "gau", "num_features": 64}), make_trainer, 20, {}), decibels=0.01)

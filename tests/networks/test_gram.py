@@ -22,7 +22,7 @@ from pe_lightning.linalg import Banded
 from pe_lightning.metrics import psnr
 from pe_lightning.modules import ComplexLinear, complex_linear
 from pe_lightning.networks import gram as gram_module
-from pe_lightning.networks.gram import REFRESH, GramErrors
+from pe_lightning.networks.gram import MAX_STEPS_BETWEEN_EVALUATIONS, GramErrors
 
 
 class BySamples(ComplexLinear):
@@ -132,7 +132,7 @@ def test_neighbouring_features_are_multiplied_in_blocks(
         return
     assert errors.axes == (0, 1)
     assert all(isinstance(gram, Banded) and gram.density < 0.5 for gram in errors.grams.values())
-    monkeypatch.setattr(gram_module, "MIN_FEATURES", 1000)
+    monkeypatch.setattr(gram_module, "MIN_BANDED_FEATURES_CPU", 1000)
     dense = GramErrors(rows, target, (0, 1))
     assert not any(isinstance(gram, Banded) for gram in dense.grams.values())
     tolerance = 30 * torch.finfo(dtype).eps
@@ -277,7 +277,15 @@ def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-5),
     )
     losses, exact = Losses(), Exact()
-    fit(module, data, make_trainer, REFRESH + 10, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=7)
+    fit(
+        module,
+        data,
+        make_trainer,
+        MAX_STEPS_BETWEEN_EVALUATIONS + 10,
+        callbacks=[exact, losses],
+        limit_val_batches=0,
+        log_every_n_steps=7,
+    )
     variance = float(data.values.var()) * len(data.values)
     assert min(exact.values) < 1e-5 * variance  # what is left is less than float32 resolves of a sum of squares
     assert losses.values == pytest.approx(exact.values, rel=1e-3)
