@@ -187,7 +187,7 @@ class Detection(AttentionTask):
         self.box = nn.Sequential(nn.Linear(wide, wide), nn.GELU(), nn.Linear(wide, 4))
 
     def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Class logits with no object last, ``(B, Q, classes + 1)``, and boxes ``(B, Q, 4)`` in units of the larger canvas."""
+        """Class logits, no object last, ``(B, Q, classes + 1)``, and boxes ``(B, Q, 4)`` in units of the larger canvas."""
         features = self.stem(batch["pictures"])
         rows, columns = (
             (torch.arange(n, device=self.device) + 0.5) * TOKEN_SIDE / LARGE_CANVAS_SIDE for n in features.shape[-2:]
