@@ -7,6 +7,7 @@ complete help of the parser instead.
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 import shutil
 import textwrap
@@ -142,15 +143,19 @@ def argument_descriptions(cls: type[Any]) -> Iterator[tuple[str, str, str]]:
     """Name, default and description of every constructor argument of a class; of a long description the first sentence.
 
     A required argument has its name in capitals in place of a default. Arguments that ``**kwargs`` passes to a parent class
-    are those of the parent.
+    are those of the class that the docstring names for them.
     """
     parser = ArgumentParser()
     parser.add_class_arguments(cls, fail_untyped=False, instantiate=False)
     defaults = parser.get_defaults()
     texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
+    documented = list(reversed(cls.__mro__))
+    for base in documented:
         for parameter in parse(base.__doc__ or "").params:
             texts[parameter.arg_name] = plain_text(parameter.description or "")
+            if parameter.arg_name.startswith("**"):  # "Arguments of :class:`~package.Parent`"
+                parents = re.findall(r":class:`~?([\w.]+)`", parameter.description or "")
+                documented += [parent for parent in map(pydoc.locate, parents) if isinstance(parent, type)]
     parameters = inspect.signature(cls).parameters
     for name, value in vars(defaults).items():
         required = name in parameters and parameters[name].default is inspect.Parameter.empty

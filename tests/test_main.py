@@ -1,6 +1,7 @@
 """What answers without training answers without Lightning."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,7 +118,8 @@ def test_the_help_shows_the_options_of_the_classes_that_are_named(capsys):
     assert main(["fit", "samples://phantom3d", "--model", "SimpleMLP", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "options of --data VideoDataModule" in shown
-    assert "--data.frames" in shown
+    described = re.findall(r"^  --data\.\w+ \S+\s+(\S.*)", shown, re.MULTILINE)
+    assert len(described) == len(re.findall(r"^  --data\.\w+ ", shown, re.MULTILINE)) > 12, "every option has a description"
     assert "options of --model SimpleMLP" in shown
     assert main(["predict", "--help"]) == 0
     shown = capsys.readouterr().out

@@ -17,6 +17,7 @@ from pe_lightning.data.sources.paths import (
     expand,
     format_of,
     is_stack,
+    missing,
     suffixes_of,
     visible_files,
 )
@@ -133,7 +134,7 @@ def kind_of(*paths: str, key: str | None = None) -> Kind:
 
     Raises:
         UnclearKind: If a path is of unknown kind, an array has several plausible layouts, or the kinds differ.
-        InputError: If an array or a TIFF cannot be read.
+        InputError: If a path does not exist, or an array or a TIFF cannot be read.
     """
     kinds: dict[Kind, str] = {}
     for path in paths:
@@ -156,6 +157,8 @@ def _kinds_in(path: str, key: str | None) -> set[Kind]:
         return {_kind_of_array(expand([str(arrays[0])], ARRAYS, "array")[0], key)}
     if "table" in formats.values():
         return {"rows"}
+    if not given.exists():
+        raise missing(given)
     raise UnclearKind(
         f"{path!r} {'holds no file' if given.is_dir() else 'is no file'} of a known kind; the kinds are "
         f"{', '.join(suffixes_of({*PICTURES, *ARRAYS, 'sound', 'table', 'video', 'nifti'}))}"

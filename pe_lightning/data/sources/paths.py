@@ -27,6 +27,7 @@ __all__ = [
     "expand",
     "format_of",
     "is_stack",
+    "missing",
     "nothing_in",
     "notice_skipped",
     "reading",
@@ -163,7 +164,7 @@ def expand(
         elif os.path.lexists(path):
             raise InputError(f"{text!r} is neither a file nor a folder, but a pipe, a device or a broken link")
         else:
-            raise _missing(path)
+            raise missing(path)
     return found
 
 
@@ -191,7 +192,8 @@ def nothing_in(folder: Path, formats: Collection[Format], what: str) -> InputErr
     )
 
 
-def _missing(path: Path) -> InputError:
+def missing(path: Path) -> InputError:
+    """The error about a path that does not exist, with similar names."""
     parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
     name = path.relative_to(parent).parts[0]
     near = did_you_mean(name, [entry.name for entry in parent.iterdir()])

@@ -92,6 +92,7 @@ def test_files_folders_and_samples(tmp_path):
         assert kind_of(str(path)) == kind, path
     refused(lambda: kind_of(str(tmp_path / "m")), "images (", ") and rows (", "give files of one kind")
     refused(lambda: kind_of("a.npy"), "no such file or folder: 'a.npy'")
+    refused(lambda: kind_of(str(tmp_path / "b.xyz")), "no such file or folder")
     refused(lambda: kind_of(str(tmp_path / "a.xyz")), "no file of a known kind", ".csv", ".npy")
 
 
