@@ -34,38 +34,38 @@ def suggest(
     networks: bool = False,
     seconds: PositiveFloat = 300.0,
 ) -> int:
-    """Tries every encoder on signals of your own and writes the best as a configuration.
+    """Tries every encoder on your signals and writes the best as a configuration.
 
-    Each is fitted exactly, its width and the ridge chosen on trained samples that are held out for that, with interpolation
-    beside them: which predicts the held-out samples best? pe-lightning fit --config suggested.yaml fits the winner.
+    Every encoder is fitted exactly, with width and ridge chosen on held-out training samples, and compared with
+    interpolation by the prediction of the held-out samples. pe-lightning fit --config suggested.yaml fits the best one.
 
     Args:
-        paths: Images, sound, tables, videos, volumes, folders of them, samples://NAME.
-        options: --data... and --config FILE as for pe-lightning fit; of a configuration only the data and the seed count.
-            --data NAME where the kind of a file is not clear.
-        budget: Seconds to try in; nothing is begun after them, and what there was no time for is listed.
-        out: The configuration to write.
-        force: Replace that file if it exists.
-        encoders: A,B: try these only (default: all, see pe-lightning encoders).
+        paths: Images, sound, tables, videos, volumes, folders of them, or samples://NAME.
+        options: --data... and --config FILE as for pe-lightning fit; only the data and the seed of a configuration are used.
+            --data NAME if the kind of a file is ambiguous.
+        budget: Time limit in seconds; no trial starts after it, and encoders without a trial are listed.
+        out: The configuration file to write.
+        force: Overwrite this file if it exists.
+        encoders: A,B: encoders to try (default: all, see pe-lightning encoders).
         num_features: N,M: features per axis (default: as many as trained samples, and half as many).
-        all: Show every row and column of the table; otherwise the best eight.
-        networks: Also train networks, and learn encoders by variable projection, in further --seconds.
-        seconds: For all networks together, an equal share each.
+        all: Show all rows and columns of the table (default: the best eight).
+        networks: Also train networks, and learn encoders by variable projection, for additional --seconds.
+        seconds: Time limit for all networks together, divided equally.
 
     Raises:
-        InputError: If the options or the data have to be changed, or no encoder can be tried.
+        InputError: If an option or the data cannot be used, or no encoder can be tried.
     """
-    began = time.perf_counter()  # the imports are part of the budget
+    began = time.perf_counter()  # the budget includes the imports
     from pe_lightning import encoders as known
 
     names = list(dict.fromkeys(_words(encoders)))
     for name in set(names) - {"Adaptive"}:
-        known.registry.get(name)  # raises with the nearest names
+        known.registry.get(name)  # raises InputError for an unknown name
     counts = list(dict.fromkeys(_words(num_features)))
     if any(not word.isdecimal() or int(word) < 1 for word in counts):
-        raise InputError(f"--num_features is one or more whole numbers >= 1, joined by commas; got {num_features!r}")
+        raise InputError(f"--num_features takes integers >= 1, separated by commas; got {num_features!r}")
     if out.exists() and (out.is_dir() or not force):
-        raise InputError(f"--out {str(out)!r} exists; name another file, or let --force replace it")
+        raise InputError(f"--out {str(out)!r} exists; choose another file, or replace it with --force")
     arguments = _fit_options(paths or [], options)
     import torch  # these take seconds
     from rich.console import Console
@@ -84,13 +84,13 @@ def suggest(
     data = instantiate("fit", config, ["data"]).data
     data.prepare_data()
     if not isinstance(data, SignalDataModule):
-        raise InputError(f"suggest reads the DataModules of pe_lightning, got a {type(data).__name__}")
+        raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
     if data.effective_protocol == "none":
         raise InputError(f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random")
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
     if networks and signals is None:
-        raise InputError("networks are trained on signals in memory: set --data.in_memory true, or leave --networks out")
+        raise InputError("--networks needs signals in memory: set --data.in_memory true, or leave it out")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
         result = search(candidates, signals, windows, began + budget, device, status.update)
@@ -113,7 +113,7 @@ def _words(text: str | None) -> list[str]:
 
 
 def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The options of ``fit`` that stand for the data; the model is one that any data is good for."""
+    """Options of ``fit`` for the data, with a model that is valid for any data."""
     given = {option.key: option for option in read(options)[1]}
     for key, option in given.items():
         if key not in ("config", "data") and not key.startswith("data."):

@@ -1,4 +1,4 @@
-"""Models that are trained, or learned by variable projection, for an equal share of the time each."""
+"""Trials of models that are trained, or whose encoder is learned by variable projection, with an equal time limit each."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["NETWORKS", "train_networks"]
 
 @dataclass(frozen=True)
 class Network:
-    """A model of a recipe.
+    """The model of a recipe.
 
     Args:
-        label: Its name in the table.
-        recipe: The recipe whose model it is, and how many steps it takes, if none.
-        encoder: Another encoder than the recipe's.
+        label: Name in the table.
+        recipe: Name of the recipe, which also says whether the model is trained.
+        encoder: Encoder that replaces that of the recipe.
     """
 
     label: str
@@ -40,7 +40,7 @@ class Network:
     encoder: dict[str, Any] | None = None
 
     def model(self) -> dict[str, Any]:
-        """The section of a configuration."""
+        """The section ``model`` of a configuration."""
         section: dict[str, Any] = self._recipe()["model"]
         if self.encoder is not None:
             section["init_args"]["encoder"] = self.encoder
@@ -48,7 +48,7 @@ class Network:
 
     @property
     def solved(self) -> bool:
-        """Whether it takes no steps."""
+        """Whether the model is fitted without training steps."""
         return bool(self._recipe()["trainer"]["max_steps"] == 0)
 
     def _recipe(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ NETWORKS: tuple[Network, ...] = (
     Network("WIRE", "image/wire"),
     Network("FINER", "image/finer"),
 )
-"""What ``suggest --networks`` tries, in that order."""
+"""The models that ``suggest --networks`` tries, in this order."""
 
 
 def train_networks(
@@ -77,15 +77,15 @@ def train_networks(
     seconds: float,
     progress: Callable[[str], None],
 ) -> None:
-    """Adds a trial of each network to the result; one that fails, or for which no time is left, to what was not tried.
+    """Adds a trial of each network to the result; networks that fail, or for which no time is left, are listed as skipped.
 
     Args:
-        networks: What to try.
-        result: The search, of signals in memory.
+        networks: The networks.
+        result: The result of a search on signals in memory.
         data: The signals.
-        seed: Of each fit.
-        seconds: For all of them. What one leaves over, the next ones share.
-        progress: Called with what is tried next.
+        seed: Seed of each fit.
+        seconds: Time limit for all networks. Time that one does not use is divided among the following ones.
+        progress: Called with the description of the next trial.
     """
     end = time.perf_counter() + seconds
     for place, network in enumerate(networks):
@@ -96,7 +96,7 @@ def train_networks(
         progress(f"{network.label}, {share:.0f} s")
         try:
             found = _train(network, result, data, seed, share)
-        except Exception as error:  # whatever fails with one model, the others are tried
+        except Exception as error:  # the other networks are still tried
             result.skipped[network.label] = reason(error)
         else:
             result.trials.append(Trial(Candidate(network.label), whole=found))
@@ -110,7 +110,7 @@ def _train(network: Network, result: SearchResult, data: SignalDataModule, seed:
     seed_everything(seed, workers=True, verbose=False)
     module = instantiate("fit", config, ["model"]).model
     assert isinstance(module, CoordinateModule)
-    logging.disable(logging.INFO)  # what Lightning says about every fit
+    logging.disable(logging.INFO)  # messages of Lightning about every fit
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = Trainer(

@@ -1,4 +1,4 @@
-"""What a search found: the table in the terminal and the configuration of the best encoder."""
+"""The results of a search: the table in the terminal, and the configuration of the best encoder."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pe_lightning.experiments.suggest.search import ADAPTIVE, SearchResult, Tria
 
 __all__ = ["configuration", "print_result", "verdict"]
 
-ROWS = 8
-"""Rows of the table, unless all are asked for."""
-TIE = 0.05
-"""Differences below this, in dB, are called a tie."""
+SHOWN_ROWS = 8
+"""Rows of the short table."""
+TIE_DB = 0.05
+"""Smaller differences are reported as a tie."""
 
 
 def _metric(result: SearchResult) -> Metric:
@@ -35,11 +35,11 @@ def _metric(result: SearchResult) -> Metric:
 
 
 def print_result(result: SearchResult, everything: bool = False) -> None:
-    """Prints the ranked table, its verdict, and what was not tried.
+    """Prints the ranked table, the candidates that were not tried, and the verdict.
 
     Args:
         result: The search.
-        everything: All rows and columns; otherwise :data:`ROWS` rows, in 80 columns, the best interpolation among them.
+        everything: Whether to print all rows and columns instead of :data:`SHOWN_ROWS` rows and the best interpolation.
     """
     console, metric = verbs.console(140 if everything else 80), _metric(result)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -63,7 +63,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         words = titles[n] in ("chosen", "note")
         table.add_column(titles[n], justify="left" if words or n == 0 else "right", overflow="fold", no_wrap=not words)
     best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
-    trials = result.trials if everything else result.trials[:ROWS]
+    trials = result.trials if everything else result.trials[:SHOWN_ROWS]
     for trial in [*trials, *(method for method in methods if method not in trials)]:
         found, measured = trial.best, trial.whole is not None or result.signals is None
         cells = [
@@ -83,10 +83,10 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         signals = result.shown.info.num_signals
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
     if len(trials) < len(result.trials):
-        console.print(Text(f"{len(result.trials)} were tried; --all shows the others."), style="dim")
+        console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
     if result.windows is not None:
-        rest = "; what came close to the best there, on all samples" if result.signals is not None else ""
-        console.print(Text(f"Judged on {result.windows.text}{rest}."))
+        rest = "; the best of these also on all samples" if result.signals is not None else ""
+        console.print(Text(f"Scored on {result.windows.text}{rest}."))
     for reason in dict.fromkeys(result.skipped.values()):
         labels = [label for label, other in result.skipped.items() if other == reason]
         console.print(Text(f"Not tried: {'; '.join(labels)} ({reason})"), style="dim")
@@ -94,7 +94,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
 
 
 def verdict(result: SearchResult) -> str:
-    """The result in a sentence or two."""
+    """The result in one or two sentences."""
     tried = result.of(interpolation=False)
     if not tried:
         return "No encoder could be tried."
@@ -106,12 +106,12 @@ def verdict(result: SearchResult) -> str:
         return text
     ahead, name = best.best.mean - rivals[0].best.mean, rivals[0].candidate.label(result.shown)
     theirs, by = (metric.text(value, unit=True) for value in (rivals[0].best.mean, abs(ahead)))
-    if metric.unit == "dB" and abs(ahead) < TIE:
+    if metric.unit == "dB" and abs(ahead) < TIE_DB:
         return f"{text} It ties with {name} ({theirs})."
     if ahead < 0:
         return (
-            f"{text} But {name} ({theirs}) beats every encoder here, by {by}, with nothing to fit: for filling in the "
-            "samples between the given ones, use it."
+            f"{text} But {name} ({theirs}) beats every encoder by {by} and needs no fit: use it to fill in the samples "
+            "between the given ones."
         )
     return f"{text} It beats the best interpolation, {name} ({theirs}), by {by}."
 
@@ -126,7 +126,7 @@ def _score(metric: Metric, found: TrialScore | None) -> str:
 
 
 def _chosen(found: TrialScore) -> str:
-    """``sigma 0.0045/0.003, ridge 0.047``: the width of each axis, once where they are equal."""
+    """The chosen values, ``sigma 0.0045/0.003, ridge 0.047``: equal widths of several axes once."""
     widths: dict[str, list[str]] = {}
     for encoder in found.encoders:
         if encoder.width is not None:
@@ -142,11 +142,11 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
     Args:
         result: The search.
         data: The signals.
-        tree: The complete configuration that they come from.
-        out: The file that the text is for.
+        tree: The complete configuration of the signals.
+        out: The file that the text is written to.
     """
     best = result.of(interpolation=False)[0]
-    model, steps = best.best.model, f"{best.best.steps} # what there was time for"
+    model, steps = best.best.model, f"{best.best.steps} # as many as the time limit allowed"
     if best.candidate.name == ADAPTIVE:
         model, steps = {"class_path": ADAPTIVE}, "0"
     if best.whole is not None:
@@ -154,10 +154,10 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         encoder: object = found[0] if found[1:] == found[:-1] and found else found
         ridge: object = best.whole.ridge
         what = "sigma and ridge were" if best.candidate.width else "ridge was"
-        how = f"{what} chosen on trained samples that were held out; write auto to choose again, for other data"
+        how = f"{what} chosen on held-out training samples; write auto to choose again for other data"
     else:
         encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
-        how = "sigma and ridge are chosen when the fit sees all samples; the encoder was judged on windows of them"
+        how = "the fit chooses sigma and ridge from all samples; the encoder was scored on windows of them"
     seed = tree["seed_everything"]
     solved = [
         "  class_path: ComplexLinear",
@@ -177,14 +177,14 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         "  init_args:",
         *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
         "trainer:",
-        f"  max_steps: {'0 # more, to train on from the exact fit' if model is None else steps}",
+        f"  max_steps: {'0 # more steps continue training from the exact fit' if model is None else steps}",
         *([f"seed_everything: {_flow(seed)}"] if seed else []),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a DataModule that are not their defaults; local paths absolute, to work from anywhere."""
+    """The arguments of a DataModule that differ from their defaults, with absolute paths of local files."""
     given: dict[str, Any] = {}
     of_source = inspect.signature(type(data.source)).parameters  # what a ``**kwargs`` of the DataModule stands for
     for name, parameter in {**of_source, **inspect.signature(type(data)).parameters}.items():
@@ -212,6 +212,6 @@ def _absolute(path: str | list[str]) -> str | list[str]:
 
 
 def _flow(value: Any) -> str:
-    """YAML in one line."""
+    """A value as YAML in one line."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
