@@ -1,10 +1,9 @@
-r"""The exact fit that adapts to the picture: local ridge fits by a bank of encoders, mixed where each predicts well.
+r"""The adaptive exact fit on a grid: local ridge fits by a bank of encoders, weighted by their held-out errors.
 
 Every member of a :class:`~pe_lightning.encodings.bank.Bank` is a ridge regression with a free mean on the samples around a
-point (ordinary kriging). Which member to trust is measured where the truth is known: at every trained sample, each member
-predicts it twice from others, from its neighbours (leave-one-out) and from those that are two spacings apart, in the
-geometry of a prediction between samples. The weights of the members are :math:`(e + \epsilon)^{-\beta}` of the local mean
-``e`` of these squared errors.
+point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours (leave-one-out),
+and from samples two spacings apart, in the geometry of a prediction between samples. The weights of the members are
+:math:`(e + \epsilon)^{-\beta}` of the local mean ``e`` of these squared errors.
 """
 
 from __future__ import annotations
@@ -23,37 +22,38 @@ from pe_lightning.encodings.bank import Bank
 __all__ = ["RIDGES", "AdaptiveGrid", "ordinary_kriging"]
 
 TAPS = (-1, 0, 1, 2)
-"""The samples around a point along an axis, counted from the one on its left: 4 x 4 in 2-D."""
-REACH = 2
-"""A sample is predicted from those up to so many away, without itself: 5 x 5 - 1 in 2-D."""
-HALO = 4
-"""How far the errors of a sample reach: three from two spacings, and one more on the right."""
-KINDS = 1.0
-"""Weight of the errors at two spacings beside those of leaving one out."""
-POWER = 5.0
-FLOOR = 3e-6
-"""Added to errors: a difference of 1/600 of the range is no reason to prefer a member."""
+"""Samples around a point along an axis, counted from the sample on its left: 4 x 4 in 2-D."""
+NEIGHBOUR_RADIUS = 2
+"""Leave-one-out predictions use the samples up to this distance along each axis: 5 x 5 - 1 in 2-D."""
+ERROR_RADIUS = 4
+"""Distance of the samples that the errors of a sample depend on: three for two spacings, and one more on the right."""
+CELL_ERROR_WEIGHT = 1.0
+"""Weight of the errors at two spacings, relative to leave-one-out errors."""
+ERROR_POWER = 5.0
+"""Members are weighted by their errors to the power of minus this."""
+ERROR_FLOOR = 3e-6
+"""Added to squared errors, so that differences of 1/600 of the range do not matter."""
 RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
-"""Of the local fits: the first without noise, else the one with the least held-out error."""
+"""Candidate ridges of the local fits: the first without noise, else the one with the least held-out error."""
 SNAP = 2.0**-12
-"""How far before a sample a point still belongs to it, in trained samples: coordinates are rounded."""
-FEW = 16
-"""Of so many places within the cells of the last axis each is computed on its own; of more, all together."""
-LIMIT = 1 << 23
-"""Numbers that are held at once."""
+"""Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
+MAX_SINGLE_PLACES = 16
+"""Up to this number of places within the cells of the last axis, each place is computed by itself."""
+MAX_NUMBERS = 1 << 23
+"""Intermediate numbers that are held at once."""
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
 
 def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    r"""The ridge fit with a free mean, solved for the weights of the samples.
+    r"""Solves the ridge fit with a free mean for the weights of the samples.
 
-    A value at a point with similarities ``k`` ``(n,)`` to the samples is the sum of the samples times ``k @ slope + mean``;
-    these weights sum to one. Directions in which the similarity matrix is negative, by rounding or because ``D`` of a
-    length is no covariance in the plane, count as zero.
+    The weights at a point with similarities ``k`` ``(n,)`` to the samples are ``k @ slope + mean``; they sum to one.
+    Negative eigenvalues of the similarity matrix, from rounding or because ``D`` of a length is not a covariance in the
+    plane, are set to zero.
 
     Args:
-        similarity: Of the samples to each other, ``(*batch, n, n)`` float64.
-        ridge: Added to its diagonal, which is one.
+        similarity: Similarities of the samples to each other, ``(*batch, n, n)`` float64.
+        ridge: Added to the diagonal, which is one.
 
     Returns:
         ``slope`` ``(*batch, n, n)`` and ``mean`` ``(*batch, n)``.
@@ -70,17 +70,17 @@ def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
 class AdaptiveGrid:
     """One signal on a grid of trained samples, as a function of coordinates.
 
-    Past the outermost samples the border is replicated. Between samples the function is differentiable; at them it may
-    step by what the ridge leaves.
+    Beyond the outermost samples the border is replicated. The function is differentiable between samples; at samples it is
+    discontinuous by the residual that the ridge leaves.
 
     Args:
         bank: The encoders.
         values: The trained samples ``(n_1, ..., n_D, C)``.
         grid: Samples of the whole signal per axis, ``N_a``: coordinates are positions divided by it.
         first: Position of the first trained sample of each axis.
-        step: Distance of trained samples, per axis.
+        step: Distance of trained samples per axis, in samples.
         window: Standard deviation of the local mean of errors, in trained samples.
-        ridge: Of the local fits, relative to the diagonal.
+        ridge: Ridge of the local fits, relative to the diagonal.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class AdaptiveGrid:
         self.mixture = torch.cat([mixture for mixture, _ in mixed])
         """Weight of each member at each sample, ``(n_1, ..., n_D, M)``; they sum to one."""
         self.error = sum(float(error) for _, error in mixed) / math.prod(self.sizes)
-        """The mean squared held-out error of the members, weighted as they are mixed."""
+        """Mean squared held-out error of the members with the weights of the mixture."""
 
     def _similarity(self, delta: Tensor) -> Tensor:
-        """``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
+        """Similarities of points: differences ``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
         step = self.step.to(delta.dtype)
         return self.bank.similarity(delta * step, self.spacing, max(self.grid)).movedim(-1, 0)
 
@@ -116,50 +116,50 @@ class AdaptiveGrid:
             return ordinary_kriging(self._similarity(taps[:, None] - taps), self.ridge)
 
     def weights(self, offset: Tensor) -> Tensor:
-        """Weights of the samples around points: places within the cell ``(P, D)`` in [0, 1) -> ``(M, P, 4^D)``."""
+        """Weights of the samples around points, from places within the cell ``(P, D)`` in [0, 1): ``(M, P, 4^D)``."""
         similarity = self._similarity(offset[:, None] - self.taps.to(offset))
         return similarity @ self.slope.to(offset) + self.mean.to(offset)[:, None]
 
-    # -- which member predicts well where -------------------------------------------------------------------------------
+    # -- held-out errors and weights of the members ---------------------------------------------------------------------
 
     def _rows(self, sizes: Sequence[int], per_sample: int) -> Iterator[slice]:
-        """Tiles of the first axis, for so many numbers per sample."""
-        rows = max(1, LIMIT // (per_sample * math.prod(sizes[1:])))
+        """Ranges of rows such that ``per_sample`` numbers per sample stay below :data:`MAX_NUMBERS`."""
+        rows = max(1, MAX_NUMBERS // (per_sample * math.prod(sizes[1:])))
         return (slice(start, min(start + rows, sizes[0])) for start in range(0, sizes[0], rows))
 
     @torch.no_grad()
     def errors(self, rows: slice) -> Tensor:
-        """Mean squared held-out errors of each member at the samples of some rows: ``(M, rows, n_2, ..., n_D)``.
+        """Squared held-out errors of each member at samples, mean over channels: ``(M, rows, n_2, ..., n_D)``.
 
-        The leave-one-out error, plus the mean over the kinds of cell points (midpoints of edges, faces, cells) of the error
-        of the prediction from samples two spacings apart.
+        The leave-one-out error, plus the error of predictions from samples two spacings apart, averaged over the midpoints
+        of edges, faces and cells.
         """
         axes, count = len(self.sizes), len(self.bank.forms)
         ends = [(rows.start, rows.stop), *((0, n) for n in self.sizes[1:])]
-        padded = self._near([torch.arange(a - HALO, b + HALO, device=self.values.device) for a, b in ends])
+        padded = self._near([torch.arange(a - ERROR_RADIUS, b + ERROR_RADIUS, device=self.values.device) for a, b in ends])
         padded = padded.movedim(-1, 0)[:, None]  # (C, 1, ...)
-        truth, convolve = _crop(padded, [(HALO, b - a) for a, b in ends]), CONVOLUTIONS[axes - 1]
+        truth, convolve = _crop(padded, [(ERROR_RADIUS, b - a) for a, b in ends]), CONVOLUTIONS[axes - 1]
 
         def squared(weights: Tensor, reach: int, dilation: int, shift: Sequence[int]) -> Tensor:
             side = round(weights.shape[1] ** (1 / axes))
             length = dilation * (side - 1)
-            part = _crop(padded, [(HALO - reach - s, b - a + length) for s, (a, b) in zip(shift, ends, strict=True)])
+            part = _crop(padded, [(ERROR_RADIUS - reach - s, b - a + length) for s, (a, b) in zip(shift, ends, strict=True)])
             kernel = weights.to(padded).reshape(count, 1, *[side] * axes)
             total = torch.zeros((), device=padded.device)
-            for channel, known in zip(part, truth, strict=True):  # one at a time: the result is M times as large
+            for channel, known in zip(part, truth, strict=True):  # one at a time: the result has M times its size
                 total = total + (convolve(channel[None], kernel, dilation=dilation)[0] - known).square_()
             return total / len(part)
 
-        around = _cube(range(-REACH, REACH + 1), axes, self.values.device)
+        around = _cube(range(-NEIGHBOUR_RADIUS, NEIGHBOUR_RADIUS + 1), axes, self.values.device)
         others = around.abs().sum(1) > 0
         slope, mean = self._kriging(around[others])
         weights = mean.new_zeros(count, len(around))
         weights[:, others] = (self._similarity(around[others])[:, None] @ slope)[:, 0] + mean
-        result = squared(weights, REACH, 1, [0] * axes)
+        result = squared(weights, NEIGHBOUR_RADIUS, 1, [0] * axes)
         kinds = list(itertools.product((0, 1), repeat=axes))[1:]
         for kind in kinds:
             offset = torch.tensor([kind], dtype=torch.float64, device=self.values.device) / 2
-            result += KINDS / len(kinds) * squared(self.weights(offset)[:, 0], 2, 2, kind)
+            result += CELL_ERROR_WEIGHT / len(kinds) * squared(self.weights(offset)[:, 0], 2, 2, kind)
         return result
 
     def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
@@ -168,7 +168,7 @@ class AdaptiveGrid:
         errors = self.errors(outer)
         at = torch.arange(-radius, radius + 1, dtype=errors.dtype, device=errors.device)
         bell = torch.exp(-0.5 * (at / self.window) ** 2)
-        for axis, size in enumerate(errors.shape[1:]):  # a mean over the samples that there are
+        for axis, size in enumerate(errors.shape[1:]):  # weighted mean over the samples inside of the grid
             shape = [1] * axis + [-1] + [1] * (errors.ndim - 2 - axis)
             convolve = CONVOLUTIONS[errors.ndim - 2]
             padding = [radius if a == axis else 0 for a in range(errors.ndim - 1)]
@@ -179,20 +179,20 @@ class AdaptiveGrid:
             )
             errors = (convolve(errors[:, None], bell.reshape(1, 1, *shape), padding=padding) / total)[:, 0]
         inner = errors[:, rows.start - outer.start : rows.stop - outer.start]
-        mixture = torch.softmax(-POWER * (inner + FLOOR).log(), 0)
+        mixture = torch.softmax(-ERROR_POWER * (inner + ERROR_FLOOR).log(), 0)
         return mixture.movedim(0, -1).contiguous(), (mixture * inner).sum()
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
     def _near(self, index: Sequence[Tensor], table: Tensor | None = None) -> Tensor:
-        """The samples (or the rows of a table) at positions per axis, the border replicated."""
+        """The samples, or the entries of a table, at positions per axis; the border is replicated."""
         found = self.values if table is None else table
         for axis, (positions, size) in enumerate(zip(index, self.sizes, strict=True)):
             found = found.index_select(axis, positions.clamp(0, size - 1))
         return found
 
     def _positions(self, x: Tensor, axis: int) -> Tensor:
-        """Coordinates in [0, 1) -> positions in trained samples."""
+        """Positions in trained samples of coordinates in [0, 1)."""
         return (x * self.grid[axis] - self.first[axis].to(x.dtype)) / self.step[axis].to(x.dtype)
 
     def at(self, points: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class AdaptiveGrid:
         if len(points) == 0:
             return self.values.new_zeros(0, self.values.shape[-1])
         per_point = (len(self.bank.forms) * 4 + self.values.shape[-1]) * len(self.taps)
-        return torch.cat([self._at(some) for some in torch.split(points, max(1, LIMIT // per_point))])
+        return torch.cat([self._at(some) for some in torch.split(points, max(1, MAX_NUMBERS // per_point))])
 
     def _at(self, points: Tensor) -> Tensor:
         position = torch.stack([self._positions(x, axis) for axis, x in enumerate(points.unbind(1))], 1)
@@ -225,7 +225,7 @@ class AdaptiveGrid:
         """
         along = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
         *others, last = along
-        many = len(last.places) > FEW
+        many = len(last.places) > MAX_SINGLE_PLACES
         groups = [torch.arange(len(last.cells), device=self.values.device)] if many else last.groups
         result = self.values.new_empty(*map(len, axes), self.values.shape[-1])
         for kind in itertools.product(*(range(len(axis.places)) for axis in others)):
@@ -235,7 +235,7 @@ class AdaptiveGrid:
             rows = [axis.groups[k] for k, axis in zip(kind, others, strict=True)]
             for columns in groups:
                 first, *rest = *rows, columns
-                step = LIMIT // (len(self.bank.forms) * 2 * math.prod(map(len, rest)))
+                step = MAX_NUMBERS // (len(self.bank.forms) * 2 * math.prod(map(len, rest)))
                 for some in torch.split(first, max(1, step)):
                     targets = [some, *rest]
                     own = last.which[targets[-1][: None if many else 1]]
@@ -247,12 +247,12 @@ class AdaptiveGrid:
         return result
 
     def _mixed(self, cells: Sequence[Tensor], offset: Sequence[Tensor], weights: Tensor) -> Tensor:
-        """Values on a grid of cells, all at one place within them, but on the last axis, where each has its own.
+        """Values on a grid of cells, all at one place within their cells; along the last axis places may differ.
 
         Args:
-            cells: Per axis ``(n_a,)``.
-            offset: Place within the cells: ``()``, of the last axis ``(n_D or 1, 1)``.
-            weights: ``(n_D or 1, M, 4^D)``.
+            cells: Cell numbers per axis, ``(n_a,)``.
+            offset: Place within the cells: ``()`` per axis, for the last axis ``(n_D or 1, 1)``.
+            weights: Weights of the samples, ``(n_D or 1, M, 4^D)``.
         """
         mixture = self.mixture
         for axis, (cell, share) in enumerate(zip(cells, offset, strict=True)):
@@ -267,12 +267,12 @@ class AdaptiveGrid:
 
 
 def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
-    """All combinations of numbers on the axes, ``(n^D, D)`` float64."""
+    """All combinations of the numbers, one per axis: ``(n^D, D)`` float64."""
     return torch.tensor(list(itertools.product(along, repeat=axes)), dtype=torch.float64, device=device)
 
 
 def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
-    """Of ``(C, 1, ...)`` the part with a start and a length per axis."""
+    """The part of ``(C, 1, ...)`` with a start and a length per axis."""
     for axis, (start, length) in enumerate(parts):
         padded = padded.narrow(axis + 2, start, length)
     return padded
@@ -286,16 +286,16 @@ def _row_major(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 
 
 class _Axis(NamedTuple):
-    """Positions on an axis, by their place within their cells."""
+    """Positions on an axis, grouped by their place within their cells."""
 
     cells: Tensor
-    """Of each position, ``(N,)``."""
+    """Cell of each position, ``(N,)``."""
     places: Tensor
-    """The different ones, in [0, 1), ``(U,)``; those closer than ``SNAP`` are one, their mean."""
+    """Distinct places in [0, 1), ``(U,)``; the mean of those closer than ``SNAP``."""
     which: Tensor
-    """Number of each position's place, ``(N,)``."""
+    """Index in ``places`` of each position, ``(N,)``."""
     groups: tuple[Tensor, ...]
-    """Numbers of the positions of each place."""
+    """Indices of the positions at each place."""
 
 
 def _by_place(position: Tensor) -> _Axis:

@@ -1,4 +1,4 @@
-"""The exact fit that adapts to the picture, from scattered samples: members fitted to the nearest samples."""
+"""The adaptive exact fit at scattered samples: members are fitted to the nearest samples."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.solvers.adaptive import FLOOR, POWER
+from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
 
 __all__ = ["RIDGE", "AdaptivePoints"]
 
-NEAREST = (6, 16, 32)
-"""Samples that a member is fitted to, for 1, 2 and 3 axes."""
+NUM_NEIGHBOURS = (6, 16, 32)
+"""Number of nearest samples that a member is fitted to, for 1, 2 and 3 axes."""
 RIDGE = 2.0**-4
-"""Of the local fits without noise: larger than on a grid, since samples nearly fall together."""
-MEMBERS = 8
-"""Members that a point is predicted by: those of the largest weight."""
-SPREAD = 0.5
+"""Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
+MAX_MEMBERS = 8
+"""Members that predict a point: those of the largest weight."""
+MIXTURE_WIDTH = 0.5
 """Standard deviation of the mean of the samples' mixtures around a point, in spacings."""
-LIMIT = 1 << 22
-"""Numbers that are held at once."""
+MAX_NUMBERS = 1 << 22
+"""Intermediate numbers that are held at once."""
 
 
 class AdaptivePoints:
     """One signal at scattered samples, as a function of coordinates.
 
-    As :class:`~pe_lightning.solvers.adaptive.AdaptiveGrid`; members are fitted to the nearest samples, and mixed by
-    leave-one-out errors. The function is differentiable but where the nearest samples change.
+    As :class:`~pe_lightning.solvers.adaptive.AdaptiveGrid`; members are fitted to the nearest samples, and weighted by
+    leave-one-out errors. The function is differentiable except where the nearest samples change.
 
     Args:
         bank: The encoders.
         values: The trained samples ``(P, C)``.
-        coords: Where they are, ``(P, D)`` in [0, 1).
+        coords: Their coordinates, ``(P, D)`` in [0, 1).
         grid: Samples of the whole signal per axis, ``N_a``: the unit of lengths.
         window: Standard deviation of the local mean of errors, in mean spacings.
-        ridge: Of the local fits.
+        ridge: Ridge of the local fits.
 
     Raises:
         InputError: If there are fewer samples than a fit takes.
@@ -47,7 +47,7 @@ class AdaptivePoints:
 
     def __init__(self, bank: Bank, values: Tensor, coords: Tensor, grid: Sequence[int], window: float, ridge: float) -> None:
         self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
-        self.count = NEAREST[len(grid) - 1]
+        self.count = NUM_NEIGHBOURS[len(grid) - 1]
         if len(values) <= self.count:
             raise InputError(f"Adaptive needs more than {self.count} samples of {len(grid)} axes, got {len(values)}")
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
@@ -56,13 +56,13 @@ class AdaptivePoints:
         self.tree = cKDTree(self.places.cpu().numpy())
         nearest, distance = self._nearest(self.places, self.count + 1)
         per_sample = len(bank.forms) * self.count**2
-        errors = torch.cat([self._errors(some) for some in torch.split(nearest, max(1, LIMIT // per_sample))])
+        errors = torch.cat([self._errors(some) for some in torch.split(nearest, max(1, MAX_NUMBERS // per_sample))])
         bell = self._bell(distance, window)
         local = torch.einsum("pk,pkm->pm", bell.to(errors), errors[nearest])
-        self.mixture = torch.softmax(-POWER * (local + FLOOR).log(), 1)
+        self.mixture = torch.softmax(-ERROR_POWER * (local + ERROR_FLOOR).log(), 1)
         """Weight of each member at each sample, ``(P, M)``; they sum to one."""
         self.error = float((self.mixture * local).sum(1).mean())
-        """The mean squared leave-one-out error of the members, weighted as they are mixed."""
+        """Mean squared leave-one-out error of the members with the weights of the mixture."""
 
     def _nearest(self, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
         distance, index = self.tree.query(places.detach().cpu().numpy(), count)
@@ -106,16 +106,16 @@ class AdaptivePoints:
         """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
         if len(points) == 0:
             return self.values.new_zeros(0, self.values.shape[-1])
-        per_point = MEMBERS * self.count**2
-        return torch.cat([self._at(some) for some in torch.split(points, max(1, LIMIT // per_point))])
+        per_point = MAX_MEMBERS * self.count**2
+        return torch.cat([self._at(some) for some in torch.split(points, max(1, MAX_NUMBERS // per_point))])
 
     def _at(self, points: Tensor) -> Tensor:
         places = points.double() * self.scale
         nearest, _ = self._nearest(places, self.count)
         samples = self.places[nearest]
         distance = ((places[:, None] - samples).square().sum(-1) + 1e-12).sqrt()
-        mixture = torch.einsum("pk,pkm->pm", self._bell(distance, SPREAD), self.mixture[nearest].double())
-        shares, members = mixture.topk(min(MEMBERS, mixture.shape[1]), 1)
+        mixture = torch.einsum("pk,pkm->pm", self._bell(distance, MIXTURE_WIDTH), self.mixture[nearest].double())
+        shares, members = mixture.topk(min(MAX_MEMBERS, mixture.shape[1]), 1)
         weights = torch.einsum("pj,pjk->pk", shares / shares.sum(1, keepdim=True), self.weights(samples, places, members))
         return torch.einsum("pk,pkc->pc", weights.to(self.values), self.values[nearest])
 

@@ -29,35 +29,36 @@ from pe_lightning.solvers.solution import Solution
 
 __all__ = ["GridSolver", "LowRankWarning"]
 
-LOW_RANK = 0.1
-"""Share of each axis's rank, in the geometric mean over the axes, below which :class:`LowRankWarning` is given."""
-ROTATION_CONDITION = 100.0
-"""Joint condition number up to which sums over banded features are rotated in float32: the error is 1e-7 times it."""
+MIN_RANK_SHARE = 0.1
+"""Degrees of freedom over the full rank, geometric mean over the axes, below which :class:`LowRankWarning` is given."""
+MAX_FLOAT32_CONDITION = 100.0
+"""Joint condition number up to which sums over banded features are rotated in float32; the error is 1e-7 times it."""
 
 
 class LowRankWarning(UserWarning):
-    """The features or the ridge leave so few degrees of freedom that hardly any signal can be represented."""
+    """The features or the ridge leave too few degrees of freedom to represent most signals."""
 
 
 class GridSolver:
     r"""Solves :math:`\min_W \|S - \bar S - W \times_1 \Psi_1 \dots \times_D \Psi_D\|^2 + \rho \|W\|^2`.
 
-    With :math:`\Psi_a = U_a s_a V_a^T` per axis the data enter through :math:`T = S \times_1 U_1^T \dots \times_D U_D^T`
-    alone, a sum over blocks of :math:`S`: a whole image, or tiles that never fit in memory together.
+    With :math:`\Psi_a = U_a s_a V_a^T` per axis the solution depends on the data through
+    :math:`T = S \times_1 U_1^T \dots \times_D U_D^T` only, which is a sum over blocks of :math:`S`: a whole image, or
+    blocks that do not fit in memory together.
 
     For all signals and channels at once, with :math:`\rho` = ridge times the mean of the diagonal of the joint
     :math:`\Psi \Psi^T`, and :math:`\bar S` the mean of each signal and channel. In the joint eigenbasis, with
     :math:`s = s_1 \otimes \dots \otimes s_D`: :math:`W = \frac{s\,T}{s^2 + \rho} \times_1 V_1 \dots \times_D V_D`.
 
-    The factors are float64; the products of the size of the data are in the data's dtype, float32 or float64 (the half
-    precisions are widened), and for banded features in float64, where they cost least.
+    The factors are float64. Products of the size of the data are computed in the data's dtype, float32 or float64 (half
+    precision is converted to float32), and for banded features in float64.
 
     Args:
         features: The raw features of each axis at the training coordinates, ``(N_a, K_a)``, any ratio of the two.
-        center: Whether the mean of each signal and channel is removed first, and returned.
+        center: Whether the mean of each signal and channel is subtracted first, and returned.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
-    The mean, the ridge and the rank decision are additions.
+    The mean, the ridge and the truncation of the rank are additions.
     """
 
     def __init__(self, features: Sequence[Tensor | Operator], *, center: bool = True) -> None:
@@ -82,11 +83,15 @@ class GridSolver:
     def accumulate(self, block: Tensor, start: Sequence[int] | None = None) -> None:
         """Adds a block of the data. The blocks of all calls and processes cover the grid exactly once, in any order.
 
-        A process without data adds one empty block, for the shapes.
+        A process without data adds one empty block, which has the number of signals and channels.
 
         Args:
             block: ``(S, n_1, ..., n_D, C)``.
-            start: The block's first sample per axis, ``(D,)``; default the first of the grid.
+            start: First sample of the block per axis, ``(D,)``; default zeros.
+
+        Raises:
+            InputError: If the block overlaps another, lies outside the grid, differs from the others in dtype, signals or
+                channels, or holds values that are not finite.
         """
         origin = [0] * len(self.grid) if start is None else [int(first) for first in start]
         self._check(block, origin)
@@ -94,7 +99,7 @@ class GridSolver:
             dtype = self._dtype = torch.promote_types(block.dtype, torch.float32)
             x = block.movedim(-1, 1).to(dtype)
             if not self._banded:
-                x = x.contiguous()  # products with banded features copy what they need, a part at a time
+                x = x.contiguous()  # products with banded features copy slices instead
             flat = x.flatten(2)
             squares = torch.linalg.vector_norm(flat, dim=2, dtype=torch.float64).square()
             sums = torch.stack([flat.sum(2, dtype=torch.float64), squares, torch.full_like(squares, flat.shape[2])])
@@ -132,25 +137,25 @@ class GridSolver:
                 f"blocks have the same numbers of signals and channels and the same dtype: {self._dtype}, "
                 f"{tuple(self._sums.shape[1:])}; got {block.dtype}, {layers}"
             )
-        for other in self._blocks:  # an empty block meets none
+        for other in self._blocks:  # an empty block overlaps none
             if all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent, other, strict=True)):
                 raise InputError(f"the block over {extent} overlaps the one over {other}")
 
     def _project(self, x: Tensor, origin: list[int]) -> tuple[Tensor, list[int]]:
-        """The sums of one block, and where they belong: columns that no sample of the block sees are left out."""
+        """The sums of one block over the columns that it has entries in, and the first of these columns per axis."""
         block, corner, dtype = x, [0] * len(self.grid), torch.float64 if self._banded else x.dtype
         for axis in contraction_order(x.shape[2:], [factor.projector.shape[1] for factor in self.factors]):
             projector = self.factors[axis].projector
             if isinstance(projector, Identity) and x.shape[2 + axis] == self.grid[axis]:
                 continue
-            if not isinstance(projector, Banded):  # converted once
+            if not isinstance(projector, Banded):  # cached after its conversion
                 projector = self._projectors.setdefault(id(projector), projector.to(dtype))
             corner[axis], rows = projector.rows(origin[axis], origin[axis] + x.shape[2 + axis]).trimmed()
             x = rows.rmv(x, 2 + axis)
         return (x.clone() if x is block else x), corner
 
     def reduce(self) -> None:
-        """Adds the sums of all processes, once; without :mod:`torch.distributed` there is nothing to do."""
+        """Adds the sums of all processes, once; does nothing without :mod:`torch.distributed`."""
         if self._final or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
             return
         if not self._blocks:
@@ -161,14 +166,17 @@ class GridSolver:
         self._final = True
 
     def solve(self, ridge: float = 0.0) -> Solution:
-        """The weights for one ridge. Further ridges cost the back-substitution alone.
+        """The weights for one ridge. Further ridges only repeat the back-substitution.
 
         Args:
-            ridge: Relative ridge, >= 0. Zero is the pseudo-inverse, truncated where the joint singular values are below
-                ``eps`` of the data's dtype, times the largest axis, of the largest one.
+            ridge: Relative ridge, >= 0. Zero is the pseudo-inverse without joint singular values below ``eps`` of the
+                data's dtype, times the largest axis, times the largest singular value.
+
+        Raises:
+            InputError: If the ridge is negative or not finite, or the blocks do not cover the grid.
 
         Warns:
-            LowRankWarning: If features or ridge leave so few degrees of freedom that hardly any signal can be represented.
+            LowRankWarning: If the features or the ridge leave too few degrees of freedom to represent most signals.
         """
         checks.number("ridge", ridge, "[0, inf)", hint=" (1e-3 is moderate, 0 plain least squares)")
         samples = math.prod(self.grid)
@@ -180,7 +188,7 @@ class GridSolver:
             )
         assert self._dtype is not None
         with full_precision(self._sums.device):
-            # rounded once: what is taken out of the data is what is returned
+            # rounded once: the same mean is subtracted and returned
             mean = self._sums[0].div(samples).mul(self.center).to(self._dtype)
             if self._spectrum is None:
                 self._spectrum, self._final = self._rotated(mean), True
@@ -189,7 +197,7 @@ class GridSolver:
             singular = reduce(torch.kron, [factor.singular_values for factor in self.factors])
             absolute = ridge * math.prod(factor.mean_diagonal for factor in self.factors)
             info = torch.finfo(self._dtype)
-            cutoff = info.tiny**0.5  # keeps weights finite when all features are far below anything sensible
+            cutoff = info.tiny**0.5  # keeps weights finite for extremely small features
             if ridge == 0 and singular.numel():
                 cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
             used = singular > cutoff
@@ -197,12 +205,12 @@ class GridSolver:
             coefficients = torch.empty_like(self._spectrum)
             residual, inside = torch.empty_like(self._sums[0]), torch.empty_like(self._sums[0])
             for s, c in itertools.product(range(len(residual)), range(residual.shape[1])):
-                t = self._spectrum[s, c].double()  # one channel at a time: float64 is twice the memory
+                t = self._spectrum[s, c].double()  # one channel at a time, to save memory
                 coefficients[s, c] = t * response
                 inside[s, c] = t.square().sum()
                 residual[s, c] = (t * (1 - singular * response)).square().sum()
             if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
-                # what no weights can reach; zero, and not a difference of large numbers, where there is nothing
+                # the part of the data outside the range of the features; exactly zero where they have full rank
                 centered = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
                 residual += (centered - inside).clamp_min(0)
             ranks = tuple(factor.rank for factor in self.factors)
@@ -210,10 +218,10 @@ class GridSolver:
             weight = mode_products(coefficients.reshape(*coefficients.shape[:2], *ranks), bases)
         effective = float((singular * response).sum())
         full = math.prod(min(factor.shape) for factor in self.factors)
-        if (effective / full) ** (1 / len(self.factors)) < LOW_RANK:
+        if (effective / full) ** (1 / len(self.factors)) < MIN_RANK_SHARE:
             warnings.warn(
                 f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {list(ranks)}, "
-                f"the ridge is {ridge:g}. It will be very smooth; choose a narrower encoder or a smaller ridge",
+                f"the ridge is {ridge:g}. The fit will be very smooth; choose a narrower encoder or a smaller ridge",
                 LowRankWarning,
                 stacklevel=2,
             )
@@ -253,9 +261,9 @@ class GridSolver:
         )
 
     def _rotated(self, mean: Tensor) -> Tensor:
-        """T of the centred data, ``(S, C, r_1 ... r_D)``: the projection of a constant is subtracted, exactly.
+        """T of the centred data, ``(S, C, r_1 ... r_D)``: the projection of the mean is subtracted.
 
-        Takes the sums, which are final.
+        Consumes the accumulated sums.
         """
         spectrum = self._projection
         self._projection = spectrum.new_empty(0)
@@ -264,7 +272,7 @@ class GridSolver:
         for s, c in itertools.product(range(spectrum.shape[0]), range(spectrum.shape[1])):
             spectrum[s, c].sub_(joint, alpha=float(mean[s, c]))
         rotated = [(axis, f.rotation, f.condition) for axis, f in enumerate(self.factors) if f.rotation is not None]
-        if math.prod(condition for _, _, condition in rotated) <= ROTATION_CONDITION:
+        if math.prod(condition for _, _, condition in rotated) <= MAX_FLOAT32_CONDITION:
             spectrum = spectrum.to(self._dtype)
         for axis, rotation, _ in rotated:
             spectrum = mode_product(spectrum, rotation.T.to(spectrum.dtype), 2 + axis)

@@ -1,9 +1,9 @@
 r"""The exact fit of one long axis with many local features: a banded Cholesky factorisation of the normal equations.
 
-:math:`\Psi^T \Psi + \rho I` has as many diagonals as features overlap, so that time and memory grow with the number of
-samples and not with its square. The factor of a rounded matrix of condition :math:`\kappa` is right to
-:math:`\kappa \epsilon`; solving again for what is left over, with residuals through :math:`\Psi`, repairs that, and with a
-ridge below :data:`LEAST` it is iterated Tikhonov regularisation, which tends to the solution of that ridge.
+The number of diagonals of :math:`\Psi^T \Psi + \rho I` is that of overlapping features: time and memory grow linearly with
+the number of samples. For a matrix of condition :math:`\kappa` the relative error of a solve is
+:math:`\kappa \epsilon`; iterative refinement with residuals computed through :math:`\Psi` reduces it. With a ridge below
+:data:`MIN_FACTOR_RIDGE` the refinement is iterated Tikhonov regularisation, which tends to the solution of that ridge.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from pe_lightning.solvers.points import PointProblem, Samples, point_samples
 
 __all__ = ["LineProblem", "is_line", "point_problem"]
 
-LEAST = 1e-10
-"""Least ridge of the factorisation, as a share of the largest diagonal entry: the Cholesky factor then exists."""
-PASSES = 4
-"""Times the factor is used."""
+MIN_FACTOR_RIDGE = 1e-10
+"""Least ridge of the factorisation, relative to the largest diagonal entry, so that the Cholesky factor exists."""
+NUM_REFINEMENTS = 4
+"""Number of solves with the factor: the first one and its refinements."""
 SAMPLES_AT_ONCE = 1 << 16
-"""Samples whose features are held at once."""
+"""Number of samples whose features are in memory at once."""
 
 
 def is_line(encoders: Sequence[Encoder]) -> bool:
-    """Whether this solver applies: one axis of local features, and many of them."""
+    """Whether this solver applies: one axis with many local features."""
     return len(encoders) == 1 and is_local(encoders[0])
 
 
 class LineProblem:
-    """Ridge least squares of ``S`` signals of one axis; the methods are those of ``PointProblem``.
+    """Ridge least squares of ``S`` signals of one axis, with the interface of ``PointProblem``.
 
     Args:
-        samples: Where the samples are, and which of them are trained on.
-        values: ``(S, C, P)``; what lies off the mask may be anything.
-        center: Whether the mean of each signal and channel over the training samples is taken out.
+        samples: Coordinates of the samples, and the mask of training samples.
+        values: ``(S, C, P)``; values outside the mask are ignored.
+        center: Whether the mean of each signal and channel over the training samples is subtracted.
         distributed: Whether the processes of :mod:`torch.distributed` hold different samples of the same signals.
     """
 
@@ -66,26 +66,26 @@ class LineProblem:
 
     @cached_property
     def rows(self) -> list[_Row]:
-        """The signals, together where they have the same samples."""
+        """The signals, grouped by equal samples."""
         return [_Row(self, x, y) for x, y in self._under(self.samples.mask)]
 
     @property
     def mean(self) -> Tensor:
-        """What was taken out, ``(S, C)`` float64."""
+        """The subtracted mean, ``(S, C)`` float64."""
         return torch.cat([row.mean for row in self.rows])
 
     @property
     def counts(self) -> Tensor:
-        """Training samples of each signal, ``(S,)`` float64."""
+        """Number of training samples of each signal, ``(S,)`` float64."""
         return torch.cat([row.count.expand(len(row.mean)) for row in self.rows])
 
     @property
     def unit(self) -> Tensor:
-        """Mean squared norm of the features over the training samples, ``(S,)``: what a relative ridge of 1 stands for."""
+        """Mean squared norm of the features over the training samples, ``(S,)``: the unit of relative ridges."""
         return torch.cat([row.unit.expand(len(row.mean)) for row in self.rows])
 
     def solve(self, ridge: float, *_: object) -> list[Minimum]:
-        """The weights; exact, whatever else the iterative solver is told."""
+        """The weights per group of signals; the other arguments are those of the iterative solver and are not used."""
         return [row.solve(ridge) for row in self.rows]
 
     def decode(self, z: Sequence[Tensor]) -> Tensor:
@@ -99,7 +99,7 @@ class LineProblem:
         return self.summed(torch.cat([error.square().sum((1, 2)) for error in errors]))
 
     def _under(self, mask: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Coordinates ``(P',)`` and values ``(s, C, P')`` under a mask, of signals with the same samples."""
+        """Coordinates ``(P',)`` and values ``(s, C, P')`` under a mask, per group of signals with equal samples."""
         coords, values = self.samples.coordinates()[..., 0], self.values.double()
         rows = max(len(coords), 1 if mask is None else len(mask))
         for row in range(rows):
@@ -109,7 +109,7 @@ class LineProblem:
 
 
 class _Row:
-    """Signals with the same samples, and the band of their normal equations."""
+    """Signals with equal samples, and the band of their normal equations."""
 
     def __init__(self, problem: LineProblem, x: Tensor, values: Tensor) -> None:
         (self.encoder,) = problem.samples.encoders
@@ -134,12 +134,13 @@ class _Row:
             yield local_features(self.encoder, self.x[some]), some
 
     def solve(self, ridge: float) -> Minimum:
+        """The weights for a relative ridge."""
         absolute = ridge * float(self.unit)
         lower = self.band.cpu().numpy().copy()
-        lower[0] += max(absolute, LEAST * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))
+        lower[0] += max(absolute, MIN_FACTOR_RIDGE * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))
         factor = scipy.linalg.cholesky_banded(lower, overwrite_ab=True, lower=True)
         weight = self.target.new_zeros(len(self.target), self.encoder.num_features)
-        for _ in range(PASSES):
+        for _ in range(NUM_REFINEMENTS):
             gradient, _ = self._residual(weight)
             change = (gradient - absolute * weight).T.cpu().numpy()
             weight += torch.from_numpy(scipy.linalg.cho_solve_banded((factor, True), change).T).to(weight)
@@ -148,7 +149,7 @@ class _Row:
         return Minimum(weight.reshape(*self.mean.shape, -1), none.long(), none, error)
 
     def _residual(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        r""":math:`\Psi^T (y - \Psi w)` and the squared errors, of weights ``(s C, K)``."""
+        r""":math:`\Psi^T (y - \Psi w)` and the squared errors for weights ``(s C, K)``."""
         both = weight.new_zeros(len(weight), weight.shape[1] + 1)
         for features, some in self._features():
             left = self.target[:, some] - features.mv(weight)
@@ -169,7 +170,7 @@ def point_problem(
     center: bool,
     distributed: bool,
 ) -> PointProblem | LineProblem:
-    """The problem of :func:`~pe_lightning.solvers.solve_points`, which describes the arguments."""
+    """The least-squares problem for the arguments of :func:`~pe_lightning.solvers.solve_points`."""
     samples, points, population = point_samples(values, encoders, coords, axes, mask, index, distributed)
     if is_line(encoders):
         return LineProblem(samples, points, center, distributed)

@@ -1,4 +1,4 @@
-"""The scattered least-squares problem of a set of signals: features at samples as operators, and the solution."""
+"""Least squares of a set of signals at scattered samples: joint features as linear maps, and the solution."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from pe_lightning.linalg import (
 __all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_samples", "power_of_two"]
 
 CACHE_BYTES = 1 << 30
-"""Per-axis features of points are stored between iterations up to this size, and computed again beyond it."""
+"""Size up to which features of points are stored between iterations; larger ones are computed in every iteration."""
 CHUNK_NUMBERS = 1 << 22
-"""Intermediate numbers that an evaluation at points holds at once."""
+"""Intermediate numbers of an evaluation at points that are held at once."""
 MAX_DIRECT_OPERATIONS, MAX_DIRECT_NUMBERS = 1 << 31, 1 << 24
 """Multiplications and matrix entries up to which a problem without a ridge is factorised: a second on one core."""
 UNSCALED_EXPONENT = 16
@@ -39,26 +39,26 @@ UNSCALED_EXPONENT = 16
 MAX_SCALE_EXPONENT = {torch.float32: 100, torch.float64: 900}
 """Largest exponent of two that values are divided by."""
 GROUP_NUMBERS = {"cpu": 1 << 22}
-"""Numbers of one vector of the iteration: signals are solved in groups of that size, which on a CPU stay in its cache."""
+"""Largest size of a vector of the iteration by device: signals are solved in groups, whose vectors fit in a CPU's cache."""
 GROUP_NUMBERS_DEFAULT = 1 << 28
 
 
 class Samples(ABC):
-    r"""The joint features at ``P`` samples, ``(P, K)`` with ``K = K_1 ... K_D``; one such matrix per signal where needed.
+    r"""The joint features at ``P`` samples as a linear map ``(P, K)``, ``K = K_1 ... K_D``; one per signal if they differ.
 
-    Multiplies the last axis of weights ``(S, C, K)``. Values at samples that are not trained on are zero.
+    Multiplies the last axis of weights ``(S, C, K)``. Values outside the mask are zero.
 
     Args:
-        encoders: One per axis. Coordinates are encoded in their own dtype; then features are float64, until :meth:`to`.
-        mask: Which samples are trained on, ``(S or 1, P)`` booleans; ``None``: all of them.
-        device: Of the coordinates.
+        encoders: One per axis. Coordinates are encoded in their own dtype; features are then float64, or that of :meth:`to`.
+        mask: Training samples, ``(S or 1, P)`` booleans; ``None`` for all of them.
+        device: Device of the coordinates.
     """
 
     shared = True
-    """Whether all signals have the same samples, whatever their masks."""
+    """Whether all signals have the same samples; masks may differ."""
 
     bases: Sequence[Tensor] | None = None
-    """Per axis ``(K_a, R_a)`` float64, multiplied into the features; ``K_a`` is then ``R_a``."""
+    """Matrices ``(K_a, R_a)`` float64 per axis that multiply the features from the right; ``R_a`` then replaces ``K_a``."""
 
     def __init__(self, encoders: Sequence[Encoder], mask: Tensor | None, device: torch.device) -> None:
         self.encoders = encoders
@@ -71,10 +71,10 @@ class Samples(ABC):
 
     @abstractmethod
     def moments(self) -> tuple[list[Tensor], Tensor]:
-        r"""Sums over the training points, float64.
+        r"""Second moments of the features over the training points, float64.
 
-        Per axis :math:`\sum_p \psi_p \psi_p^T` of all signals, ``(K_a, K_a)``, and the sum of the joint diagonal
-        :math:`\prod_a |\psi_{a,p}|^2` of each, ``(S or 1,)``.
+        Per axis :math:`\sum_p \psi_p \psi_p^T`, summed over signals, ``(K_a, K_a)``; and the sum of the joint
+        diagonal :math:`\prod_a |\psi_{a,p}|^2` of each signal, ``(S or 1,)``.
         """
 
     @abstractmethod
@@ -94,12 +94,12 @@ class Samples(ABC):
         return self.coordinates().shape[1], math.prod(self.widths)
 
     def mv(self, x: Tensor) -> Tensor:
-        """``(s, C, K)`` -> ``(s, C, P)``, zero off the mask."""
+        """Values at the samples from weights: ``(s, C, K)`` -> ``(s, C, P)``; zero outside the mask."""
         values = self._evaluate(x)
         return values if self.mask is None else values.mul_(self.mask[:, None])
 
     def rmv(self, x: Tensor) -> Tensor:
-        """``(s, C, P)`` -> ``(s, C, K)``; values outside the mask are ignored."""
+        """The adjoint: ``(s, C, P)`` -> ``(s, C, K)``; values outside the mask are ignored."""
         return self._adjoint(x if self.mask is None else x * self.mask[:, None])
 
     def dense(self) -> Tensor:
@@ -114,9 +114,9 @@ class Samples(ABC):
         return matrices if self.mask is None else matrices * self.mask[..., None]
 
     def to(self, dtype: torch.dtype, bases: Sequence[Tensor] | None = None) -> Self:
-        """In another dtype, and in other bases: for weights ``w = (B_1 x ... x B_D) z`` the operator on ``z``."""
+        """The map in another dtype and in other bases: on ``z``, for weights ``w = (B_1 x ... x B_D) z``."""
         other = copy.copy(self)
-        other.__dict__.pop("features", None)  # they are computed again
+        other.__dict__.pop("features", None)  # cached in the old dtype and bases
         other.dtype = dtype
         other.bases = self.bases if bases is None else bases
         return other
@@ -132,7 +132,7 @@ class Samples(ABC):
         return self if self.mask is None or len(self.mask) == 1 else self.with_mask(self.mask[signals])
 
     def _encode(self, coords: Sequence[Tensor]) -> list[Tensor]:
-        """Features of coordinates ``(p,)`` per axis, ``(p, K_a)``."""
+        """Features ``(p, K_a)`` per axis from coordinates ``(p,)`` per axis."""
         features = [encoder(x).double() for encoder, x in zip(self.encoders, coords, strict=True)]
         if self.bases is not None:
             features = [f @ basis for f, basis in zip(features, self.bases, strict=True)]
@@ -151,17 +151,17 @@ class MaskedGrid(Samples):
         self.grid = tuple(len(x) for x in axes)
 
     def coordinates(self) -> Tensor:
-        """Of the whole grid, ``(1, P, D)``."""
+        """Coordinates of the whole grid, ``(1, P, D)``."""
         return torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1).reshape(1, -1, len(self.grid))
 
     @cached_property
     def features(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Of each axis, ``(N_a, K_a)``, and transposed."""
+        """Features of each axis, ``(N_a, K_a)``, and their transposes."""
         features = self._encode(self.axes)
         return features, [f.T.contiguous() for f in features]
 
     def moments(self) -> tuple[list[Tensor], Tensor]:
-        """From the numbers of training points at each position of an axis."""
+        """Second moments, from the number of training points at each position of an axis."""
         mask = torch.ones(1, *self.grid, device=self.device) if self.mask is None else self.mask.reshape(-1, *self.grid)
         norms = [f.square().sum(1)[None] for f in self.features[0]]
         diagonal = torch.stack([mode_products(part.double(), norms).reshape(()) for part in mask])
@@ -179,7 +179,7 @@ class MaskedGrid(Samples):
 
 
 class ScatteredPoints(Samples):
-    """Samples at any coordinates ``(S or 1, P, D)``, whose own features are contracted in chunks of points."""
+    """Samples at any coordinates ``(S or 1, P, D)``, evaluated in chunks of points."""
 
     def __init__(self, encoders: Sequence[Encoder], coords: Tensor, mask: Tensor | None = None) -> None:
         super().__init__(encoders, mask, coords.device)
@@ -187,7 +187,7 @@ class ScatteredPoints(Samples):
         self.shared = len(coords) == 1
 
     def coordinates(self) -> Tensor:
-        """As given."""
+        """The given coordinates."""
         return self.coords
 
     def select(self, signals: slice) -> Self:
@@ -200,7 +200,7 @@ class ScatteredPoints(Samples):
 
     @cached_property
     def features(self) -> list[list[Tensor]] | None:
-        """In a basis: of each row of coordinates and axis, ``(P, K_a)``; ``None`` if they take too much memory."""
+        """Features ``(P, K_a)`` per row of coordinates and axis, in the bases; ``None`` without bases or above the limit."""
         size = self.coords.shape[0] * self.coords.shape[1] * sum(self.widths) * self.dtype.itemsize
         if self.bases is None or size > CACHE_BYTES:
             return None
@@ -209,7 +209,7 @@ class ScatteredPoints(Samples):
         return [[torch.cat(axis) for axis in zip(*row, strict=True)] for row in parts]
 
     def moments(self) -> tuple[list[Tensor], Tensor]:
-        """Sums over chunks of points."""
+        """Second moments, summed over chunks of points."""
         signals = max(len(self.coords), 1 if self.mask is None else len(self.mask))
         moments = [self.coords.new_zeros(k, k, dtype=torch.float64) for k in self.widths]
         diagonal = self.coords.new_zeros(signals, dtype=torch.float64)
@@ -237,7 +237,7 @@ class ScatteredPoints(Samples):
             part = values[signals]
             layers = part.shape[:2]
             for where, features in self._chunks(row, layers.numel() * math.prod(others)):
-                # (s, C, p) -> (p, s C), then one factor (p, K_a) after another joins on the right, the first one last
+                # (s, C, p) -> (p, s C); the factors (p, K_a) are multiplied from the second on, the first one by a product
                 product = part[:, :, where].flatten(0, 1).T
                 for f in features[1:]:
                     product = (product[..., None] * f[:, None, :]).flatten(1)
@@ -246,11 +246,11 @@ class ScatteredPoints(Samples):
         return weight
 
     def _rows(self, signals: int) -> Iterator[tuple[int, slice]]:
-        """Each row of coordinates with the signals that it belongs to."""
+        """Each row of coordinates with its signals."""
         yield from [(0, slice(None))] if self.shared else [(row, slice(row, row + 1)) for row in range(signals)]
 
     def _chunks(self, row: int, numbers: int) -> Iterator[tuple[slice, list[Tensor]]]:
-        """Points of one row of coordinates in turns, few enough for ``numbers`` intermediate numbers per point."""
+        """Chunks of points of one row of coordinates, for ``numbers`` intermediate numbers per point."""
         size, count, stored = max(1, CHUNK_NUMBERS // max(1, numbers)), self.coords.shape[1], self.features
         for start in range(0, count, size):
             where = slice(start, min(start + size, count))
@@ -295,15 +295,18 @@ class PointProblem:
     r"""Ridge least squares of ``S`` signals at scattered points, in the eigenbases of the axes.
 
     With :math:`\lambda_a, V_a` the eigenvalues and vectors of the mean of :math:`\psi_a \psi_a^T` over the training
-    points, weights are :math:`w = (V_1 \otimes \dots \otimes V_D) z`. Were the points a full grid, the normal equations of
-    ``z`` would be diagonal, :math:`P \prod_a \lambda_a + \rho`; that diagonal, damped, is the preconditioner. Directions
-    that the points do not see, below 1e-14 of the largest eigenvalue, are left out: their weights are zero.
+    points, weights are :math:`w = (V_1 \otimes \dots \otimes V_D) z`. For points on a full grid the normal equations of
+    ``z`` are diagonal, :math:`P \prod_a \lambda_a + \rho`; that diagonal, damped, is the preconditioner. Eigenvectors with
+    eigenvalues below 1e-14 of the largest are dropped: their weights are zero.
+
+    Values and features beyond :data:`UNSCALED_EXPONENT` are divided by powers of two, which is exact, so that their squares
+    are normal numbers.
 
     Args:
-        samples: Where the samples are, and which of them are trained on.
-        values: ``(S, C, P)``; what lies off the mask may be anything, NaN included.
-        population: Number of points there could be: those of the grid that the samples belong to, or no end of them.
-        center: Whether the mean of each signal and channel over the training points is taken out.
+        samples: Coordinates of the samples, and the mask of training samples.
+        values: ``(S, C, P)``; values outside the mask are ignored.
+        population: Number of samples of the grid that the points belong to, or infinite if they are not on a grid.
+        center: Whether the mean of each signal and channel over the training points is subtracted.
         distributed: Whether the processes of :mod:`torch.distributed` hold different samples of the same signals.
     """
 
@@ -332,11 +335,11 @@ class PointProblem:
             raise InputError(f"signals {bad} have no training point, or values or coordinates there that are not finite")
         self.mean = total[:, :-2] / self.counts[:, None] if center else torch.zeros_like(sums)
         self.unit = total[:, -1] / self.counts
-        """Mean of the joint diagonal over the training points, ``(S,)``: what a relative ridge of 1 stands for."""
+        """Mean of the joint diagonal over the training points, ``(S,)``: the unit of relative ridges."""
         self.value_scale = power_of_two(magnitude / (self.counts * values.shape[1]), self.dtype)
-        """What values are divided by, ``(S,)``."""
+        """Power of two that values are divided by, ``(S,)``."""
         self.feature_scale = float(power_of_two(self.unit.mean().sqrt(), self.dtype))
-        """What joint features are divided by."""
+        """Power of two that joint features are divided by."""
         self.bases, self.spectrum = self._factor(moments)
         self._shared: Samples | None = None
 
@@ -361,10 +364,19 @@ class PointProblem:
         initial: Sequence[Tensor] | None = None,
         right: tuple[Tensor, Tensor] | None = None,
     ) -> list[Minimum]:
-        """Minimises from ``initial`` on, one group of signals after another; :meth:`decode` makes weights of the minima.
+        """Minimises by conjugate gradients, one group of signals after another.
 
-        With ``right``, numbers ``(S, C, P)`` at samples under another mask ``(S, P)``, the right-hand side of the normal
-        equations is what the features make of these.
+        Args:
+            ridge: Relative ridge.
+            iterations: Most iterations.
+            tolerance: Relative residual at which a signal stops.
+            precondition: Whether to use the preconditioner.
+            initial: ``z`` per group to start from; default zero.
+            right: Numbers ``(S, C, P)`` at samples and their mask ``(S, P)``; the right-hand side of the normal equations
+                is then the adjoint of these, in place of that of the values.
+
+        Returns:
+            The minima per group, of which :meth:`decode` makes weights.
         """
         found, reduce = [], self.summed if self.distributed else None
         for number, signals in enumerate(self._groups()):
@@ -374,7 +386,7 @@ class PointProblem:
             if right is not None:
                 scaled = self._divided(right[0][signals], signals).to(self.dtype)
                 sums = operator.with_mask(right[1][signals]).rmv(scaled)
-            # preconditioned columns have a length of about one
+            # the length of preconditioned columns is about one
             norm = scale.shape[-1] if precondition else unit * self.counts[signals]
             problem = LeastSquares(operator, target, ridge * unit, scale, norm, reduce, sums)
             minimum = conjugate_gradients(problem, iterations, tolerance, initial[number] if initial else None)
@@ -385,7 +397,7 @@ class PointProblem:
         """The solution of least norm without a ridge, from singular values in float64; ``None`` if that takes too long.
 
         Singular values below ``eps`` of the data's dtype, times the larger side of the matrix, of the largest one are left
-        out: their weights would be rounding.
+        out: their weights would be dominated by rounding errors.
         """
         signals, channels, points = self.values.shape
         columns = math.prod(encoder.num_features for encoder in self.samples.encoders)
@@ -407,13 +419,13 @@ class PointProblem:
         return DirectSolution(weight.to(self.dtype).reshape(shape), relative, error * self.value_scale.square())
 
     def decode(self, z: Sequence[Tensor]) -> Tensor:
-        """``z`` per group to weights ``(S, C, K_1, ..., K_D)``."""
+        """Weights ``(S, C, K_1, ..., K_D)`` from ``z`` per group."""
         ranks, bases = [basis.shape[1] for basis in self.bases], [basis.to(self.dtype) for basis in self.bases]
         weight = torch.cat([mode_products(part.reshape(*part.shape[:2], *ranks), bases) for part in z])
         return weight.mul_(self.value_scale.to(self.dtype).reshape(-1, *[1] * (weight.ndim - 1)))
 
     def squared_error(self, z: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Sum of squared errors at other samples, under ``mask`` ``(S or 1, P)``; ``(S,)`` float64."""
+        """Sum of squared errors at the samples of another mask ``(S or 1, P)``: ``(S,)`` float64."""
         errors = []
         for part, signals in zip(z, self._groups(), strict=True):
             where = mask if len(mask) == 1 else mask[signals]
@@ -431,13 +443,13 @@ class PointProblem:
             eigenvalues, vectors = eigh(moment)
             rank = max(1, int((eigenvalues > 1e-14 * eigenvalues[-1]).sum()))
             basis = vectors[:, -rank:].contiguous()
-            if self.distributed:  # one basis everywhere, whatever the machines' LAPACKs make of it
+            if self.distributed:  # eigenvectors differ between machines
                 torch.distributed.broadcast(basis, 0)
             bases.append(basis)
             trace = moment.diagonal().sum().clamp_min(torch.finfo(torch.float64).tiny)
             spectrum = torch.outer(spectrum, eigenvalues[-rank:].clamp_min(0) / trace).flatten()
         bases[0] = bases[0] / self.feature_scale
-        # each axis to trace one, and the whole to the trace of the true matrix, which axes that go together may change
+        # the trace of the true matrix differs from the product of the axes' traces where the axes are correlated
         return bases, spectrum * float(self._scaled_unit.mean())
 
     @property
@@ -446,7 +458,7 @@ class PointProblem:
         return self.unit / self.feature_scale**2
 
     def _masked(self, signals: slice, values: Tensor) -> Tensor:
-        """Values of some signals, zero off the mask."""
+        """Values of some signals, zero outside the mask."""
         mask = self.samples.select(signals).mask
         return values if mask is None else torch.where(mask[:, None], values, 0.0)
 
@@ -464,14 +476,14 @@ class PointProblem:
         return [slice(start, start + size) for start in range(0, len(self.values), size)]
 
     def _groups(self) -> list[slice]:
-        """Signals that are solved together."""
-        # numbers that all processes agree on, however many of the samples are their own
+        """Ranges of signals that are solved together."""
+        # from numbers that are equal in all processes
         samples = min(self.population, float(self.counts.max())) if self.distributed else self.values.shape[2]
         numbers = self.values.shape[1] * max(int(samples), self.spectrum.numel())
         return self._slices(max(1, GROUP_NUMBERS.get(self.values.device.type, GROUP_NUMBERS_DEFAULT) // numbers))
 
     def _operator(self, signals: slice) -> Samples:
-        """The operator of some signals, in the bases; made once where all signals share it."""
+        """The linear map of some signals in the bases; cached if all signals share it."""
         if not self.samples.shared:
             return self.samples.select(signals).to(self.dtype, self.bases)
         self._shared = self._shared or self.samples.to(self.dtype, self.bases)
@@ -484,22 +496,22 @@ class PointProblem:
         return scale.nan_to_num(0.0, posinf=0.0).to(self.dtype)
 
     def _damping(self, ridge: float) -> float:
-        r"""The share of the training points that is not used up by the degrees of freedom of the fit.
+        r"""The effective share of the training points in the preconditioner.
 
-        Random points see a direction of eigenvalue :math:`\lambda` as :math:`P' \lambda`, :math:`P' = P - \sum_i P'
-        \lambda_i / (P' \lambda_i + \rho)`, the fixed point of random-matrix theory, found by bisection. On a full grid
-        nothing is random and the share is one; on a part of a grid it is between the two.
+        For random points the normal equations have about the eigenvalue :math:`P' \lambda`, not :math:`P \lambda`, with
+        :math:`P' = P - \sum_i P' \lambda_i / (P' \lambda_i + \rho)`, a fixed point of random-matrix theory, found by
+        bisection. On a full grid the share is one; on a part of a grid it is between the two.
         """
         count, rho = float(self.counts.mean()), ridge * float(self._scaled_unit.mean())
         share = count / self.population
         low, high = math.log(1e-3), 0.0
         if share >= 1:
             return 1.0
-        for _ in range(8):  # to 3 %: the number of iterations hardly depends on it
+        for _ in range(8):  # to 3 %, which is accurate enough for the number of iterations
             middle = (low + high) / 2
             used = self.spectrum * (count * math.exp(middle))
             degrees = float((used / (used + rho)).nan_to_num(0.0).sum()) / count  # per training point
-            # of the whole population: (f - h) / (1 - h) with h = f degrees, divided by f
+            # for a finite population: (f - h) / (1 - h) with h = f degrees, divided by f
             left = (1 - degrees) / (1 - share * degrees) if degrees < 1 else 0.0
             low, high = (middle, high) if math.exp(middle) < left else (low, middle)
         return math.exp(low)
@@ -514,7 +526,11 @@ def point_samples(
     index: Tensor | None,
     distributed: bool,
 ) -> tuple[Samples, Tensor, float]:
-    """Where the samples are, their values ``(S, C, P)``, and how many there could be."""
+    """The samples as a linear map, their values ``(S, C, P)``, and the number of samples of the grid (see PointProblem).
+
+    Raises:
+        InputError: If shapes or dtypes do not fit, or the location of the points is not given.
+    """
     if not values.is_floating_point():
         raise InputError(f"values are floating-point numbers, computed in float32 or float64; got {values.dtype}")
     if distributed and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -554,7 +570,7 @@ def point_samples(
         places = torch.unravel_index(index, grid)
         coords = torch.stack([x[place] for x, place in zip(axes, places, strict=True)], -1)
     if coords is None:
-        raise InputError("say where the points are: coords, or axes with a mask or an index")
+        raise InputError("the location of the points is missing: give coords, or axes with a mask or an index")
     return ScatteredPoints(encoders, _rows("coords", coords, values, 3)), values, population
 
 

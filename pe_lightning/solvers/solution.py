@@ -1,4 +1,4 @@
-"""What the solvers return."""
+"""The result of the solvers."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ __all__ = ["Solution", "encode"]
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights of the linear layer on raw features, and how the fit went."""
+    """Weights of the linear layer on raw features, and a description of the fit."""
 
     weight: Tensor
-    """``(S, C, K_1, ..., K_D)``, for raw features."""
+    """Weights for raw features, ``(S, C, K_1, ..., K_D)``."""
     mean: Tensor
-    """The mean that was removed, ``(S, C)``; zero if none was."""
+    """The subtracted mean, ``(S, C)``; zero if none was subtracted."""
     squared_error: Tensor
-    """Training residual, the sum of squares per signal, ``(S,)`` float64. On grids whose features span less than the data
-    it is a difference, exact to ``eps`` of the data's dtype times the signal's own sum of squares."""
+    """Sum of squared training errors per signal, ``(S,)`` float64. On grids where the features do not have full rank its
+    error is ``eps`` of the data's dtype times the sum of squares of the signal."""
     count: Tensor
-    """Number of values that each of ``squared_error`` sums, ``(S,)``."""
+    """Number of values in each sum of ``squared_error``, ``(S,)``."""
     ridge: float
     """The ridge, relative to the mean squared norm of the joint features over the training samples."""
     absolute_ridge: Tensor
-    """What is added to the normal equations' diagonal, ``(S,)``."""
+    """The ridge as added to the diagonal of the normal equations, ``(S,)``."""
     solver: Literal["grid", "line", "dense", "points"]
     """``grid``, ``line`` (one long axis) and ``dense`` (few points, no ridge) are direct, ``points`` iterates."""
     seconds: float = 0.0
-    """From features to weights, this process's own time."""
+    """Wall time of this process, from features to weights."""
     encoders: tuple[Encoder, ...] = ()
-    """One per axis, where the solver was given encoders."""
+    """One encoder per axis, if the solver was given encoders."""
     choice: Choice | None = None
-    """How width and ridge were chosen, where they were."""
+    """The choice of width and ridge, if there was one."""
     ranks: tuple[int, ...] = ()
     """Numerical rank of the features of each axis, in float64."""
     joint_rank: int | None = None
-    """Grid: number of joint singular values that are used."""
+    """Grid: number of joint singular values above the truncation."""
     effective_rank: float | None = None
-    """Grid: degrees of freedom left by the ridge, the sum of ``s^2 / (s^2 + rho)``."""
+    """Grid: effective degrees of freedom, the sum of ``s^2 / (s^2 + rho)``."""
     methods: tuple[str, ...] = ()
-    """Grid: how each axis was factorised, ``svd``, ``gesvd`` or ``gram``."""
+    """Grid: factorisation of each axis, ``svd``, ``gesvd``, ``gram`` or ``identity``."""
     iterations: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
-    """Points: iterations of each signal, ``(S,)``."""
+    """Points: number of iterations of each signal, ``(S,)``."""
     relative_residual: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     """Points: norm of the gradient relative to that at zero, in the preconditioner's norm, ``(S,)``."""
     converged: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.bool))
@@ -60,7 +60,7 @@ class Solution:
     ill-conditioned features a small residual does not mean that the error is near its minimum."""
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
-        """Values ``(S, n_1, ..., n_D, C)`` on a grid from raw features, the mean included.
+        """Values on a grid from raw features, including the mean: ``(S, n_1, ..., n_D, C)``.
 
         Args:
             features: ``(n_a, K_a)`` per axis.
@@ -75,7 +75,7 @@ class Solution:
         return self.evaluate(encode(self.encoders, axes, self.weight.device))
 
     def at(self, coords: Tensor) -> Tensor:
-        """Values ``(S, P, C)`` at any coordinates ``(P, D)``, or ``(S, P, D)`` for points of each signal's own, exactly."""
+        """Values ``(S, P, C)`` at coordinates ``(P, D)``, or at different coordinates per signal, ``(S, P, D)``."""
         self._check_axes(coords.shape[-1])
         coords = (coords[None] if coords.ndim == 2 else coords).to(self.weight.device, torch.float64)
         if coords.ndim != 3 or len(coords) not in (1, len(self.weight)):
@@ -87,7 +87,7 @@ class Solution:
             return values.add_(self.mean[..., None]).movedim(1, -1)
 
     def report(self) -> dict[str, Any]:
-        """Everything but weights and means, as plain JSON values."""
+        """The solution without weights and means, as plain JSON values."""
         plain: dict[str, Any] = {"solver": self.solver, "ridge": self.ridge, "solve_seconds": self.seconds}
         if self.solver == "grid":
             plain |= {
@@ -111,7 +111,7 @@ class Solution:
 
 
 def encode(encoders: Sequence[Encoder], axes: Sequence[Tensor], device: torch.device) -> list[Operator]:
-    """Raw features per axis in float64; axes of one encoder and the same coordinates share them."""
+    """Raw features per axis in float64; axes with one encoder and equal coordinates share them."""
     if len(encoders) == 1 and is_local(encoders[0]):
         return [local_features(encoders[0], axes[0].to(device))]
     features: list[Operator] = []

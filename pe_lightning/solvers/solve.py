@@ -1,4 +1,4 @@
-"""The documented functions for exact fits, without Lightning."""
+"""Functions for exact fits, without Lightning."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pe_lightning.threads import sized_threads, solve_operations, threads_for_va
 __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
 
 WARN_RESIDUAL = 0.05
-"""A solve that ends above this relative residual has not come near its limit."""
+"""Relative residual above which a solve that has not converged warns."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve stopped while its residual was still large."""
+    """A solve stopped at a large residual."""
 
 
 @threads_for_values(passes=6)
@@ -50,8 +50,8 @@ def solve_grid(
         encoder: The encoder, by name, description or instance: one for all axes or one per axis.
         axes: One coordinate vector ``(N_a,)`` per axis, in [0, 1); default ``i / N_a``.
         ridge: Relative ridge, or ``auto``: chosen by held-out prediction (:func:`~pe_lightning.solvers.choose_grid`).
-        sigma: ``auto`` to choose the width of the features too, ``given`` to leave the encoder as it is.
-        center: Whether the mean of each signal and channel is taken out first.
+        sigma: ``auto`` to choose the width of the features too, ``given`` to keep the encoder.
+        center: Whether the mean of each signal and channel is subtracted first.
 
     Example:
         >>> import torch
@@ -82,9 +82,9 @@ def solve_grid(
         return replace(solution, choice=choice, seconds=time.perf_counter() - began)
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
     mean = values.new_zeros(len(values), values.shape[-1])
-    if center:  # before anything is summed: float32 loses least
+    if center:  # before the projection, which is more accurate in float32
         mean = values.flatten(1, -2).mean(1, dtype=torch.float64).to(values.dtype)
-        channels_first = values.movedim(-1, 1).contiguous()  # the layout of the solver, and the faster one to subtract in
+        channels_first = values.movedim(-1, 1).contiguous()  # the layout of the solver
         values = (channels_first - mean.reshape(*mean.shape, *[1] * len(sizes))).movedim(1, -1)
     solver.accumulate(values)
     solution = solver.solve(choice.ridge)
@@ -100,16 +100,16 @@ def solve_blocks(
     ridge: float = 1e-3,
     center: bool = True,
 ) -> Solution:
-    """As :func:`solve_grid`, for data that arrives in blocks: from HDF5, from a generator, or shared among processes.
+    """Fits signals on a grid as :func:`solve_grid`, from blocks: of an HDF5 file, a generator, or several processes.
 
     Under :mod:`torch.distributed` each process passes its own blocks; together they cover the grid once.
 
     Args:
-        blocks: The first sample of a block per axis, and its values ``(S, n_1, ..., n_D, C)``.
+        blocks: Pairs of the first sample of a block per axis, and its values ``(S, n_1, ..., n_D, C)``.
         encoder: As for :func:`solve_grid`.
         axes: Coordinates of the whole grid, ``(N_a,)`` per axis.
         ridge: Relative ridge; :func:`~pe_lightning.solvers.choose_grid` finds one from a part of the data.
-        center: Whether the mean of each signal and channel is taken out.
+        center: Whether the mean of each signal and channel is subtracted.
     """
     with sized_threads(solve_operations((1, *(len(x) for x in axes), 1), passes=6)):
         return _solve_blocks(blocks, encoder, axes, ridge, center)
@@ -130,7 +130,7 @@ def _solve_blocks(
         if not encoders:
             density = [samples_per_unit(x) for x in axes]
             encoders = axis_encoders(encoder, [1 / n for n in density], density, block.shape[-1], block.device)
-        if is_line(encoders):  # whose weights take as much memory as the data
+        if is_line(encoders):  # the weights are of the size of the data, so that collecting the blocks is affordable
             line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
             continue
         solver = solver or GridSolver(encode(encoders, axes, block.device), center=center)
@@ -143,7 +143,7 @@ def _solve_blocks(
         solver.reduce()
         found = solver.solve(ridge)
     else:
-        raise InputError("solve_blocks: no block came; a process without data passes one empty block (S, 0, ..., C)")
+        raise InputError("solve_blocks: there is no block; a process without data passes one empty block (S, 0, ..., C)")
     return replace(found, encoders=tuple(encoders), seconds=time.perf_counter() - began)
 
 
@@ -172,10 +172,10 @@ def solve_points(
     ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``. Values off the mask may be anything. float64
-            is computed in float64, all else in float32.
+        values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``. Values outside the mask are ignored.
+            float64 is computed in float64, other dtypes in float32.
         encoder: As for :func:`solve_grid`.
-        coords: ``(P, D)`` or ``(S or 1, P, D)``. Not looked at if ``axes`` and ``index`` are given.
+        coords: ``(P, D)`` or ``(S or 1, P, D)``. Ignored if ``axes`` and ``index`` are given.
         axes: Coordinate vectors of the grid, axis a of shape ``(N_a,)``.
         mask: ``(N_1, ..., N_D)`` or ``(S or 1, N_1, ..., N_D)`` booleans.
         index: Row-major positions in the grid, ``(P,)`` or ``(S or 1, P)``.
@@ -183,16 +183,16 @@ def solve_points(
             :math:`\prod_a |\psi_a|^2`; or ``auto``, chosen by :func:`~pe_lightning.solvers.choose_points`.
         sigma: ``auto`` to choose the width of the features too.
         iterations: Most iterations, each one evaluation and one adjoint.
-        tolerance: Where to stop: relative residual of the normal equations, in the preconditioner's norm.
+        tolerance: Relative residual of the normal equations at which to stop, in the preconditioner's norm.
         precondition: Whether to use the preconditioner: the diagonal that the normal equations of a full grid have in the
             eigenbases of the axes, damped for the points that are missing. ``None``: if the ridge is positive. Without, the
             iteration tends to the solution of least norm where there are many, and few iterations regularise.
-        center: Whether to take out each signal's mean per channel over its training points first.
-        distributed: Every process of :mod:`torch.distributed` holds its own share of the same signals' points (possibly
-            none) and calls this; all get the same weights.
+        center: Whether to subtract each signal's mean per channel over its training points first.
+        distributed: Whether every process of :mod:`torch.distributed` calls this function with its own share of the points
+            of the same signals, possibly none. All processes return the same weights.
 
     Warns:
-        ConvergenceWarning: If the solver stops while the relative residual is above 0.05.
+        ConvergenceWarning: If the solver stops at a relative residual above 0.05.
     """
     if precondition and check_ridge(ridge) == 0:
         raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")

@@ -1,7 +1,7 @@
-r"""Encoders with parameters, learned by variable projection: the linear layer is solved exactly, at every step.
+r"""Learns the parameters of encoders by variable projection: the linear layer is solved exactly at every step.
 
-With weights :math:`w(\theta)` that fit some of the training samples, the loss is the error of predicting the others. A loss
-on the fitted samples themselves falls as the features get narrower, for with a ridge near zero narrow features fit anything.
+With weights :math:`w(\theta)` fitted to some of the training samples, the loss is the error at the others. The error at the
+fitted samples would decrease with the width of the features, since narrow features fit any samples.
 
 The gradient goes through the solve. Let :math:`A, B` be the joint features of the fitted and of the held-out samples,
 :math:`r = y - Aw` and :math:`g` the gradient of the loss with respect to the predictions :math:`Bw`. With the adjoint
@@ -10,8 +10,8 @@ The gradient goes through the solve. Let :math:`A, B` be the joint features of t
 .. math:: \mathrm{d}\,\mathrm{loss} = \langle g, \mathrm{d}B\, w \rangle + \langle r, \mathrm{d}A\, z \rangle
     - \langle A z, \mathrm{d}A\, w \rangle - \langle z, w \rangle \,\mathrm{d}\rho .
 
-The features are differentiated by autograd, whatever encoder they are of; no decomposition is, so that equal singular values
-do no harm.
+Autograd differentiates the features of any encoder; decompositions are not differentiated, which would fail for equal
+singular values.
 
 Reference: Golub and Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
 separate*, 1973. The held-out loss is an addition.
@@ -42,34 +42,35 @@ from pe_lightning.threads import threads_for_values
 
 __all__ = ["HeldOut", "Learned", "learn_encoders"]
 
-FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
-"""Widths that are looked at first, times the given one. Far from the best one the error may have a minimum of its own, or,
-of Fourier features, be too rough for a gradient."""
-RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.03, 0.1, 0.3, 1.0)}
-"""Ridges that each is tried with, for direct and for iterative solves; the best is where the search starts."""
-MAX_FRACTION = 0.25
-"""Of few scattered samples up to this share is held out, instead of a tenth."""
+START_FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
+"""Widths that the search may start from, relative to the given one. Far from the best width the error may have a local
+minimum, or, for Fourier features, change too fast for gradients."""
+START_RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.03, 0.1, 0.3, 1.0)}
+"""Ridges that each start is scored with, for direct (True) and iterative solves."""
+MAX_HELD_OUT_FRACTION = 0.25
+"""Largest share of few scattered samples that is held out, in place of a tenth."""
 RIDGE_LIMITS = {True: (1e-8, 10.0), False: (1e-4, 10.0)}
-TOLERANCE = 3e-4
-"""The search ends when a step lowers the held-out error by less, relative."""
-CHUNK = 1 << 22
+"""Least and largest ridge of the search, for direct (True) and iterative solves."""
+SEARCH_TOLERANCE = 3e-4
+"""Relative decrease of the held-out error below which the search ends."""
+CHUNK_NUMBERS = 1 << 22
 """Intermediate numbers of scattered points that are held at once for the gradient."""
-ITERATIONS = {True: 40, False: 15}
-"""Most iterations of a solve at scattered points, with gradients and without."""
+MAX_ITERATIONS = {True: 40, False: 15}
+"""Most iterations of a solve at scattered points, with gradients (True) and without."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What :func:`learn_encoders` found."""
+    """The result of :func:`learn_encoders`."""
 
     encoders: tuple[Encoder, ...]
-    """One per axis, with the best parameters; solvers take them as they are."""
+    """One encoder per axis, with the best parameters."""
     ridge: float
     """The relative ridge for a fit of all training samples."""
     start: float
-    """Held-out PSNR in dB of the encoders as they were given, at the best ridge that was looked at."""
+    """Held-out PSNR in dB of the given encoders at the best of the start ridges."""
     curve: tuple[float, ...]
-    """The same at every evaluation of the search, in order; the best one's parameters are kept."""
+    """Held-out PSNR in dB of every evaluation of the search, in order."""
 
     def report(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -77,17 +78,17 @@ class Learned:
 
 
 class HeldOut:
-    """Samples that are fitted, and samples of the same signals that are predicted.
+    """The loss of held-out samples, predicted from a fit to other samples of the same signals.
 
     Args:
-        samples: Where all of them are, with the encoders.
+        samples: All samples, with the encoders.
         values: ``(S, C, P)`` float64.
-        fitted: Which samples are fitted, ``(S or 1, P)`` booleans.
-        weight: Of each sample in the loss, ``(S or 1, P)``; of the predicted ones not zero.
-        strides: If the fitted samples are every so many of a grid, how many, per axis: the solves are then direct.
-        center: Whether the mean of the fitted samples is taken out.
-        tolerance: Of the iterative solves otherwise; in float32 from 1e-4 on.
-        iterations: Most iterations of one of them, with gradients and without.
+        fitted: Samples that are fitted, ``(S or 1, P)`` booleans.
+        weight: Weight of each sample in the loss, ``(S or 1, P)``; zero for samples that are not held out.
+        strides: Stride per axis of the fitted samples if they are a regular part of a grid; the solves are then direct.
+        center: Whether the mean of the fitted samples is subtracted.
+        tolerance: Tolerance of iterative solves; they are in float32 from 1e-4 on.
+        iterations: Most iterations of a solve, with gradients (True) and without.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class HeldOut:
         strides: Sequence[int] | None = None,
         center: bool = True,
         tolerance: float = 1e-4,
-        iterations: Mapping[bool, int] = ITERATIONS,
+        iterations: Mapping[bool, int] = MAX_ITERATIONS,
     ) -> None:
         self.samples, self.strides, self.tolerance, self.iterations = samples, strides, tolerance, iterations
         self.fitted = fitted.expand(len(values), -1)
@@ -110,13 +111,13 @@ class HeldOut:
         self.total = float(self.weight.sum()) * values.shape[1]
 
     def loss(self, ridge: float, gradient: bool = True) -> tuple[float, float]:
-        """The weighted mean squared error, and its derivative by the logarithm of the ridge (zero without gradients).
+        """The weighted mean squared error, and its derivative with respect to the logarithm of the ridge.
 
-        Gradients by the encoders' parameters are added to their ``grad``.
+        Gradients with respect to the encoders' parameters are added to their ``grad``.
 
         Args:
             ridge: Relative to the mean of the joint diagonal over the fitted samples.
-            gradient: Whether to differentiate.
+            gradient: Whether to differentiate; without, the derivative is zero.
         """
         fitted, weight = self.fitted[:, None], self.weight[:, None] / self.total
         with full_precision(self.values.device):
@@ -141,12 +142,12 @@ class HeldOut:
             return loss, -float((rho * inner).sum())
 
     def _features(self) -> Iterator[tuple[slice, slice, list[Tensor]]]:
-        """Signals, samples, and the features of each axis: of the grid at once, of scattered points in chunks."""
+        """Ranges of signals and samples with the features of each axis: the whole grid, or chunks of scattered points."""
         encoders, samples = self.samples.encoders, self.samples
         if isinstance(samples, MaskedGrid):
             yield slice(None), slice(None), [encoder(x.double()) for encoder, x in zip(encoders, samples.axes, strict=True)]
             return
-        coords, step = samples.coordinates().double(), max(1, CHUNK // math.prod(samples.widths[1:]))
+        coords, step = samples.coordinates().double(), max(1, CHUNK_NUMBERS // math.prod(samples.widths[1:]))
         for row, start in itertools.product(range(len(coords)), range(0, coords.shape[1], step)):
             where = slice(start, start + step)
             axes = coords[row, where].unbind(-1)
@@ -154,7 +155,7 @@ class HeldOut:
             yield signals, where, [encoder(x) for encoder, x in zip(encoders, axes, strict=True)]
 
     def _joint(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
-        """The linear layer at the samples of some features, ``(s, C, K_1, ..., K_D)`` -> ``(s, C, p)``."""
+        """The linear layer at the samples of features: ``(s, C, K_1, ..., K_D)`` -> ``(s, C, p)``."""
         if isinstance(self.samples, MaskedGrid):
             return mode_products(weight, features).flatten(2)
         return rowwise_products(weight, features)
@@ -181,7 +182,7 @@ class HeldOut:
         return total / self.counts
 
     def _direct(self, rho: Tensor) -> Callable[[Tensor | None], Tensor]:
-        """Solves with one factorisation per axis: the weights, or, of a gradient at the samples, the adjoint."""
+        """Factorises each axis; the function returns the weights for ``None``, else the adjoint of a gradient ``(S, C, P)``."""
         strides = self.strides or ()
         ((_, _, features),) = self._features()
         parts = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
@@ -204,13 +205,13 @@ class HeldOut:
                 return mode_products(mode_products(values, left) * singular / damped, right)
             b = mode_products(g.reshape(*g.shape[:2], *grid), [f.T for f in features])
             inside = mode_products(b, [v.T for v in right])
-            # what the fitted samples do not see of it is damped by the ridge alone
+            # outside the range of the fitted samples the normal equations are the ridge times the identity
             return b / wide + mode_products(inside * (1 / damped - 1 / wide), right)
 
         return solve
 
     def _iterative(self, ridge: float, iterations: int) -> Callable[[Tensor | None], Tensor]:
-        """As :meth:`_direct`, by conjugate gradients; directions that no fitted sample sees have no adjoint."""
+        """As :meth:`_direct`, by conjugate gradients; the adjoint is restricted to the range of the fitted samples."""
         samples = self.samples.with_mask(self.fitted)
         population = math.prod(samples.grid) if isinstance(samples, MaskedGrid) else math.inf
         values = self.values.float() if self.tolerance >= 1e-4 else self.values
@@ -238,15 +239,15 @@ def learn_encoders(
     evaluations: int = 60,
     full_size: Sequence[int] | None = None,
 ) -> Learned:
-    """Learns the parameters of encoders by variable projection; all signals learn the same ones.
+    """Learns the parameters of encoders by variable projection; all signals share them.
 
-    Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. What is
-    fitted and what predicted is what :func:`~pe_lightning.solvers.choose_grid` and
-    :func:`~pe_lightning.solvers.choose_points` take: every second row and column of windows, with all coordinates at half
-    their distance, or all but a tenth of the scattered points. Features with a place of their own, such as a width per
-    shift, are learned where they are: a tenth of all samples is predicted.
+    Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. The same
+    samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`:
+    every second one per axis in windows of a grid, with coordinates at half their distance, or a tenth of the scattered
+    points. For features with a position, such as one width per shift, a tenth of all samples of a grid is held out.
 
-    The search is SciPy's L-BFGS-B on the logarithm of the loss, by the encoders' parameters and the logarithm of the ridge.
+    The search is SciPy's L-BFGS-B on the logarithm of the loss, with respect to the encoders' parameters and the logarithm
+    of the ridge.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` of a grid or with a mask, otherwise ``(S, P, C)``.
@@ -255,8 +256,8 @@ def learn_encoders(
         coords: ``(P, D)`` or ``(S or 1, P, D)``.
         mask: ``(N_1, ..., N_D)`` or with a leading axis of ``S``.
         index: Row-major positions in the grid, ``(P,)`` or ``(S or 1, P)``.
-        ridge: Relative ridge, or ``auto``: improved with the encoders, and then chosen for them as the solvers do.
-        center: Whether the mean of each signal and channel is taken out.
+        ridge: Relative ridge, or ``auto``: optimised with the encoders, and finally chosen as by the solvers.
+        center: Whether the mean of each signal and channel is subtracted.
         evaluations: Most evaluations of loss and gradient.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
 
@@ -293,7 +294,7 @@ def learn_encoders(
     if not parameters:
         names = ", ".join(sorted({entry.name for entry in given}))
         raise InputError(f"there is nothing to learn: {names} has no parameter; set trainable: true")
-    # a width per shift, or a table: features that mean something at one place only
+    # features with a position: a width per shift, or a table
     learning = [entry for entry in working if any(True for _ in entry.parameters())]
     placed = any(entry.width is None or (entry.per_feature and entry.resolution is not None) for entry in learning)
     if scattered or placed:
@@ -301,7 +302,7 @@ def learn_encoders(
             where.update(axes=axes, mask=torch.ones(values.shape[1:-1], dtype=torch.bool))
         many = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
         fraction = max(held_out.HELD_OUT_FRACTION, held_out.MIN_HELD_OUT_POINTS / max(many, 1))
-        if fraction > MAX_FRACTION:
+        if fraction > MAX_HELD_OUT_FRACTION:
             raise InputError(
                 f"{many} training samples are too few to hold any out; set trainable: false, or warm_start: false"
             )
@@ -325,7 +326,7 @@ def learn_encoders(
 def _thinned(
     values: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], center: bool
 ) -> HeldOut:
-    """Every second sample of each axis of windows of a grid, predicted from the others."""
+    """Every second sample of each axis of windows of a grid held out."""
     windows, coords = held_out.grid_windows(values, axes)
     lengths = [len(x) for x in coords]
     thinned = [n >= held_out.MIN_AXIS_SAMPLES for n in lengths]
@@ -346,7 +347,7 @@ def _thinned(
 def _scattered(
     values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, fraction: float, center: bool
 ) -> HeldOut:
-    """A share of the points, of windows of a large grid where features mean the same everywhere, predicted from the rest."""
+    """A share of the points held out; in windows of a large grid, unless the features have a position."""
     samples, points, _ = point_samples(values, encoders, **where, distributed=False)
     axes = where["axes"]
     windows = None if axes is None or placed else held_out.point_windows(values, axes, where["mask"], where["index"], False)
@@ -371,9 +372,9 @@ class _Search:
         self.best, self.found = math.inf, np.zeros(0)
 
     def run(self, evaluations: int) -> float:
-        """Leaves the best parameters in the encoders; returns the ridge."""
+        """Sets the best parameters in the encoders and returns the ridge."""
         direct = self.problem.strides is not None
-        ridges = RIDGES[direct] if self.ridge is None else (self.ridge,)
+        ridges = START_RIDGES[direct] if self.ridge is None else (self.ridge,)
         looks: dict[tuple[float, float], float] = {}
         vectors = dict(self._starts())
         for factor, vector in vectors.items():
@@ -387,15 +388,15 @@ class _Search:
         if self.ridge is None:
             start = np.append(start, math.log(ridge))
             bounds.append((math.log(RIDGE_LIMITS[direct][0]), math.log(RIDGE_LIMITS[direct][1])))
-        options = {"maxfun": evaluations, "maxiter": evaluations, "ftol": TOLERANCE, "gtol": TOLERANCE}
+        options = {"maxfun": evaluations, "maxiter": evaluations, "ftol": SEARCH_TOLERANCE, "gtol": SEARCH_TOLERANCE}
         scipy.optimize.minimize(self.evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         if not len(self.found):
             raise InputError("the encoder's features, or the values, are not finite; start from another width")
         return self._set(self.found)
 
     def _starts(self) -> Iterator[tuple[float, np.ndarray]]:
-        """Factors of the width, where the encoders declare one, and the parameters of the encoders that have it."""
-        for factor in FACTORS if all(encoder.width for encoder in self.encoders) else (1.0,):
+        """Start widths, relative to the given ones, with the parameters of the encoders of these widths."""
+        for factor in START_FACTORS if all(encoder.width for encoder in self.encoders) else (1.0,):
             made = []
             for encoder in self.encoders:
                 if factor != 1 and encoder.width is not None:
@@ -411,7 +412,7 @@ class _Search:
             parameter.grad = torch.zeros_like(parameter)
         try:
             loss, slope = self.problem.loss(ridge)
-        except InputError:  # features that are not finite, of a step that was too long
+        except InputError:  # features that are not finite, after too long a step
             loss = slope = math.nan
         with torch.enable_grad():
             penalty = torch.stack([encoder.penalty().double().cpu() for encoder in self.encoders]).sum()
@@ -428,7 +429,7 @@ class _Search:
         return math.log(total), gradient
 
     def _set(self, vector: np.ndarray) -> float:
-        """Puts the parameters of a vector into the encoders; returns the ridge."""
+        """Sets the encoders' parameters from a vector and returns the ridge."""
         first = 0
         for parameter in self.parameters:
             part = torch.from_numpy(vector[first : first + parameter.numel()].reshape(parameter.shape))
@@ -438,7 +439,7 @@ class _Search:
 
 
 def _decibels(error: float) -> float:
-    """The PSNR of a mean squared error; a perfect prediction counts as 120 dB."""
+    """PSNR in dB of a mean squared error, at most 120."""
     return -10 * math.log10(max(error, 1e-12))
 
 

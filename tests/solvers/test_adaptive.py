@@ -122,7 +122,7 @@ def test_a_grid_is_predicted_as_its_points_are_also_in_tiles(sizes, step, first,
     points = torch.cartesian_prod(*axes).reshape(-1, len(axes))
     whole = field.predict(axes)
     torch.testing.assert_close(whole, field.at(points).reshape(*shape, 2), rtol=0, atol=1e-9)
-    monkeypatch.setattr(adaptive, "LIMIT", 20000)
+    monkeypatch.setattr(adaptive, "MAX_NUMBERS", 20000)
     torch.testing.assert_close(make(values, step, first).predict(axes), whole, rtol=0, atol=1e-9)
 
 

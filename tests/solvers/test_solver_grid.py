@@ -262,7 +262,7 @@ def test_solve_blocks_from_a_generator():
     streamed = solve_blocks(blocks, encoder, axes, ridge=1e-3)
     torch.testing.assert_close(streamed.weight, solve_grid(values, encoder, axes, ridge=1e-3).weight)
     torch.testing.assert_close(streamed.predict(axes), solve_grid(values, encoder, ridge=1e-3).predict(axes))
-    with pytest.raises(InputError, match="no block came"):
+    with pytest.raises(InputError, match="there is no block"):
         solve_blocks([], encoder, axes)
 
 

@@ -356,7 +356,7 @@ def test_running_out_of_iterations_warns_if_much_is_left() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"coords": None}, "say where the points are"),
+        ({"coords": None}, "the location of the points is missing"),
         ({"coords": torch.rand(0, 2), "values": torch.rand(2, 0, 1)}, r"signals \[0, 1\] have no training point"),
         ({"coords": torch.rand(3, 10, 2)}, "coords hold 10 points of 2 signals"),
         ({"axes": grid_axes((4, 4)), "index": torch.arange(10) + 10}, "below 16"),
