@@ -105,7 +105,7 @@ class SimpleMLP(CoordinateModule):
         check_options(activation, omega, activation_scale)
         self.activation = activation
         self.omega = omega
-        self._omega = None if omega == "auto" else omega  # in force
+        self._omega = None if omega == "auto" else omega
         self.activation_scale = activation_scale
         self.sigmoid = sigmoid
         self.layout: Literal["auto", "axes", "directions", "joint"] = layout
@@ -141,7 +141,7 @@ class SimpleMLP(CoordinateModule):
         return SimpleNetwork(encoding, channels, self.depth, self.width, self.activation, self.sigmoid, omega, scale)
 
     def describe_network(self) -> dict[str, Any] | None:
-        """The activation with its options in force, and the hidden layers."""
+        """The activation with the values of its options, and the hidden layers."""
         kind = find_activation(self.activation)
         options = {
             "omega": self._omega or kind.default_omega,
@@ -206,6 +206,13 @@ class SimpleMLP(CoordinateModule):
         curve = [[value, distance] for value, (_, distance) in zip(values, tried, strict=True)]
         best = min(curve, key=lambda row: row[1])[0]
         self.solution = FitReport(spectrum=SpectrumReport(parameter, best, curve, self.choice_seconds))
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Builds from the checkpoint, with its ``omega`` if that was chosen."""
+        super().on_load_checkpoint(checkpoint)
+        chosen = checkpoint["state_dict"].get("networks.network.mlp.activations.0.omega")
+        if self.omega == "auto" and chosen is not None:
+            self._omega = float(chosen.flatten()[0])
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""

@@ -23,8 +23,8 @@ MIXED_ROTARY_BASE = 10.0
 class Rotary(nn.Module):
     r"""Angles of axial rotary positions in D dimensions: each axis rotates its own share of the pairs of a head.
 
-    The pair ``d`` of axis ``a`` is rotated by :math:`p_a b^{-d/n}`, with ``n`` pairs per axis and :math:`p_a` the position in
-    samples. The product of a rotated query and key depends on the difference of their positions alone.
+    The pair ``d`` of axis ``a`` is rotated by :math:`p_a b^{-d/n}`, with ``n`` pairs per axis and the position :math:`p_a`
+    in samples. The product of a rotated query and key depends on the difference of their positions alone.
 
     Args:
         head_width: Features of a head.

@@ -91,6 +91,7 @@ def test_what_is_chosen_is_reported_and_in_the_checkpoint(make_trainer: MakeTrai
     assert torch.equal(loaded(coords), module(coords))
     assert loaded.networks.network.mlp.activations[0].omega.item() == pytest.approx(found[2])
     assert loaded.solution == module.solution
+    assert loaded.describe()["network"] == pytest.approx(module.describe()["network"])
 
 
 @pytest.mark.parametrize("name", ["rff", "gau", "linf"])
