@@ -31,6 +31,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ from pe_lightning.data.sampling import GridSampling
 from pe_lightning.data.sources.samples import video_samples
 from pe_lightning.linalg import LIFTINGS, lifting
 from pe_lightning.modules import ComplexLinear
-from pe_lightning.networks.sparse import Coefficients
+from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import solve_grid
+from pe_lightning.solvers.solution import encode
 
 SECTIONS = ("pictures", "time", "worth", "signals", "noise", "trade")
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
@@ -236,11 +238,6 @@ def worth(paths: list[str]) -> None:
 
 def encoder_score(image: Tensor, found: Any, axes: list[Tensor], count: int, over_samples: bool) -> float:
     """PSNR of the largest numbers of an encoder that does not interpolate."""
-    from dataclasses import replace
-
-    from pe_lightning.modules.sparse_fit import axis_norms
-    from pe_lightning.solvers.solution import encode
-
     norms = None
     if over_samples:
         matrices = encode(found.encoders, axes, image.device)

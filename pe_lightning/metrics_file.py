@@ -84,6 +84,7 @@ FIELDS: Mapping[str, Kind] = {
     "sampling": MAPPING,
     "model": TEXT,
     "num_params": NUMBER,
+    "checkpoint_bytes": COUNT,
     "network": MAPPING,
     "encoding": TEXT,
     "encoder": Kind("a mapping, or one per axis", lambda value: _is_mapping(value) or _is_list(_is_mapping)(value)),

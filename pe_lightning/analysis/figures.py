@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 
-__all__ = ["figure", "similarity_figure", "weight_figure"]
+__all__ = ["figure", "similarity_figure", "sparsity_figure", "weight_figure"]
 
 ACROSS = 4
 """Panels of features in a row."""
@@ -53,6 +53,19 @@ def figure(*reports: Mapping[str, Any]) -> Figure:
     for panel in (distance, power, values, rank):
         panel.grid(alpha=0.3)
     below.legend(*distance.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return drawn
+
+
+def sparsity_figure(reports: Sequence[Mapping[str, Any]]) -> Figure:
+    """PSNR of all samples against the numbers kept, a line per report of :mod:`pe_lightning.analysis.sparsity`."""
+    drawn = Figure(figsize=(6, 4), layout="constrained")
+    axes: Axes = drawn.subplots()
+    for report in reports:
+        basis = report["transform"] or "its own basis"
+        axes.plot(report["numbers"], report["psnr"], "o-", label=f"{report['encoder']}, {basis}")
+    axes.set(xscale="log", xlabel="numbers kept", ylabel="PSNR of all samples, dB")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
     return drawn
 
 

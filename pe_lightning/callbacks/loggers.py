@@ -197,12 +197,13 @@ def log_scores(
     step: int,
     checkpoint: Path | None = None,
 ) -> None:
-    """Logs the values that the module does not log itself: deviations, SSIM, baselines, parameters and seconds.
+    """Logs the values that the module does not log itself: deviations, SSIM, baselines, sizes and seconds.
 
     To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint.
     """
     test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
-    keys = (f"{test}_std", "test/ssim", "num_params", "fit_seconds")  # the module has logged the mean scores itself
+    # the module has logged the mean scores itself
+    keys = (f"{test}_std", "test/ssim", "num_params", "checkpoint_bytes", "fit_seconds")
     scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
     baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
     columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]

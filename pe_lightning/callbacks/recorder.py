@@ -222,6 +222,7 @@ class RunRecorder(TimedCallback):
             "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **described,
+            "checkpoint_bytes": self._checkpoint_bytes(),
             "baselines": {},
             **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
@@ -251,6 +252,13 @@ class RunRecorder(TimedCallback):
         self.durations.mark("files")
         if self.table:
             print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
+
+    def _checkpoint_bytes(self) -> int | None:
+        """Size of the checkpoint of the fit, or of the one that is tested; ``None`` without one."""
+        assert self.run_dir is not None
+        last = self.run_dir / runs.CHECKPOINTS / LAST
+        path = last if last.is_file() else self.ckpt_path
+        return path.stat().st_size if path is not None and path.is_file() else None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the scores of the verb ``validate``; those of a fit are in its logs."""

@@ -14,7 +14,7 @@ from pe_lightning import runs
 from pe_lightning.callbacks.descriptions import encoder_names
 from pe_lightning.callbacks.interpolation import advice
 from pe_lightning.durations import Durations
-from pe_lightning.errors import show_metric
+from pe_lightning.errors import show_bytes, show_metric
 from pe_lightning.metrics import metrics, unit_of
 
 __all__ = ["print_scores"]
@@ -42,7 +42,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
     per = " per signal" if "grid" in report else ""
     network = (report.get("network") or {}).get("name", "")
     method = ", ".join(filter(None, [report["model"], network, encoder_names(report)]))
-    table = Table(title=f"{method}, {report['num_params']:,} parameters{per}")
+    size = report.get("checkpoint_bytes")
+    file = "" if size is None else f", file of {show_bytes(size)}"
+    table = Table(title=f"{method}, {report['num_params']:,} parameters{per}{file}")
     table.add_column("signal")
     for key in units:
         table.add_column(titles[key], justify="right")

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -17,12 +15,12 @@ from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
-from pe_lightning.encoders import Encoder, bandwidth
+from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Identity, LiftingName, Operator, full_precision, lifting, mode_products
+from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
 from pe_lightning.metrics import psnr
 from pe_lightning.modules.report import SparseReport
-from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType
+from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms
 from pe_lightning.solvers import Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk
@@ -37,8 +35,6 @@ DENOISED_COUNT = 1.5
 """With ``keep: auto``, kept numbers relative to those that shrinkage without shifts leaves: their average has more."""
 HELD_OUT_AXIS = 16
 """Samples of an axis from which on every second one is held out to see whether denoising helps."""
-NEGLIGIBLE = 1e-9
-"""Entries of a Gram matrix below this share of the largest are left out."""
 
 
 @dataclass(frozen=True)
@@ -170,35 +166,6 @@ def trained_axes(dataset: SignalDataset) -> list[Tensor]:
     if isinstance(split, GridSplit):
         return [x[index] for x, index in zip(dataset.axes, split.index, strict=True)]
     return list(dataset.axes)
-
-
-def axis_norms(transform: LiftingName, encoder: Encoder, features: Operator) -> Tensor:
-    """Norms over the samples of the synthesis vectors of an axis, ``(K,)``."""
-    size = features.shape[1]
-    if isinstance(features, Identity):
-        return lifting(transform).synthesis_norms(size)
-    reach = size if encoder.support is None else bandwidth(encoder)
-    return lifting(transform).synthesis_norms(size, gram_matrix(features, reach))
-
-
-def gram_matrix(features: Operator, reach: int) -> scipy.sparse.csr_matrix:
-    """The Gram matrix ``(K, K)`` of features that overlap with ``reach`` neighbours on each side at most."""
-    size, period = features.shape[1], 2 * reach + 1
-    if period >= size:
-        dense = features.to(torch.float64).rmv(features.dense().double(), 0).cpu().numpy()
-        dense[np.abs(dense) < NEGLIGIBLE * np.abs(dense).max()] = 0
-        return scipy.sparse.csr_matrix(dense)
-    diagonals = np.zeros((period, size))  # of offset d: entry (j - d, j) in column j
-    for first in range(period):  # columns so far apart share no row
-        probe = torch.zeros(size, dtype=torch.float64, device=features.device)
-        probe[first::period] = 1
-        product = features.rmv(features.mv(probe, 0), 0).cpu().numpy()
-        columns = np.arange(first, size, period)
-        for offset in range(-reach, reach + 1):
-            rows = columns - offset
-            inside = (rows >= 0) & (rows < size)
-            diagonals[offset + reach, columns[inside]] = product[rows[inside]]
-    return scipy.sparse.dia_matrix((diagonals, np.arange(-reach, reach + 1)), shape=(size, size)).tocsr()
 
 
 def denoised_fit(

@@ -12,7 +12,7 @@ from pe_lightning.data.sampling import GridSampling
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LIFTINGS, lifting
 from pe_lightning.modules import ComplexLinear
-from pe_lightning.modules.sparse_fit import axis_norms
+from pe_lightning.networks.sparse import axis_norms
 from pe_lightning.solvers.solution import encode
 
 EXACT = {"ridge": 0.0}

@@ -263,7 +263,7 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
     spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
     ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
     fewest, most = row.params
-    seconds = mean(run.metrics.get("fit_seconds") for run in row.runs)
+    seconds, size = (mean(run.metrics.get(key) for run in row.runs) for key in ("fit_seconds", "checkpoint_bytes"))
     runs = math.nan if row.interpolation else len(row.runs)
     interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * (difference.signals > 1)
     change = "baseline" if row is table.baseline else f"{metric.text(difference.mean, '+')}{interval}"
@@ -275,6 +275,7 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
         TableCell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
         TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
         TableCell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
+        TableCell("checkpoint_bytes", "bytes of the file", _number(size, ",.0f"), size, in_terminal=False),
         TableCell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
     ]
     return found if by is not None else found[1:]

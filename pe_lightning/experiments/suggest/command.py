@@ -39,6 +39,9 @@ def suggest(
     Every encoder is fitted exactly, with width and ridge chosen on held-out training samples, and compared with
     interpolation by the prediction of the held-out samples. pe-lightning fit --config suggested.yaml fits the best one.
 
+    Where every sample is trained on (--data.sampling.stride 1), it compares how well few numbers of the exact fit represent
+    all samples, and writes a sparse fit.
+
     Args:
         paths: Images, sound, tables, videos, volumes, folders of them, or samples://NAME.
         options: --data... and --config FILE as for pe-lightning fit; only the data and the seed of a configuration are used.
@@ -86,7 +89,16 @@ def suggest(
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
     if data.effective_protocol == "none":
-        raise InputError(f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random")
+        if data.streamed or networks:
+            raise InputError(
+                f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
+            )
+        from pe_lightning.experiments.suggest.sparse import suggest_sparse
+
+        write_atomically(out, suggest_sparse(data, names, plain_values("fit", config), out))
+        print("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
+        print(f"the best, ready to fit: pe-lightning fit --config {out}")
+        return 0
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
     if networks and signals is None:

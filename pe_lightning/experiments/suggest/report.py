@@ -22,7 +22,7 @@ from pe_lightning.errors import show_metric
 from pe_lightning.experiments.compare.reading import Metric
 from pe_lightning.experiments.suggest.search import ADAPTIVE, SearchResult, TrialScore
 
-__all__ = ["configuration", "print_result", "verdict"]
+__all__ = ["configuration", "data_lines", "print_result", "verdict"]
 
 SHOWN_ROWS = 8
 """Rows of the short table."""
@@ -172,15 +172,22 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         f"# Run it: pe-lightning fit --config {out}",
         "model:",
         *(solved if model is None else [f"  {key}: {_flow(value)}" for key, value in model.items()]),
-        "data:",
-        f"  class_path: {type(data).__name__}",
-        "  init_args:",
-        *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
+        *data_lines(data, tree),
         "trainer:",
         f"  max_steps: {'0 # more steps continue training from the exact fit' if model is None else steps}",
         *([f"seed_everything: {_flow(seed)}"] if seed else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def data_lines(data: SignalDataModule, tree: dict[str, Any]) -> list[str]:
+    """The section ``data`` of a configuration, without the defaults."""
+    return [
+        "data:",
+        f"  class_path: {type(data).__name__}",
+        "  init_args:",
+        *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
+    ]
 
 
 def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def test_the_files(make_run, tmp_path, capsys):
     assert values == pytest.approx([31, -1, -3.484138, 2])
     assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
     markdown = (out / "table.md").read_text()
-    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | 2.00 |" in markdown
+    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_compared(make_run, tmp_path, capsys):

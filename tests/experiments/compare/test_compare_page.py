@@ -93,7 +93,7 @@ def test_the_tables_can_be_read_without_a_script(make_run, write):
     make_run("a/1", (30.0, 31.0, 35.0), config={"seed": 1, "same": 2})
     make_run("b/1", (29.0, 31.0, 33.0), config={"seed": 2, "same": 2, "depth": {"of": 3}})
     page = Page(write())
-    assert [a["aria-sort"] for a in page.of("th") if "aria-sort" in a] == ["none", "descending", *["none"] * 5]
+    assert [a["aria-sort"] for a in page.of("th") if "aria-sort" in a] == ["none", "descending", *["none"] * 6]
     words = page.text
     assert words[words.index("b/1") :][:3] == ["b/1", "31.00 ± 1.63", "-1.00 [-3.48, +1.48]"]
     assert "No reconstructions: no signal-0_comparison.h5, no signal-1_comparison.h5, no signal-2_comparison.h5." in words

@@ -135,7 +135,11 @@ def write(name: str, content: str | bytes) -> str:
         (lambda: [], ["suggest needs signals", "pe-lightning suggest my.jpg"]),
         (lambda: ["nowhere.png"], ["nowhere.png"]),
         (lambda: [write("letter.docx", "x")], ["letter.docx", "--data ImageDataModule"]),
-        (lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1"], ["nothing is held out"]),
+        (lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--networks"], ["nothing is held out"]),
+        (
+            lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--encoders", "rff"],
+            ["rff are no shifted encoders", "keys"],
+        ),
         (lambda: [picture("a.png", 8, 8), "--encoders", "gua"], ["unknown encoder 'gua'", "'gau'"]),
         (lambda: [picture("a.png", 8, 8), "--num_features", "many"], ["--num_features", "'many'"]),
         (lambda: [picture("a.png", 8, 8), "--encoders", "gau", "--num_features", "1000000"], ["GB of memory"]),
@@ -199,3 +203,15 @@ def test_networks_share_the_seconds_and_the_best_one_can_be_fitted(capsys, monke
     found = fitted()
     assert found["model"] == "SimpleMLP"
     assert found["test/psnr"] == pytest.approx(psnr, abs=0.1)
+
+
+def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["suggest", picture("a.png", 40, 30), "--data.sampling.stride", "1", "--encoders", "tri,gau"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("tri", "gau", "9/7", "5/3", "haar"))
+    written = yaml.safe_load(Path("suggested.yaml").read_text())
+    assert written["model"]["init_args"]["keep"] == 0.1
+    assert main(["fit", "--config", "suggested.yaml", "--wandb.enabled", "false"]) == 0
+    (found,) = tmp_path.rglob("metrics.json")
+    assert f"{json.loads(found.read_text())['train/psnr']:.2f} dB" in Path("suggested.yaml").read_text()
