@@ -176,7 +176,7 @@ def test_what_keep_cannot_be(keep):
 def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="unknown transform '9,7'"):
         ComplexLinear("keys", keep=5, transform="9,7")
-    with pytest.raises(InputError, match="kept_as must be one of float32, float16; got 'int8'"):
+    with pytest.raises(InputError, match="kept_as must be float32 or float16; got 'int8'"):
         ComplexLinear("keys", keep=5, kept_as="int8")
     with pytest.raises(InputError, match="leave out --model"):
         ComplexLinear("keys", keep=5, depth=1)
