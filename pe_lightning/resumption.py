@@ -6,6 +6,7 @@ Lightning saves neither the logged metrics, which callbacks monitor, nor resumes
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -130,14 +131,18 @@ def _start_next_epoch(trainer: Trainer) -> None:
 
 def _check_early_stopping(trainer: Trainer) -> None:
     """Refuses a fit that ends, or checks ``EarlyStopping``, before the monitored value is logged for the first time."""
-    interval, every = trainer.val_check_batch, trainer.check_val_every_n_epoch
-    batches, accumulated = trainer.num_training_batches, trainer.accumulate_grad_batches
-    per_epoch = -(-batches // accumulated)
-    if interval is None:  # validation by time
+    batches: Any = trainer.num_training_batches
+    interval: Any = trainer.val_check_batch
+    every, accumulated = trainer.check_val_every_n_epoch, trainer.accumulate_grad_batches
+    unknown = interval is None or math.isinf(interval) or math.isinf(batches)  # validation by time, or epochs of any length
+    if unknown or getattr(trainer, "fast_dev_run", False):
         return
+    per_epoch = -(-batches // accumulated)
     validation = interval // accumulated if every is None else (every - 1) * per_epoch + -(-interval // accumulated)
     log_every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-    end = trainer.estimated_stepping_batches
+    steps, epochs = trainer.max_steps, trainer.max_epochs
+    by_epochs = epochs * per_epoch if epochs is not None and epochs >= 0 else math.inf
+    end = min(steps, by_epochs) if steps >= 0 else by_epochs
     for callback in _callbacks(trainer):
         if not isinstance(callback, EarlyStopping) or not callback.strict or callback.monitor in trainer.callback_metrics:
             continue
@@ -147,8 +152,9 @@ def _check_early_stopping(trainer: Trainer) -> None:
                 f"EarlyStopping monitors {name}, but the fit ends after {end} steps and the first validation is after "
                 f"{validation}: raise trainer.max_steps, or lower data.steps_per_epoch or trainer.check_val_every_n_epoch"
             )
-        if name.startswith("train/") and (log_every == 0 or log_every > min(per_epoch, validation, end)):
+        first = min(per_epoch, validation, end)
+        if name.startswith("train/") and (log_every == 0 or log_every > first):
             raise InputError(
-                f"EarlyStopping monitors {name} from step {min(per_epoch, validation, end)} on, but it is logged every "
-                f"{log_every} steps: lower trainer.log_every_n_steps"
+                f"EarlyStopping monitors {name} from step {first} on, but it is logged every {log_every} steps: lower "
+                "trainer.log_every_n_steps"
             )

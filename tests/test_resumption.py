@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch.callbacks as callbacks_of_lightning
 import pytest
 from fits import MODULES, MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, StochasticWeightAveraging
+from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.callbacks.weight_averaging import EMAWeightAveraging
+from lightning.pytorch.loggers.logger import DummyLogger
 from torch.optim import Adam
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -80,12 +83,20 @@ CASES: dict[str, Case] = {
     "EarlyStopping, twice an epoch": (lambda: [early()], {"val_check_interval": 3}),
     "EarlyStopping, epochs": (lambda: [early()], {"max_epochs": 5, "max_steps": -1}),
     "ModelCheckpoint": (lambda: [ModelCheckpoint(monitor="train/loss", filename="other")], {}),
+    "LearningRateMonitor": (lambda: [LearningRateMonitor("epoch"), early()], {"logger": DummyLogger()}),
     "ReduceLROnPlateau": (list, {"make": plateau}),
     "accumulated gradients": (lambda: [early()], {"accumulate_grad_batches": 4, "max_steps": 23}),
     "SWA, epochs": (swa, {"max_epochs": 5, "max_steps": -1}),
     "SWA, steps": (swa, {}),
     "EMA": (lambda: [EMAWeightAveraging(decay=0.9)], {}),
 }
+
+
+def test_the_table_has_every_callback_of_lightning_that_monitors() -> None:
+    classes = {name: value for name, value in vars(callbacks_of_lightning).items() if inspect.isclass(value)}
+    monitoring = {name for name, cls in classes.items() if "monitor" in inspect.signature(cls).parameters}
+    assert monitoring
+    assert {name for name in monitoring if not any(case.startswith(name) for case in CASES)} == set()
 
 
 def run(
