@@ -74,15 +74,15 @@ class Samples:
 
 @dataclass(frozen=True)
 class Width:
-    """The argument of an encoder that says how wide its features are.
+    """The argument of an encoder that sets the width of its features.
 
     Args:
         argument: Name of the constructor argument.
-        kind: What it measures: ``length``, in units of the [0, 1] domain; ``frequency``, in periods per unit length;
+        kind: Its quantity: ``length``, in units of the [0, 1] domain; ``frequency``, in periods per unit length;
             ``octaves``, the exponent of a highest frequency ``2**sigma``.
-        rule: The default value for so many features, or samples where they are fewer, per unit length.
+        rule: The default value for a number of features per unit length, or of samples where they are fewer.
         text: The rule in words, such as ``"0.64/K"``.
-        below_mlp: The default value below a perceptron and for tokens, for so many trained samples per unit length;
+        below_mlp: The default value below a perceptron and for tokens, for a number of trained samples per unit length;
             ``None``: the rule.
     """
 
@@ -104,9 +104,9 @@ class Width:
 class Encoder(nn.Module, ABC):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
-    A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw: any scaling by
-    row norms is the encoding's. Every argument has a default, so that a name alone is a good encoder; the default of the
-    width follows ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
+    A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw; encodings scale them by
+    their row norms. Every argument has a default, so that a name alone is a good encoder; the default of the width follows
+    ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
     :class:`~pe_lightning.errors.InputError`. Class attributes declare the properties that solvers and encodings use. Initial
     values of parameters follow from the arguments alone: random ones are drawn from a ``seed``.
 
@@ -147,7 +147,7 @@ class Encoder(nn.Module, ABC):
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
     from_samples: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
-    """Arguments whose default is ``"auto"``, and their values for so many trained samples per unit length of each axis."""
+    """Arguments whose default is ``"auto"``, and their values for the trained samples per unit length of each axis."""
     from_positions: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
     """Values in place of those of :attr:`from_samples` for positions of tokens."""
     learned: ClassVar[Mapping[str, Sequence[str]]] = {}

@@ -1,4 +1,4 @@
-"""LightningModules: an encoding and what maps its features to values."""
+"""LightningModules: an encoding and a network from its features to values."""
 
 from pe_lightning.modules.adaptive import Adaptive
 from pe_lightning.modules.base import TrainedModule

@@ -45,7 +45,7 @@ class TrainedModule(LightningModule, ABC):
     content_key: ClassVar[str]
     """Key of a checkpoint without which it is not of such a module."""
     content: ClassVar[str]
-    """What is stored there, in words."""
+    """Name of that content, for messages."""
     can_solve_exactly: ClassVar[bool] = False
     """Whether ``warm_start: true`` with ``max_steps: 0`` fits without training."""
 

@@ -20,7 +20,7 @@ class BatchCache:
 
         Args:
             name: Name of the result.
-            inputs: What it is computed from, compared by identity. References are held, so that no other object can take
+            inputs: Inputs of the computation, compared by identity. References are held, so that no other object can take
                 their place in memory.
             compute: Computes it.
         """

@@ -157,7 +157,7 @@ class ComplexLinear(CoordinateModule):
         )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Checks that a subclass with errors of its own declares what its loss is.
+        """Checks that a subclass with errors of its own declares whether its loss is quadratic.
 
         Raises:
             InputError: If it does not.

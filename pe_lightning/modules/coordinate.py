@@ -91,7 +91,7 @@ class CoordinateModule(TrainedModule):
     ) -> None:
         super().__init__()
         self.configured = ConfiguredEncoders(encoder)
-        """Encoders as configured; once :meth:`build_from` has resolved what they leave to the data, the result."""
+        """Encoders as configured; after :meth:`build_from` with all arguments resolved for the data."""
         if encoder_lr is not None:
             checks.number("encoder_lr", encoder_lr, "(0, inf)", hint=", or null for that of the network")
         if signals_per_chunk is not None:
@@ -134,13 +134,13 @@ class CoordinateModule(TrainedModule):
         """Prediction minus truth on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Resolves what the encoders leave to the data, before any parameter exists; does nothing by default."""
+        """Resolves arguments of the encoders for the data, before parameters are created; does nothing by default."""
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         """The optimiser for ``optimizer: null``: the papers' Adam."""
         return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
 
-    # -- what it consists of ------------------------------------------------------------------------------------------
+    # -- parts and description ----------------------------------------------------------------------------------------
 
     @property
     def encoder(self) -> Encoder | list[Encoder]:
@@ -319,7 +319,7 @@ class CoordinateModule(TrainedModule):
         super().save_arguments(encoder=specs[0] if self.configured.one_for_all else specs, **arguments)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the shape of the signals, the encoders as resolved for the data, and what a solver found."""
+        """Adds the shape of the signals, the encoders as resolved for the data, and the results of a solver."""
         super().on_save_checkpoint(checkpoint)
         if self.info is not None:
             checkpoint[SIGNALS_KEY] = self.info.to_dict()
@@ -547,5 +547,5 @@ class CoordinateModule(TrainedModule):
 
 
 def _shape_in_words(info: SignalInfo) -> str:
-    """What two sets of signals must have in common for the parameters of one to fit the other."""
+    """The sizes of a set of signals that the shapes of the parameters depend on."""
     return f"{info.num_signals} signal(s) of {info.num_axes} axes and {info.channels} channel(s)"

@@ -88,7 +88,7 @@ def with_scheduler(
     mode: Literal["max", "min"],
     validation_period: int | None,
 ) -> OptimizerLRScheduler:
-    """What ``configure_optimizers`` returns: schedulers step after every optimiser step.
+    """The return value of ``configure_optimizers``: schedulers step after every optimiser step.
 
     ``ReduceLROnPlateau`` steps after every validation instead.
 
@@ -153,7 +153,7 @@ def flush_subnormal(parameters: Iterable[nn.Parameter], optimizer: Optimizer) ->
 
 
 def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Callable[[Tensor], Tensor]) -> None:
-    """Clips gradients by their total norm where each process holds parameters of its own."""
+    """Clips gradients by their total norm where each process has its own parameters."""
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     squared = get_total_norm([p.grad for p in parameters]).square()
     clip_grads_with_norm_(parameters, max_norm, sum_over_processes(squared).sqrt())

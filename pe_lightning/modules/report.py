@@ -70,7 +70,7 @@ class SparseReport:
 
 @dataclass(frozen=True)
 class FitReport:
-    """Results of an exact fit and of a choice; ``None`` for what was not done."""
+    """Results of an exact fit and of a choice; ``None`` for parts that were not done."""
 
     solver: str | None = None
     """``grid``, ``line``, ``points`` or ``adaptive``; ``None`` if nothing was solved."""
@@ -99,7 +99,7 @@ class FitReport:
         return self.solver is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, without what was not done; ``ridge`` is there whenever something was solved."""
+        """Plain values, without ``None``; ``ridge`` is included whenever something was solved."""
         plain = dataclasses.asdict(self, dict_factory=_without_none)
         return {**plain, "ridge": self.ridge} if self.is_solved else plain
 

@@ -32,7 +32,7 @@ from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 __all__ = ["SimpleMLP"]
 
 MAX_CACHED_BYTES = 1 << 30
-"""Training features of at most so many bytes are remembered between steps; more are computed anew in each step."""
+"""Most bytes of training features that are cached between steps; more are computed anew in each step."""
 
 
 @models.register("SimpleMLP")
@@ -178,7 +178,7 @@ class SimpleMLP(CoordinateModule):
             )
 
         def encoders_of(features: float) -> list[Encoder]:
-            """The encoders with the default widths for so many features per unit length."""
+            """The encoders with the default widths for a number of features per unit length."""
             return [e.copy(**{e.width.argument: e.width.rule(features)}) for e in encoders if e.width is not None]
 
         def make(value: float) -> SimpleNetwork:

@@ -98,7 +98,7 @@ class GramErrors:
                     changes.append(self._change(weight[some], some, half[some]))
             if anew:
                 squared = self.through_samples(weight)
-                self._at = (weight.clone(), half, squared.clone())  # autograd marks what it is given
+                self._at = (weight.clone(), half, squared.clone())  # autograd marks its inputs
                 self._since, self._period = 0, min(2 * self._period, MAX_STEPS_BETWEEN_EVALUATIONS)
             else:
                 assert self._at is not None

@@ -40,7 +40,7 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
         width: Number of features for ``auto``.
 
     Raises:
-        InputError: If the encoder does not suit so many axes, or its width is to be chosen by an exact fit.
+        InputError: If the encoder does not support the number of axes, or its width is left to an exact fit.
     """
     if argument := encoder.automatic():
         raise InputError(
@@ -57,9 +57,9 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
 class Positions(nn.Module):
     """Adds positions to tokens.
 
-    Features of another width than the tokens' pass a linear layer before they are added, as in the paper. What is added or
-    concatenated is multiplied by :attr:`scale`, so that its mean length is 1 before training, as that of the tokens, for
-    every encoder.
+    Features of another width than the tokens' pass a linear layer before they are added, as in the paper. The vectors that
+    are added or concatenated are multiplied by :attr:`scale`, so that their mean length before training is 1, as that of the
+    tokens, for every encoder.
 
     Args:
         choice: An encoder, ``rope``, ``rope_mixed`` or ``none``.
@@ -118,7 +118,7 @@ class Positions(nn.Module):
         encoding.train(training)
 
     def _features(self, encoding: Simple, positions: Tensor) -> Tensor:
-        """Returns what is added or concatenated, ``(*batch, features)``."""
+        """Returns the vectors that are added or concatenated, ``(*batch, features)``."""
         features: Tensor = encoding(positions)
         features = features * self.scale.to(features.dtype)
         return features if self.combine == "concat" or self.project is None else self.project(features)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import h5py
@@ -132,6 +133,23 @@ def test_what_would_never_stop_a_fit_is_refused(callback, held_out, refused):
         return
     with pytest.raises(InputError, match=r"cannot monitor .* There are: .*train/psnr \(mode: max\)"):
         check_monitors([callback], LOGGED, held_out)
+
+
+class Sharp(ComplexLinear):
+    """A user's model that logs another value."""
+
+    @property
+    def logged_values(self):
+        return {**super().logged_values, "train/sharpness": "max"}
+
+
+@pytest.mark.parametrize(("cls", "refused"), [(ComplexLinear, True), (Sharp, False)])
+def test_a_module_declares_the_values_it_logs(cls, refused, make_trainer, tmp_path):
+    stop = EarlyStopping("train/sharpness", mode="max", strict=False)
+    recorder = RunRecorder(root=tmp_path / "runs", wandb=WandbSettings(enabled=False), log=False, table=False)
+    trainer = make_trainer(callbacks=[stop, recorder], max_steps=1, limit_val_batches=0)
+    with pytest.raises(InputError, match="cannot monitor train/sharpness") if refused else nullcontext():
+        trainer.fit(cls("gau"), TensorDataModule(signals(1, 8, 6)))
 
 
 def test_baselines_have_the_metric_of_the_module():
