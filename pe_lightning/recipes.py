@@ -14,7 +14,9 @@ __all__ = ["find", "names", "recipe_for"]
 
 FOLDER = Path(__file__).parent / "configs"
 EXACT_FIT = "closed_form"
-"""The recipe of an exact fit, which every kind of signal has."""
+"""The recipe of the exact fit of a linear layer, which every kind of signal has."""
+ADAPTIVE_FIT = "adaptive"
+"""The recipe of the adaptive fit, which every kind of signal has."""
 
 
 def names() -> list[str]:
@@ -41,9 +43,9 @@ def find(config: str) -> str:
 
 
 def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
-    """The name of the recipe for ``fit FILE ...``: an exact fit of signals of their kind.
+    """The name of the recipe for ``fit FILE ...``: the adaptive fit of signals of their kind.
 
-    Pictures get the adaptive model, unless samples are scattered or another model or encoder is named.
+    It is an exact fit of a linear layer if samples are scattered, or another model or encoder is named.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
@@ -61,7 +63,8 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     sampling = given.get("data.sampling")
     if kind == "images" and sampling is not None and "grid" not in sampling:
         return "image/inpaint"
-    if kind == "images" and not any(key.startswith("model") for key in given.keys() - {"model.noise"}):
-        return "image/adaptive"
     volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
-    return f"{ {'images': 'image', 'rows': 'row', 'video': 'volume' if volumes else 'video'}[kind] }/{EXACT_FIT}"
+    folder = {"images": "image", "rows": "row", "video": "volume" if volumes else "video"}[kind]
+    scattered = sampling is not None and "grid" not in sampling
+    linear = scattered or any(key.startswith("model") for key in given.keys() - {"model.noise"})
+    return f"{folder}/{EXACT_FIT if linear else ADAPTIVE_FIT}"

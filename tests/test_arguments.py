@@ -56,12 +56,12 @@ def test_words_are_files_and_options():
         ("my.jpg --model.noise auto --data.resize 64", "image/adaptive"),
         ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/inpaint"),
         ("a.png b.tiff --encoder tri samples://coffee", "image/closed_form"),
-        ("song.wav", "row/closed_form"),
-        ("--seed_everything 3 table.csv", "row/closed_form"),
-        ("clip.mp4", "video/closed_form"),
-        ("samples://bigbuckbunny", "video/closed_form"),
-        ("scan.nii.gz", "volume/closed_form"),
-        ("samples://phantom3d", "volume/closed_form"),
+        ("song.wav", "row/adaptive"),
+        ("--seed_everything 3 table.csv", "row/adaptive"),
+        ("clip.mp4", "video/adaptive"),
+        ("samples://bigbuckbunny", "video/adaptive"),
+        ("scan.nii.gz", "volume/adaptive"),
+        ("samples://phantom3d", "volume/adaptive"),
         ("array.npy --config image/demo", "image/demo"),
     ],
 )
@@ -89,7 +89,7 @@ def test_files_without_a_recipe_are_refused_with_what_to_type(words, message):
 
 
 @pytest.mark.parametrize(
-    ("shape", "recipe"), [((9, 2), "row/closed_form"), ((9, 8, 3), "image/adaptive"), ((9, 8, 7), "volume/closed_form")]
+    ("shape", "recipe"), [((9, 2), "row/adaptive"), ((9, 8, 3), "image/adaptive"), ((9, 8, 7), "volume/adaptive")]
 )
 def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, monkeypatch, shape, recipe):
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,10 +21,14 @@ from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import FitReport
 from pe_lightning.networks.adaptive import AdaptiveNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
+from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.threads import sized_threads, solve_operations
 
 __all__ = ["Adaptive"]
+
+Field: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
+"""A fitted signal as a function of coordinates."""
 
 FIELD_PASSES = 20
 """Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
@@ -38,6 +42,10 @@ class Adaptive(CoordinateModule):
     point exactly, with a ridge and a free mean. The error of each member's prediction of every trained sample from the other
     samples is computed, and the weights of the members at a point follow from these errors nearby. Nothing is trained: fit
     it with ``max_steps: 0``.
+
+    Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: linearly, by cubic convolution and
+    by a cubic spline, weighted by how well each predicts (:mod:`pe_lightning.solvers.adaptive_line`). ``encoder``,
+    ``angles``, ``aspects`` and ``window`` then have no effect.
 
     Its parameters are the trained samples: ``num_params`` counts them (and the coordinates of scattered samples), and its
     checkpoint is as large as they are.
@@ -76,7 +84,7 @@ class Adaptive(CoordinateModule):
         checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
         checks.choice("noise", noise, ("none", "auto"))
         self.angles, self.aspects, self.window, self.noise = angles, [float(rho) for rho in aspects], float(window), noise
-        self._fields: list[AdaptiveGrid | AdaptivePoints] = []
+        self._fields: list[Field] = []
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise)
 
     def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
@@ -111,7 +119,10 @@ class Adaptive(CoordinateModule):
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Refuses signals that are not in memory."""
         if data.streamed:
-            raise InputError("Adaptive holds all trained samples; set --data.in_memory true, or fit a part of the signals")
+            raise InputError(
+                "Adaptive holds all trained samples, and these signals stay in their file: set --data.in_memory true, fit a "
+                "part of the signals, or fit a linear layer block by block with --encoder tri"
+            )
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
@@ -153,24 +164,26 @@ class Adaptive(CoordinateModule):
         seconds = time.perf_counter() - began
         ridges = set(self.network.ridge.tolist())
         ridge = ridges.pop() if len(ridges) == 1 else None
-        self.solution = FitReport("adaptive", ridge, seconds, members=len(self._fields[0].bank.forms))
+        self.solution = FitReport("adaptive", ridge, seconds, members=self._fields[0].num_members)
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""
         super().on_fit_end()
         self._fields = []
 
-    def _field(self, place: int, ridge: float) -> AdaptiveGrid | AdaptivePoints:
+    def _field(self, place: int, ridge: float) -> Field:
         network, grid = self.network, self.require_info().grid
         bank, samples = network.encoding, network.samples[place].detach()
         with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
             if network.coords.numel():
                 return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge)
             first, step = network.first[place].tolist(), network.step[place].tolist()
+            if len(grid) == 1 and self.noise == "none":
+                return AdaptiveLine(samples, grid[0], first[0], step[0], ridge)
             return AdaptiveGrid(bank, samples, grid, first, step, self.window, ridge)
 
     @property
-    def fields(self) -> list[AdaptiveGrid | AdaptivePoints]:
+    def fields(self) -> list[Field]:
         """The signals as functions of coordinates, made at the first access."""
         self.require_info()
         if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:

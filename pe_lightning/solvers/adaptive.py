@@ -94,7 +94,7 @@ class AdaptiveGrid:
         ridge: float,
     ) -> None:
         self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
-        self.sizes = values.shape[:-1]
+        self.sizes, self.num_members = values.shape[:-1], len(bank.forms)
         float64 = {"dtype": torch.float64, "device": values.device}
         self.first, self.step = torch.tensor(first, **float64), torch.tensor(step, **float64)  # type: ignore[arg-type]
         self.spacing = math.prod(step) ** (1 / len(step))

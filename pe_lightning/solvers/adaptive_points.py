@@ -47,7 +47,7 @@ class AdaptivePoints:
 
     def __init__(self, bank: Bank, values: Tensor, coords: Tensor, grid: Sequence[int], window: float, ridge: float) -> None:
         self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
-        self.count = NUM_NEIGHBOURS[len(grid) - 1]
+        self.count, self.num_members = NUM_NEIGHBOURS[len(grid) - 1], len(bank.forms)
         if len(values) <= self.count:
             raise InputError(f"Adaptive needs more than {self.count} samples of {len(grid)} axes, got {len(values)}")
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)

@@ -48,6 +48,19 @@ def test_signals_fitted_together_are_the_signals_fitted_alone(sampling, make_tra
         torch.testing.assert_close(alone.predict_grid(axes)[0], together.predict_grid(axes)[place], rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("noise", ["none", "auto"])
+def test_a_checkpoint_of_signals_of_one_axis_predicts_the_same(noise, make_trainer, tmp_path):
+    module = Adaptive(noise=noise)
+    trainer = fit(module, TensorDataModule(textured(3, 60)), make_trainer, 0)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    loaded, axes = Adaptive.load_from_checkpoint(tmp_path / "last.ckpt"), [torch.arange(120) / 120]
+    torch.testing.assert_close(loaded.predict_grid(axes), module.predict_grid(axes), rtol=0, atol=0)
+    held_out = TensorDataModule(textured(3, 60)[1:2])
+    alone = Adaptive(noise=noise)
+    fit(alone, held_out, make_trainer, 0)
+    torch.testing.assert_close(alone.predict_grid(axes)[0], module.predict_grid(axes)[1], rtol=0, atol=0)
+
+
 def test_values_are_differentiable_in_the_coordinates_after_a_test_of_lightning(make_trainer):
     """Lightning tests in inference mode; what is made there must not stop later gradients."""
     data, module = TensorDataModule(textured(1, 16, 16)), Adaptive(angles=2)
