@@ -1,4 +1,4 @@
-"""Checkpoints as files, and from a checkpoint to the command line that made it."""
+"""Checkpoint files: written atomically, read without running code, and the settings that they hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from pe_lightning import __version__, runs
 from pe_lightning.config_checks import read_config
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, paragraph
 from pe_lightning.files import write_atomically
 from pe_lightning.resumption import swa_ends_with
 
@@ -41,18 +41,21 @@ __all__ = [
 
 LAST = "last.ckpt"
 VERSION_KEY = "pe_lightning/version"
-"""Where a checkpoint says which version of this package wrote it."""
+"""Key of the version of this package that wrote a checkpoint."""
 
 
 class CheckpointFiles(TorchCheckpointIO):
-    """How a Trainer writes and reads checkpoints: beside the old file, then renamed; checked, and never unpickled.
+    """Writes checkpoints atomically, and reads them with checks and ``weights_only``.
 
-    Lightning writes into the temporary folder and copies from there over the old file, which both a kill and a full disk
-    leave in part.
+    Lightning copies a temporary file over the old one, which a kill or a full disk leaves incomplete.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Writes a checkpoint; :class:`InputError` if the disk is full, and the old file stays."""
+        """Writes a checkpoint.
+
+        Raises:
+            InputError: If it cannot be written, to a full disk for example; the old file stays.
+        """
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
         write_atomically(path, buffer.getbuffer())
@@ -60,7 +63,7 @@ class CheckpointFiles(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """As :func:`read_checkpoint`, whatever the other arguments are."""
+        """Reads a checkpoint by :func:`read_checkpoint`; the other arguments are not used."""
         return read_checkpoint(path)
 
 
@@ -71,8 +74,8 @@ class BestAndLast(ModelCheckpoint):
     fit continues as one that was never stopped.
 
     Args:
-        monitor: The logged value; ``None``: the latest is the best.
-        mode: Whether ``max`` or ``min`` of it is best.
+        monitor: The logged value; with ``None`` the latest checkpoint is the best.
+        mode: ``max`` if larger values are better, else ``min``.
 
     Attributes:
         last_is_complete: Whether ``last.ckpt`` has the state to resume from, and is not to be overwritten.
@@ -111,7 +114,7 @@ class BestAndLast(ModelCheckpoint):
             trainer.save_checkpoint(Path(str(self.dirpath)) / LAST, weights_only=False)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the best score, if its checkpoint is in the run; the run may have been moved."""
+        """Restores the best score if its checkpoint exists in the run directory, which may have been moved."""
         best = str(Path(str(self.dirpath)) / f"best{self.FILE_EXTENSION}")
         if os.path.isfile(best) and (score := state_dict["best_model_score"]) is not None:
             paths = {"best_model_path": best, "kth_best_model_path": best, "last_model_path": ""}
@@ -119,26 +122,26 @@ class BestAndLast(ModelCheckpoint):
 
 
 def locate(path: str | Path) -> Path:
-    """The checkpoint file that is meant, as an absolute path.
+    """The absolute path of a checkpoint file.
 
     Raises:
-        InputError: If there is no such file: for a URL, a folder, and Lightning's words ``best``, ``last`` and ``hpc`` too.
+        InputError: If the path is not a file: a URL, a folder, or one of Lightning's words ``best``, ``last`` and ``hpc``.
     """
     found = Path(path).expanduser()
     if not os.path.isfile(found):
         raise InputError(
-            f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, and a run keeps its own in "
-            "RUN/checkpoints/last.ckpt"
+            f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, such as RUN/checkpoints/last.ckpt of a "
+            "run directory"
         )
     return found.absolute()
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """A checkpoint as it was saved, on the CPU. No code in it is run.
+    """Reads a checkpoint to the CPU without running code of it.
 
     Raises:
-        InputError: If the file is missing, is no checkpoint of Lightning, is damaged, or was written by a version with other
-            parameters.
+        InputError: If the file is missing, damaged or not a checkpoint of Lightning, or was written by a version with
+            different parameters.
     """
     found = locate(path)
     try:
@@ -153,7 +156,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # damaged files make zipfile and torch raise anything
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot open {str(path)!r}: {error.strerror}") from error
-        reason = "its pickle asks for code" if isinstance(error, pickle.UnpicklingError) else type(error).__name__
+        reason = "its pickle names code" if isinstance(error, pickle.UnpicklingError) else type(error).__name__
         raise InputError(
             f"{str(path)!r} is not a checkpoint of pe_lightning, or is damaged ({reason} while it was read)"
         ) from error
@@ -163,10 +166,10 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Checks a state that was loaded from a checkpoint, of optimisers whose fused kernels write without looking.
+    """Checks the loaded state of optimisers with fused kernels, which do not check shapes before they write.
 
     Raises:
-        InputError: If a tensor has not the shape, dtype and layout of its parameter, or a step is no number.
+        InputError: If a tensor differs from its parameter in shape, dtype or layout, or a step is not a scalar.
     """
     fused = isinstance(optimizer, (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD))
     for parameter, state in optimizer.state.items() if fused else ():
@@ -182,7 +185,7 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpoint") -> None:
-    """Checks that the parameters of a checkpoint mean the same in this version: versions ``a.b.c`` with the same ``a.b``.
+    """Checks that a checkpoint was written by a compatible version: ``a.b.c`` with equal ``a.b``.
 
     Raises:
         InputError: If it was written by another version.
@@ -197,7 +200,7 @@ def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpo
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turns what Lightning raises while it restores a checkpoint into an :class:`InputError`: the content does not fit."""
+    """Turns exceptions of Lightning during the restoration of a checkpoint into an :class:`InputError`."""
     try:
         yield
     except InputError:
@@ -207,7 +210,7 @@ def restoring() -> Iterator[None]:
         if not any(name.endswith("checkpoint_connector") for name in frames):
             raise
         raise InputError(
-            f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {' '.join(str(error).split())}. "
+            f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {paragraph(str(error), 400)}. "
             "Name another one, or fit again without --ckpt_path"
         ) from error
 
@@ -229,7 +232,7 @@ def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, A
     Args:
         path: The checkpoint.
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        configured: Whether a configuration is given, in the place of the run's.
+        configured: Whether a configuration is given in place of the one of the run.
 
     Raises:
         InputError: If the checkpoint cannot be read.

@@ -1,8 +1,8 @@
-"""The exception that tells a user what to change, and the parser's errors in the words of a user.
+"""The exception for wrong input, and messages for users.
 
-Everything that can be wrong with a configuration, a file or an array is raised as :class:`InputError`; the command line
-prints it as one paragraph and exits with status 2. Any other exception is a bug: the command line writes its traceback into
-a file and exits with status 1.
+Errors in a configuration, a file or an array are raised as :class:`InputError`; the command line prints them as one
+paragraph and exits with status 2. Any other exception is a bug: the command line writes its traceback into a file and exits
+with status 1.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MAX_MESSAGE = 1500
 
 
 class InputError(ValueError):
-    """What was given, what is allowed, and what to type instead."""
+    """Wrong input; the message says what was given, what is allowed, and what to type."""
 
 
 def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
-    """The nearest of ``allowed`` as a clause of an error message, or an empty string.
+    """The nearest of the allowed names as a clause of an error message, or an empty string.
 
     Args:
         word: The unknown word.
@@ -61,12 +61,12 @@ def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] |
 
 
 def printable(text: object) -> str:
-    """``text`` with a mark in place of every character that moves a cursor, breaks a line or is not UTF-8."""
+    """``text`` with a replacement character for control characters, line breaks and what is not UTF-8."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
 
 
 def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:
-    r"""``text`` as one line of printable characters; long words and long texts are cut in the middle.
+    r"""``text`` as one line of printable characters, shortened in the middle of long words and at ``limit`` characters.
 
     >>> paragraph("a\n  b\x00" + 100 * "c ", 20)
     'a b�c c c ... c c'
@@ -77,7 +77,7 @@ def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:
 
 
 def show_metric(name: str) -> str:
-    """The name of a metric for readers: abbreviations, which have at most four letters, in capitals.
+    """The name of a metric for display: names of at most four letters are abbreviations, in capitals.
 
     >>> show_metric("psnr"), show_metric("accuracy")
     ('PSNR', 'accuracy')
@@ -86,7 +86,7 @@ def show_metric(name: str) -> str:
 
 
 def show_bytes(size: int) -> str:
-    """A size in the largest unit that it reaches, of 1000 each.
+    """A size in bytes with a decimal unit.
 
     >>> show_bytes(999), show_bytes(20_000_000_000)
     ('999 B', '20.0 GB')
@@ -98,7 +98,7 @@ def show_bytes(size: int) -> str:
 
 
 def root_message(error: BaseException) -> str:
-    """What a constructor said, without what jsonargparse put around it."""
+    """The message of the error that a constructor raised, without the text that jsonargparse adds."""
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     while not isinstance(error, InputError):
@@ -107,27 +107,28 @@ def root_message(error: BaseException) -> str:
             return words
         if not isinstance(inner, (ValueError, MisconfigurationException)):
             return explain(str(error))
-        if isinstance(inner, MisconfigurationException):  # what a callback of Lightning refuses
+        if isinstance(inner, MisconfigurationException):  # raised by Lightning's callbacks
             return str(inner)
         error = inner
     return str(error)
 
 
 def last_resort(error: Exception) -> tuple[str, int]:
-    """One paragraph for an exception that nothing expected, and the exit status.
+    """The message and the exit status for an exception that is not an :class:`InputError`.
 
-    What the machine refuses (memory, files) is said in words, with status 2. The traceback of anything else is a file.
+    Errors of the operating system (memory, files) and of Lightning's arguments have status 2. The traceback of any other
+    exception is written to a file that the message names, with status 1.
     """
     text = " ".join(str(error).split())
     if words := _out_of_memory(error):
         return words, 2
     if isinstance(error, ValueError) and "embedded null" in text:
         return "a path holds a zero byte", 2
-    if any(cls.__name__ == "MisconfigurationException" for cls in type(error).__mro__):  # Lightning's for its arguments
+    if any(cls.__name__ == "MisconfigurationException" for cls in type(error).__mro__):  # raised by Lightning
         return text, 2
     if text.startswith("Early stopping conditioned on metric"):
         return (
-            "EarlyStopping has nothing to look at: the fit ends before its first validation, which is after an epoch. Raise "
+            "EarlyStopping has no value to monitor: the fit ends before its first validation, which follows an epoch. Raise "
             "trainer.max_steps, or lower data.steps_per_epoch"
         ), 2
     if isinstance(error, OSError) and error.errno is not None:
@@ -145,29 +146,29 @@ def last_resort(error: Exception) -> tuple[str, int]:
 
 
 def _out_of_memory(error: BaseException) -> str | None:
-    """In words, if that is what it is."""
+    """The message for an error about memory; ``None`` for other errors."""
     text = " ".join(str(error).split())
     words = "out of memory|can't allocate memory|size calculation overflow"
     if not isinstance(error, MemoryError) and not re.search(words, text):
         return None
-    import psutil
+    from pe_lightning.limits import free_memory
 
     asked = re.search(r"allocate ([\d.]+ ?\w+)", text)
     needed = re.sub(r"^(\d+) bytes$", lambda found: show_bytes(int(found[1])), asked[1]) if asked else "more"
     return (
-        f"there is not enough memory: {needed} asked for at once, {show_bytes(psutil.virtual_memory().available)} free. "
-        "Make the signals (resize, center_crop, frames, length), num_features or the output smaller"
+        f"there is not enough memory: {needed} requested at once, {show_bytes(free_memory())} free. Make the signals "
+        "(resize, center_crop, frames, length), num_features or the output smaller"
     )
 
 
 def explain(message: str, options: Iterable[str] = ()) -> str:
-    """The parser's message as one paragraph, with the nearest names for what it does not know.
+    """A message of jsonargparse as one paragraph, with suggestions for unknown names.
 
     Args:
-        message: Of jsonargparse.
-        options: The options that can be misspelt, ``--name`` each.
+        message: The message.
+        options: Options to suggest, ``--name`` each.
     """
-    # jsonargparse also tries the base class in the place of a callback
+    # jsonargparse also tries the base class of callbacks
     message = re.sub(r"Problem with given class_path 'lightning\.Callback':\s+Option '\w+' is not accepted", "", message)
     noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
     lines = [line for line in (line.strip(" -") for line in message.splitlines()) if line and not line.startswith(noise)]
@@ -175,7 +176,7 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
 
 
 def _wrong_name(message: str, options: Iterable[str]) -> str | None:
-    """For a class, an argument or an option that does not exist, or is missing."""
+    """The message for a class, an argument or an option that does not exist or is missing."""
     owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
     unknown = re.search(r"(?:Option|[Kk]ey) '([\w.+]+)' is not (?:accepted|expected)", message)
     if owner and unknown:
@@ -189,14 +190,14 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
         return f"{owner[-1].rpartition('.')[2]} needs {names}" if owner else f"missing: {names}; {LIST_OPTIONS}"
     if word := re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown:
         kind = "option" if word[1].startswith("-") or word is unknown else "argument"
-        # an option of another verb is not what was meant
+        # the given option itself is in the list if it belongs to another verb
         near = did_you_mean(word[1], set(options) - {word[1]}) if word[1].startswith("-") else ""
         return f"unknown {kind} {word[1]!r}{near or '.'} {LIST_OPTIONS}"
     return None
 
 
 def argument_names(cls: type[Any]) -> list[str]:
-    """The arguments of the constructor of a class; those that ``**kwargs`` stands for are found by jsonargparse."""
+    """The argument names of a class, including those of ``**kwargs``, which jsonargparse resolves."""
     parameters = inspect.signature(cls).parameters
     names = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
     if len(names) < len(parameters):
@@ -208,7 +209,7 @@ def argument_names(cls: type[Any]) -> list[str]:
 
 
 def _wrong_value(lines: list[str]) -> str | None:
-    """For a value of another type: the option, the type that is expected, what was given."""
+    """The message for a value of the wrong type: the option, the expected type and the given value."""
     place = next((place for place, line in enumerate(lines) if line.startswith("Expected a")), None)
     if place is None:
         return None

@@ -1,4 +1,4 @@
-"""Metrics per signal from sums and counts, so that they are exact over any split into batches and processes."""
+"""Metrics per signal from sums and counts: exact for any split into batches and processes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
 
 
 class SignalMetric(Metric, ABC):
-    """A score of each signal of a set, from sums over samples that processes add.
+    """A score per signal, from sums over samples.
 
     A subclass names its :attr:`sums`, defines their summands in :meth:`terms` and the score in :meth:`compute`. States are
-    float64. Only samples under the mask enter, never a padded or repeated one; predictions are not clamped.
+    float64. Only samples inside the mask are counted; predictions are not clamped.
 
     Args:
         num_signals: Number of signals ``S``.
-        sync_on_compute: Whether the sums of several processes are added before the score is taken.
+        sync_on_compute: Whether the score is that of the sums over all processes.
     """
 
     is_differentiable = False
@@ -52,7 +52,7 @@ class SignalMetric(Metric, ABC):
 
     @abstractmethod
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """What :attr:`sums` add up, each of the shape of ``target``."""
+        """The summands of :attr:`sums`, each of the shape of ``target``."""
 
     @abstractmethod
     def compute(self) -> Tensor:
@@ -67,7 +67,7 @@ class SignalMetric(Metric, ABC):
             mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
 
         Raises:
-            ValueError: If the shapes do not fit; sums must not be taken over broadcast values.
+            ValueError: If the shapes do not fit; nothing is broadcast.
         """
         signals, samples = len(self.count), target.shape[1:-1]
         masked = mask is None or (mask.shape[1:] == samples and len(mask) in (1, signals))
@@ -77,7 +77,7 @@ class SignalMetric(Metric, ABC):
                 f"prediction and target have the shape ({signals}, *samples, C), a mask (1 or {signals}, *samples); "
                 f"got {given}"
             )
-        # the half precisions are widened; float64 stays what it is
+        # half precision becomes float32
         precise = torch.promote_types(prediction.dtype, torch.float32)
         flat = torch.ones(1, samples.numel(), dtype=torch.bool, device=target.device) if mask is None else mask.flatten(1)
         for name, values in zip(self.sums, self.terms(prediction.to(precise), target.to(precise)), strict=True):
@@ -86,7 +86,7 @@ class SignalMetric(Metric, ABC):
         self.count += flat.sum(1) * target.shape[-1]
 
     def per_signal(self) -> Tensor:
-        """As :meth:`compute`, always of shape ``(S,)``: torchmetrics takes the dimension off a single value."""
+        """The score per signal, always of shape ``(S,)``; torchmetrics squeezes the result of :meth:`compute`."""
         return self.compute().reshape(-1)
 
 
@@ -94,7 +94,7 @@ metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning
 
 
 def create(name: str, num_signals: int, sync_on_compute: bool = True) -> SignalMetric:
-    """The metric called ``name`` for a number of signals, else an InputError.
+    """Creates a registered metric for a number of signals.
 
     >>> create("psnr", 2).unit
     'dB'
@@ -103,7 +103,7 @@ def create(name: str, num_signals: int, sync_on_compute: bool = True) -> SignalM
 
 
 def unit_of(name: str) -> str:
-    """The unit of a metric; empty if it has none, or is not one of the registry."""
+    """The unit of a metric; empty if it has none or is not registered."""
     return metrics.get(name).unit if name in metrics else ""
 
 
@@ -115,8 +115,8 @@ def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
         count: Number of values summed, ``(S,)``.
 
     Returns:
-        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN
-        where nothing was counted.
+        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN where
+        the count is zero.
     """
     error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
     return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
@@ -153,7 +153,7 @@ class SNR(SignalMetric):
         return (prediction - target).square(), target.square()
 
     def compute(self) -> Tensor:
-        """SNR per signal; infinite and minus infinite as those of :func:`psnr`."""
+        """SNR per signal; not finite under the same conditions as :func:`psnr`."""
         ratio = psnr(self.squared_error, self.energy.clamp(min=torch.finfo(torch.float64).tiny))
         return torch.where(self.count > 0, ratio, torch.nan)
 
@@ -167,7 +167,7 @@ class IoU(SignalMetric):
     union: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Values above 0.5 in both, and in either; a prediction that is not finite is in the union alone."""
+        """Values above 0.5 in both, and in either; predictions that are not finite count in the union only."""
         inside, finite = target > 0.5, prediction.isfinite()
         return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
 
@@ -179,13 +179,13 @@ class IoU(SignalMetric):
 
 @metrics.register("accuracy")
 class Accuracy(SignalMetric):
-    """The share of the targets that are predicted."""
+    """The share of targets that are predicted correctly."""
 
     sums = ("right",)
     right: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Ones where the class is right."""
+        """One where the class is correct."""
         return (prediction == target,)
 
     def compute(self) -> Tensor:
@@ -195,14 +195,14 @@ class Accuracy(SignalMetric):
 
 @metrics.register("bpd")
 class BitsPerDimension(SignalMetric):
-    """Bits per value of a model of probabilities: the mean of what the truth costs."""
+    """Bits per value of a probabilistic model: the mean of minus the base-2 logarithm of the probability of the truth."""
 
     higher_is_better = False
     sums = ("bits",)
     bits: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """The differences: of the logarithm to base 2 of the probability of the truth from 0, the target."""
+        """Target minus prediction: zero minus the base-2 logarithm of the probability of the truth."""
         return (target - prediction,)
 
     def compute(self) -> Tensor:
@@ -212,20 +212,20 @@ class BitsPerDimension(SignalMetric):
 
 @metrics.register("ap")
 class AveragePrecision(SignalMetric):
-    """Average precision of detections, COCO's: mean over classes and over overlaps of 0.5, 0.55, ..., 0.95.
+    """Average precision of detections as defined by COCO: mean over classes and over overlaps of 0.5, 0.55, ..., 0.95.
 
-    In each picture detections take, from the most confident on, the box of their class that they overlap most and that is
-    not taken. Precision is interpolated at 101 values of recall. Confidences are rounded down to 1/1000, and equal ones
-    count together: so processes and batches add counts, and no detection is held.
+    In each picture detections are matched in descending order of confidence, each to the unmatched box of its class with
+    the largest overlap. Precision is interpolated at 101 values of recall. Confidences are rounded down to 1/1000, so that
+    counts per confidence can be summed over batches and processes.
 
     Args:
         num_signals: Number of sets of pictures ``S``.
-        sync_on_compute: Whether the counts of several processes are added before the score is taken.
+        sync_on_compute: Whether the score is that of the counts over all processes.
     """
 
     levels = 1000
     classes = 8
-    """The most classes."""
+    """Largest number of classes."""
     right: Tensor
     given: Tensor
     boxes: Tensor
@@ -238,7 +238,7 @@ class AveragePrecision(SignalMetric):
         self.add_state("boxes", torch.zeros(num_signals, self.classes), dist_reduce_fx="sum")
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """No sums over samples."""
+        """Empty: the counts are not sums over samples."""
         return ()
 
     def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
@@ -246,8 +246,8 @@ class AveragePrecision(SignalMetric):
 
         Args:
             prediction: ``(B, Q, 6)``: left, top, right, bottom, class, confidence.
-            target: ``(B, N, 5)``: left, top, right, bottom, class, which is below 0 where there is no box.
-            mask: ``(S, B)``; whether a picture belongs to a set. ``None``: to all.
+            target: ``(B, N, 5)``: left, top, right, bottom, class; a class below 0 is padding.
+            mask: ``(S, B)``; whether a picture belongs to a set. ``None``: to all sets.
         """
         mask = torch.ones(len(self.count), len(target), dtype=torch.bool) if mask is None else mask.cpu()
         for found, true, sets in zip(prediction.double().nan_to_num().cpu(), target.double().cpu(), mask.T, strict=True):
@@ -280,7 +280,7 @@ class AveragePrecision(SignalMetric):
         recall = right / self.boxes[:, None, :, None].clamp(min=1)
         wanted = torch.linspace(0, 1, 101, dtype=torch.float64, device=recall.device)
         place = torch.searchsorted(recall, wanted.expand(*recall.shape[:-1], -1).contiguous() - 1e-9)
-        padded = torch.cat([envelope, torch.zeros_like(envelope[..., :1])], -1)  # recall that is not reached
+        padded = torch.cat([envelope, torch.zeros_like(envelope[..., :1])], -1)  # zero at recalls that are not reached
         found, there = padded.gather(-1, place).mean((1, -1)), self.boxes > 0
         return torch.where(there.any(1), (found * there).sum(1) / there.sum(1).clamp(min=1), torch.nan)
 
@@ -288,13 +288,13 @@ class AveragePrecision(SignalMetric):
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
     """Mean, standard deviation and list of a per-signal metric as plain JSON values.
 
-    What is not finite becomes ``None``, with the reason under ``<prefix>_reason``. The deviation is that of the signals at
-    hand: of one signal it is 0.
+    Values that are not finite become ``None``, with the reason under ``<prefix>_reason``. The standard deviation has no
+    correction: it is 0 for one signal.
 
     Args:
         values: One value per signal, ``(S,)``.
-        prefix: Key of the mean: ``"test/psnr"``.
-        nothing: The reason to give for NaN.
+        prefix: Key of the mean, such as ``test/psnr``.
+        nothing: The reason of a NaN.
     """
     finite = torch.isfinite(values)
     whole = bool(finite.all())

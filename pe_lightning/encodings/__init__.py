@@ -1,4 +1,4 @@
-"""Encodings: from one axis to D, by concatenation (``Simple``) or by a Kronecker product (``Complex``).
+"""Encodings of D axes from encoders of one axis: by concatenation (``Simple``) or by a Kronecker product (``Complex``).
 
 ``Blended`` is the papers' approximation of ``Complex`` at scattered points.
 """

@@ -1,4 +1,4 @@
-"""What simple and complex encodings share: their encoders, checks of coordinates, and the row norm of features."""
+"""Common parts of the encodings: lists of encoders, checks of coordinates, and the row norm of features."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MAX_LISTED_VALUES = 64
 class EncoderList(nn.Module):
     """One encoder per axis or direction.
 
-    An encoder that several axes share is registered and saved once: ``torch.func.functional_call`` does not restore the
-    parameters of a module that is registered twice.
+    A shared encoder is registered and saved once, since ``torch.func.functional_call`` does not restore the parameters of a
+    module that is registered twice.
     """
 
     def __init__(self, encoders: Iterable[Encoder]) -> None:
@@ -86,7 +86,7 @@ def _summary(values: Tensor) -> Any:
 
 
 def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:
-    """The largest Euclidean norm of the features ``encode(points)``, ``limit`` points at a time; 1 if all are zero."""
+    """The largest Euclidean norm of the features of points, computed for ``limit`` points at a time; 1 if all are zero."""
     norms = [torch.linalg.vector_norm(encode(some), dim=-1).amax() for some in torch.split(points, limit)]
     largest = torch.stack(norms).amax()
     return torch.where(largest > 0, largest, torch.ones_like(largest))

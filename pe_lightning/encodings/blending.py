@@ -1,4 +1,4 @@
-"""Blending: points off the grid as weighted sums of the nodes of a virtual grid around them. An approximation."""
+"""Blending: features at scattered points, approximated by weighted sums of those at the nodes of a grid."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.complex import Complex
 from pe_lightning.errors import InputError
 
-__all__ = ["LAST", "Blended", "blending_weights"]
+__all__ = ["MAX_COORDINATE", "Blended", "blending_weights"]
 
-LAST = 0.999
-"""Coordinates are clamped to [0, 0.999], as in the papers' experiments, so that every point has a node to its right."""
+MAX_COORDINATE = 0.999
+"""Coordinates are clamped to this, as in the papers' experiments, so that every point has a node to its right."""
 
 
 class Blended(nn.Module):
@@ -29,10 +29,10 @@ class Blended(nn.Module):
 
     and the pair is divided by its sum, as in the papers' experiments. In ``D`` dimensions the weights of the ``2^D``
     neighbours are products: :math:`\alpha_0\beta_0, \alpha_1\beta_0, \alpha_0\beta_1, \alpha_1\beta_1` in two. (The paper
-    prints :math:`\alpha_0\beta_0` twice at the end of its Eq. 49.) The triangle's ``D`` is the exact one, not the printed.
+    prints :math:`\alpha_0\beta_0` twice at the end of its Eq. 49.) The triangle's ``D`` is exact, unlike the printed one.
 
-    It is for reproducing the papers, and for many points off any grid, where an exact evaluation takes 60 times the
-    operations; samples of a grid are evaluated exactly at the same cost, by mode products of the grid.
+    For many points that are not on a grid it needs far fewer operations than an exact evaluation. Samples of a grid are
+    evaluated exactly at the same cost, by mode products.
 
     Args:
         encoding: The complex encoding, with its scales.
@@ -57,7 +57,7 @@ class Blended(nn.Module):
             _check(encoder, 1 / (n - 1), axis)
 
     def node_features(self, dtype: torch.dtype) -> list[Tensor]:
-        """Features of the nodes, axis a of shape ``(n_a, K_a)``, scaled as the encoding's."""
+        """Features of the nodes with the scales of the encoding, ``(n_a, K_a)`` per axis."""
         device = self.encoding.scales.device
         axes = [torch.linspace(0, 1, n, dtype=torch.float64, device=device).to(dtype) for n in self.nodes]
         return self.encoding.axis_features(axes)
@@ -112,7 +112,7 @@ def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, T
         Indices, int64, and weights that sum to one, float64, each ``(*batch,)``.
     """
     cells = nodes - 1
-    position = x.double().clamp(0, LAST) * cells
+    position = x.double().clamp(0, MAX_COORDINATE) * cells
     left = position.floor().clamp_(0, cells - 1)
     beta, spacing = position - left, 1 / cells
     here, there = encoder.distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=x.device)).unbind()
@@ -124,7 +124,7 @@ def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, T
 
 @torch.no_grad()
 def _check(encoder: Encoder, spacing: float, axis: int) -> None:
-    """Refuses encoders whose weights are 0/0 somewhere between two nodes."""
+    """Raises :class:`InputError` for encoders whose weights are 0/0 somewhere between two nodes."""
     try:
         distance = encoder.distance(torch.linspace(0, 1, 65, dtype=torch.float64) * spacing)
     except NotImplementedError as error:

@@ -20,10 +20,10 @@ from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, 
 __all__ = ["Complex", "changed", "per_axis", "samples_per_unit", "sized"]
 
 MAX_WEIGHTS = 1 << 26
-"""Most weights of a signal with ``num_features: auto``; with gradients and moments of Adam, 1 GB."""
-MAX_DENSE = 4096
-"""Most features per axis with ``num_features: auto`` that reach everywhere: they are factorised as a dense matrix."""
-MAX_MATRIX = 1 << 28
+"""Most weights of a signal with ``num_features: auto``: 1 GB with gradients and moments of Adam."""
+MAX_DENSE_FEATURES = 4096
+"""Most features per axis with ``num_features: auto`` without compact support, which are factorised as a dense matrix."""
+MAX_MATRIX_ENTRIES = 1 << 28
 """Most entries of such a matrix."""
 
 
@@ -66,7 +66,7 @@ class Complex(Encoding):
 
     @torch.no_grad()
     def calibrate(self, axes: Sequence[Tensor]) -> None:
-        """Sets the scales, except of encoders that are not to be normalised, from the training coordinates ``(N_a,)``."""
+        """Sets the scales of normalisable encoders from the training coordinates ``(N_a,)`` per axis."""
         self.check_axes(axes)
         for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
@@ -79,9 +79,9 @@ class Complex(Encoding):
         return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True))]
 
     def operators(self, axes: Sequence[Tensor], dtype: torch.dtype, find_identity: bool = False) -> list[Tensor | Operator]:
-        """As :meth:`axis_features`, in a dtype; of one long axis of local features the matrix that is never dense.
+        """The scaled features of each axis as matrices or operators of a dtype; one long axis has a banded operator.
 
-        With ``find_identity``, features that interpolate at these coordinates are not multiplied.
+        With ``find_identity``, features that interpolate at these coordinates are :class:`~pe_lightning.linalg.Identity`.
         """
         if self.is_line:
             self.check_axes(axes)
@@ -98,7 +98,7 @@ class Complex(Encoding):
 
     @property
     def is_line(self) -> bool:
-        """Whether there is one axis, of many local features."""
+        """Whether there is a single axis with many local features."""
         return self.num_axes == 1 and is_local(self.encoders[0])
 
     def point_features(self, coords: Tensor) -> list[Tensor]:
@@ -111,13 +111,13 @@ class Complex(Encoding):
         return self.products(weight, self.axis_features(axes))
 
     def products(self, weight: Tensor, features: Sequence[Tensor | Operator]) -> Tensor:
-        """As :meth:`grid`, from features of :meth:`axis_features` or :meth:`operators` that were computed before."""
+        """The linear layer on a separable grid from features of :meth:`axis_features` or :meth:`operators`."""
         return mode_products(weight, features)
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
         """The linear layer at scattered points ``(P, D)``, exactly: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
 
-        So many points are taken at a time that at most about ``limit`` intermediate values are held.
+        Points are evaluated in chunks of at most about ``limit`` intermediate values.
         """
         if self.is_line:
             return self.products(weight, self.operators([coords[:, 0]], weight.dtype))
@@ -129,7 +129,7 @@ class Complex(Encoding):
     def samples(
         self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = 1 << 24
     ) -> Tensor:
-        """As :meth:`points`, at ``positions`` ``(P,)`` on each axis of a grid with known ``features`` ``(N_a, K_a)``."""
+        """The linear layer at samples of a grid, from their positions ``(P,)`` and the features ``(N_a, K_a)`` per axis."""
         count = self._points_at_once(weight, limit)
         some = zip(*(torch.split(position, count) for position in positions), strict=True)
         return torch.cat(
@@ -137,7 +137,7 @@ class Complex(Encoding):
         )
 
     def _points_at_once(self, weight: Tensor, limit: int) -> int:
-        # a point has its features, and after the first axis all of the weight but that axis
+        # intermediate values per point: its features, and the weight after the contraction of the first axis
         return max(1, limit // max(sum(self.num_features), weight.numel() // self.num_features[0]))
 
     def forward(self, coords: Tensor) -> Tensor:
@@ -149,12 +149,12 @@ class Complex(Encoding):
 
 
 def _blocks(encoder: Encoder, x: Tensor) -> Tensor:
-    """The features of some coordinates of a long axis in blocks, zero but where they are stored."""
+    """The stored blocks of the features of a long axis; all other entries are zero."""
     return local_features(encoder, x).blocks
 
 
 def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> list[Encoder]:
-    """One encoder per axis; a single one serves every axis (the same module, so that all that is random is shared)."""
+    """One encoder per axis; a single one is shared by all axes, with its random and learned parameters."""
     if isinstance(encoder, Sequence) and not isinstance(encoder, str):
         if len(encoder) != num_axes:
             raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")
@@ -163,7 +163,7 @@ def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> lis
 
 
 def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *arguments: Sequence[float]) -> list[Encoder]:
-    """``change(encoder, *arguments)`` per axis; axes that share an encoder and have equal arguments go on sharing it."""
+    """``change(encoder, *arguments)`` per axis; axes with one encoder and equal arguments share the result."""
     made: dict[tuple[object, ...], Encoder] = {}
     keys = [(id(encoder), *values) for encoder, *values in zip(encoders, *arguments, strict=True)]
     for encoder, key in zip(encoders, keys, strict=True):
@@ -173,11 +173,11 @@ def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *argume
 
 
 def samples_per_unit(x: Tensor) -> float:
-    """How many of the evenly spaced coordinates ``(N,)`` fit into a unit length; not always N: 512/3 of 171 of stride 3."""
+    """Number of evenly spaced coordinates ``(N,)`` per unit length; 512/3 for 171 coordinates of stride 3, for example."""
     if len(x) < 2:
         return 1.0
     found = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
-    exact = float(Fraction(found).limit_denominator(64))  # coordinates are rounded
+    exact = float(Fraction(found).limit_denominator(64))  # removes the rounding of the coordinates
     return exact if abs(exact - found) < 1e-5 * found else found
 
 
@@ -194,15 +194,15 @@ def sized(
         encoders: One per axis.
         spacing: Distance of neighbouring features per axis, in units of the [0, 1] domain, if memory allows it.
         samples: Trained samples per unit length of each axis, or as many as a grid of their density has.
-        channels: Number of channels; a weight belongs to each.
+        channels: Number of channels, each with weights of its own.
         max_weights: Most weights of a signal.
 
     Warns:
-        UserWarning: If there are fewer features than samples, for memory.
+        UserWarning: If memory limits the features to fewer than the samples.
     """
     wanted = [1 / h for h in spacing]
     counts = [
-        min(n, MAX_DENSE, max(2.0, MAX_MATRIX / m)) if encoder.support is None else n
+        min(n, MAX_DENSE_FEATURES, max(2.0, MAX_MATRIX_ENTRIES / m)) if encoder.support is None else n
         for encoder, n, m in zip(encoders, wanted, samples, strict=True)
     ]
     share = (max_weights / (channels * math.prod(counts))) ** (1 / len(counts))
@@ -210,8 +210,8 @@ def sized(
     if any(encoder.is_open and n < whole for encoder, n, whole in zip(encoders, counts, wanted, strict=True)):
         shown, asked = ("x".join(f"{math.ceil(n - 1e-6)}" for n in numbers) for numbers in (counts, wanted))
         warnings.warn(
-            f"num_features: auto takes {shown} features where there are {asked} samples, for memory and time; give "
-            "num_features to have more",
+            f"num_features: auto uses {shown} features for {asked} samples, to limit memory and time; set num_features for "
+            "more",
             stacklevel=2,
         )
 

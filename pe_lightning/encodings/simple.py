@@ -24,9 +24,9 @@ class Simple(Encoding):
     The total width is the encoder's ``num_features``, divided evenly among the directions:
 
     - ``axes``: the coordinates themselves, ``x_1, ..., x_D``;
-    - ``directions`` (2-D only): ``x, y, (x + y)/2, (x - y + 1)/2``, what the papers give the shifted encoders, since
-      two axes of bumps see no diagonal;
-    - ``joint``: one encoder of all axes at once, for encoders that can (rff);
+    - ``directions`` (2-D only): ``x, y, (x + y)/2, (x - y + 1)/2``, as in the papers for shifted encoders, whose features
+      of two axes do not represent diagonals;
+    - ``joint``: one encoder of all axes, for encoders that support it (rff);
     - ``auto``: ``joint`` for joint encoders, ``directions`` for shifted encoders in 2-D, else ``axes``.
 
     Args:
@@ -79,7 +79,7 @@ class Simple(Encoding):
 
     @torch.no_grad()
     def calibrate(self, coords: Tensor) -> None:
-        """Sets the scale from the training points ``(*batch, D)``, unless an encoder is not to be normalised."""
+        """Sets the scale from the training points ``(*batch, D)`` if all encoders are normalisable."""
         self.check_points(coords)
         if self.normalize and all(encoder.normalizable for encoder in self.encoders):
             self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes)))
@@ -87,7 +87,7 @@ class Simple(Encoding):
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
             return self.encoders[0](coords if self.num_axes > 1 else coords[..., 0])  # type: ignore[no-any-return]
-        # not a matrix product, which may be computed in reduced precision on GPUs
+        # a matrix product may have reduced precision on GPUs
         projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
@@ -98,7 +98,7 @@ class Simple(Encoding):
 
 
 def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:
-    """The layout of one encoder to be divided, or of ``several``, one per direction."""
+    """The resolved layout for one encoder, which is divided, or for ``several``, one per direction."""
     first = encoders[0]
     if layout == "auto":
         if len(encoders) == 1 and (first.num_axes > 1 if several else first.joint):
@@ -139,7 +139,7 @@ def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[En
 
 
 def _divides(encoder: Encoder, total: int, count: int) -> bool:
-    """Whether ``total`` features are ``count`` times a number that the encoder takes: some take even numbers only."""
+    """Whether ``total / count`` is a number of features that the encoder accepts; some accept even numbers only."""
     try:
         type(encoder)(**{**encoder.spec()["init_args"], "num_features": total // count})
     except InputError:

@@ -182,7 +182,7 @@ class HeldOut:
         return total / self.counts
 
     def _direct(self, rho: Tensor) -> Callable[[Tensor | None], Tensor]:
-        """Factorises each axis; the function returns the weights for ``None``, else the adjoint of a gradient ``(S, C, P)``."""
+        """Factorises each axis; the result maps ``None`` to the weights, and a gradient ``(S, C, P)`` to its adjoint."""
         strides = self.strides or ()
         ((_, _, features),) = self._features()
         parts = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
