@@ -64,7 +64,7 @@ def test_features_are_bounded_by_memory_with_a_sentence(monkeypatch):
         made = sized(per_axis("gau", 2), [1 / 20] * 2, [20.0] * 2, channels=3, max_weights=300)
     assert made[0].num_features == 10
     monkeypatch.setattr(complex_encoding, "MAX_DENSE_FEATURES", 8)
-    with pytest.warns(UserWarning, match="takes 8 features where there are 20 samples"):
+    with pytest.warns(UserWarning, match="uses 8 features for 20 samples"):
         assert sized(per_axis("rff", 1), [1 / 20], [20.0])[0].num_features == 8
     assert sized(per_axis("tri", 1), [1 / 20], [20.0])[0].num_features == 20, "features of small support are not dense"
 
