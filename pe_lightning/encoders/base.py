@@ -105,8 +105,8 @@ class Encoder(nn.Module, ABC):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw; encodings scale them
-    by their row norms. Every argument has a default, so that a name alone is a good encoder; the default of the width follows
-    ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
+    by their row norms. Every argument has a default, so that a name alone is a good encoder; the default of the width
+    follows ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
     :class:`~pe_lightning.errors.InputError`. Class attributes declare the properties that solvers and encodings use. Initial
     values of parameters follow from the arguments alone: random ones are drawn from a ``seed``.
 
