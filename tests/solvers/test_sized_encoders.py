@@ -58,9 +58,7 @@ def test_what_was_given_stays():
 
 
 def test_features_are_bounded_by_memory_with_a_sentence(monkeypatch):
-    with pytest.warns(
-        UserWarning, match="uses 10x10 features for 20x20 samples.*set num_features for more"
-    ):
+    with pytest.warns(UserWarning, match="uses 10x10 features for 20x20 samples.*set num_features for more"):
         made = sized(per_axis("gau", 2), [1 / 20] * 2, [20.0] * 2, channels=3, max_weights=300)
     assert made[0].num_features == 10
     monkeypatch.setattr(complex_encoding, "MAX_DENSE_FEATURES", 8)
