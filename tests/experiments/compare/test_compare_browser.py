@@ -10,9 +10,6 @@ from PIL import Image
 
 from pe_lightning.__main__ import main
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-wheel_input = pytest.importorskip("selenium.webdriver.common.actions.wheel_input", reason="needs selenium")
-
 pytestmark = pytest.mark.slow
 
 EVIL = "<script>alert(1)</script>"
@@ -23,6 +20,7 @@ STILL = "matrix(1, 0, 0, 1, 0, 0)"
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     """Headless Chromium, which keeps what pages log."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
         pytest.skip("needs chromium and chromedriver")
@@ -78,12 +76,17 @@ def brightness(element):
 
 
 def wheel(page, element):
-    origin = wheel_input.ScrollOrigin.from_element(element)
-    webdriver.ActionChains(page).scroll_from_origin(origin, 0, -600).perform()
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+
+    origin = ScrollOrigin.from_element(element)
+    ActionChains(page).scroll_from_origin(origin, 0, -600).perform()
 
 
 def drag(page, element, x, y):
-    webdriver.ActionChains(page).drag_and_drop_by_offset(element, x, y).perform()
+    from selenium.webdriver import ActionChains
+
+    ActionChains(page).drag_and_drop_by_offset(element, x, y).perform()
 
 
 def test_clicks_and_keys_sort_a_table(open_page):

@@ -1,5 +1,6 @@
 """Sweeps on Ray: the same runs as in one process, a process that dies, a scheduler that stops cells, and Ctrl-C."""
 
+import importlib.util
 import json
 import os
 import secrets
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray.tune", reason='Ray Tune is not installed: pip install "pe-lightning[ray]"', exc_type=ImportError)
-pytestmark = pytest.mark.stress
+# looked up, not imported: these tests are collected with all others, and Ray takes a second
+missing = importlib.util.find_spec("ray") is None
+pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.skipif(missing, reason='Ray Tune is not installed: pip install "pe-lightning[ray]"'),
+]
 
 ROOT = Path(__file__).parents[3]
 FIXED = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
