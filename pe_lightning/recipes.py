@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pe_lightning.data.datamodules import MODULES_BY_KIND
 from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 from pe_lightning.data.sources.paths import ARRAYS, format_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
@@ -45,7 +46,8 @@ def find(config: str) -> str:
 def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     """The name of the recipe for ``fit FILE ...``: the adaptive fit of signals of their kind.
 
-    It is an exact fit of a linear layer if samples are scattered, or another model or encoder is named.
+    The kind is that of a named DataModule, or of the files. The recipe is an exact fit of a linear layer if samples are
+    scattered, or another model or encoder is named.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
@@ -54,8 +56,10 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     Raises:
         InputError: If the kind of the files is not clear.
     """
+    of_module = {module.__name__: kind for kind, module in MODULES_BY_KIND.items()}
     try:
-        kind = kind_of(*paths, key=given.get("data.key"))
+        named = of_module.get((given.get("data") or "").rpartition(".")[2])
+        kind = named or kind_of(*paths, key=given.get("data.key"))
     except UnclearKind as error:
         choices = f"--config image/{EXACT_FIT}, row/{EXACT_FIT} or volume/{EXACT_FIT}"
         raise InputError(f"{error}; or say what they hold: {choices}") from error

@@ -100,6 +100,7 @@ def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, monkeypatch, shap
     with pytest.raises(InputError, match=r"choose one array by key\. It holds: values, other"):
         rewrite("fit", ["a.npz"])
     np.save("a.npy", np.zeros((16, 900)))
+    assert rewrite("fit", ["a.npy", "--data", "RowDataModule"])[0] == recipe_file("row/adaptive")
     with pytest.raises(InputError, match="16 rows of 900 samples; or say what they hold: --config image/closed_form"):
         rewrite("fit", ["a.npy"])
 

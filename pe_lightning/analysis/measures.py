@@ -17,6 +17,7 @@ import torch
 from scipy.linalg import svd
 from torch import Tensor
 
+from pe_lightning import checks
 from pe_lightning.analysis.ranks import encoder_rank, evaluating
 from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, resolve
 from pe_lightning.encoders.base import plain
@@ -235,8 +236,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         >>> {key: round(value, 1) for key, value in report["stable_rank"].items()}
         {'measured': 28.1, 'theory': 28.2}
     """
-    if not 4 <= samples <= MAX_SAMPLES:
-        raise InputError(f"analyze: samples must be from 4 to {MAX_SAMPLES}, got {samples}; encoder_rank takes more")
+    checks.integer("analyze: samples", samples, 4, MAX_SAMPLES, hint=" (encoder_rank takes more)")
     made = resolve(encoder)
     name = label or label_of(made)
     if made.automatic():

@@ -154,11 +154,12 @@ class TensorDataModule(SignalDataModule):
         super().__init__(TensorSource(values, names), sampling, protocol, batching, storage)
 
 
-MODULES_BY_KIND: dict[Kind, Callable[..., SignalDataModule]] = {
+MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {
     "images": ImageDataModule,
     "rows": RowDataModule,
     "video": VideoDataModule,
 }
+"""DataModule of each kind of files, see :func:`~pe_lightning.data.sources.kinds.kind_of`."""
 
 
 def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any], **arguments: Any) -> SignalDataModule:
@@ -183,4 +184,5 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any], **arguments:
         kind = kind_of(*paths, key=arguments.get("key"))
     except UnclearKind as error:
         raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
-    return MODULES_BY_KIND[kind](paths, **arguments)
+    module: Callable[..., SignalDataModule] = MODULES_BY_KIND[kind]
+    return module(paths, **arguments)

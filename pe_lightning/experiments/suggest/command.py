@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["suggest"]
 
-DATA_MODULES = {"images": "ImageDataModule", "rows": "RowDataModule", "video": "VideoDataModule"}
-
 
 def suggest(
     paths: list[str] | None = None,
@@ -147,12 +145,14 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
 
 def _data_module(paths: Sequence[str], key: str | None) -> str:
     """The DataModule for files, samples or folders."""
+    from pe_lightning.data.datamodules import MODULES_BY_KIND
     from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 
     try:
-        return DATA_MODULES[kind_of(*(path.strip("'\"") for path in paths), key=key)]
+        return MODULES_BY_KIND[kind_of(*(path.strip("'\"") for path in paths), key=key)].__name__
     except UnclearKind as error:
-        raise InputError(f"{error}; or say which with --data {', '.join(DATA_MODULES.values())}") from error
+        names = ", ".join(module.__name__ for module in MODULES_BY_KIND.values())
+        raise InputError(f"{error}; or say which with --data {names}") from error
 
 
 def _print_data(data: SignalDataModule) -> None:
