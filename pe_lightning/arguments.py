@@ -182,6 +182,10 @@ def _expanded(option: Option, known: Known) -> list[str]:
     if key in ("h", "help"):
         known.short_help = value != "all"
         return ["--help"]
+    if path[-1:] == ["help"] and path[-2:-1] and path[-2] in naming.NAMED_INSTANCES:
+        kind = path[-2]
+        listing = "encoders NAME" if kind == "encoder" else f"list {kind}s"
+        raise InputError(f"--{key} is not an option; pe-lightning {listing} shows the arguments")
     if value is None or key.endswith(".help"):
         return [f"--{key}" if head in naming.NAMED_CLASSES else option.name, *option.values]
     if key == "config":

@@ -135,6 +135,9 @@ def test_an_argument_is_that_of_the_class_named_before_it():
     assert expanded("--encoder laplace --encoder.width 0.5")[1] == "--model.encoder.scale=0.5"
     with pytest.raises(InputError, match="encoder 'tri' has no argument 'sigma'"):
         expanded("--config image/demo --encoder tri --encoder.sigma 1")
+    with pytest.raises(InputError, match="pe-lightning encoders NAME shows the arguments"):
+        expanded("--encoder.help gau")
+    assert expanded("--model.help ComplexLinear") == ["--model.help", "ComplexLinear"]
 
 
 def test_short_forms_stand_for_grouped_options():
