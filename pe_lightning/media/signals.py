@@ -35,7 +35,7 @@ from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.files import replacing
 from pe_lightning.hdf5 import PatientFile
-from pe_lightning.media.pictures import to_image, to_levels
+from pe_lightning.media.pictures import PNG_COMPRESSION, to_image, to_levels
 
 __all__ = ["Formats", "choose_format", "new_array", "write_signal"]
 
@@ -172,7 +172,7 @@ def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> N
 
 def _write_png(path: Path, values: Array, deep: bool) -> None:
     if not deep:
-        to_image(values).save(path, "PNG")
+        to_image(values).save(path, "PNG", compress_level=PNG_COMPRESSION)
         return
     height, width, channels = values.shape  # Pillow does not write 16-bit colour
     writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
