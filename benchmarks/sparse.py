@@ -11,8 +11,8 @@
 - ``worth``: transforms; the rotation of channels; ranking by the norms of synthesis vectors; a least-squares solve on the
   kept numbers; float16.
 - ``signals``: a clip, a volume and sound.
-- ``noise``: ``keep: auto`` on noisy pictures beside scikit-image's ``denoise_wavelet``, and between held-out samples beside
-  the dense exact fit.
+- ``noise``: ``keep: auto`` on noisy pictures beside scikit-image's ``denoise_wavelet``; eight pictures.
+- ``held-out``: the same between held-out samples, beside the dense exact fit.
 - ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks on the same one
   (``trade_all.json``), as a figure, ``--figure``.
 
@@ -52,7 +52,7 @@ from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode
 
-SECTIONS = ("pictures", "time", "worth", "signals", "noise", "trade")
+SECTIONS = ("pictures", "time", "worth", "signals", "noise", "held-out", "trade")
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
 PUBLISHED = {
@@ -275,7 +275,7 @@ def signals() -> None:
 
 
 def noise(paths: list[str]) -> None:
-    """``keep: auto`` as a denoiser, and between held-out samples."""
+    """``keep: auto`` as a denoiser."""
     from skimage.restoration import cycle_spin, denoise_wavelet
 
     options = {"channel_axis": -1, "convert2ycbcr": True, "rescale_sigma": True, "method": "BayesShrink", "mode": "soft"}
@@ -301,6 +301,10 @@ def noise(paths: list[str]) -> None:
             rows.append([*scores, psnr(found, image), spent, model.num_params])
         m = np.mean(rows, 0)
         print(f"| {deviation} | " + " | ".join(f"{x:.2f}" for x in m[:6]) + f" | {m[6]:,.0f} |", flush=True)
+
+
+def held_out(paths: list[str]) -> None:
+    """``keep: auto`` between held-out samples, beside the dense exact fit."""
     print("\nheld-out samples (every second pixel of every second row trained on), against the noisy samples\n")
     print("| noise | dense exact fit | keep: auto | worst difference | pictures denoised |")
     print("| ---: | ---: | ---: | ---: | ---: |")
@@ -316,7 +320,7 @@ def noise(paths: list[str]) -> None:
                 with torch.no_grad():
                     found = model.predict_grid(batch.axes)[0][batch.mask[0]]
                 scores.append(float(-10 * torch.log10((found - batch.values[0][batch.mask[0]]).square().mean())))
-            rows.append([*scores, scores[1] - scores[0], float(model.solution["sparse"]["denoised"][0])])
+            rows.append([*scores, scores[1] - scores[0], float(model.solution.sparse.denoised[0])])
         table = np.array(rows)
         print(
             f"| {deviation} | {table[:, 0].mean():.2f} | {table[:, 1].mean():.2f} | {table[:, 2].min():+.2f} "
@@ -401,6 +405,8 @@ def main(arguments: list[str] | None = None) -> None:
         signals()
     if "noise" in chosen:
         noise(paths[:8])
+    if "held-out" in chosen:
+        held_out(paths[:8])
     if "trade" in chosen:
         trade(paths[0], options.figure)
 

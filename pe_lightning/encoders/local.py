@@ -9,11 +9,14 @@ from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder
 from pe_lightning.linalg.local import BLOCK_COLUMNS, Local
+from pe_lightning.linalg.operators import TOLERANCE
 
-__all__ = ["bandwidth", "is_local", "local_features"]
+__all__ = ["bandwidth", "interpolates", "is_local", "local_features"]
 
 MIN_FEATURES = 1024
 """Below this the dense routes are as fast."""
+COORDINATES_AT_ONCE = 1 << 14
+"""Coordinates of a line that are tested at once."""
 MAX_SHARE = 0.5
 """A block of the matrix has this share of the features at most."""
 
@@ -53,3 +56,19 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
     position = encoder.position(x).clamp(0, encoder.num_features - 1)
     with torch.no_grad():
         return Local.build(rows, position, -(-bandwidth(encoder) // 2) + 1, encoder.num_features, dtype)
+
+
+def interpolates(encoder: Encoder, x: Tensor) -> bool:
+    """Whether the features of :func:`local_features` at coordinates ``(N,)`` are the identity matrix, to their rounding.
+
+    It is tested with a random vector, a block of coordinates at a time.
+    """
+    if len(x) != encoder.num_features:
+        return False
+    probe = torch.rand(len(x), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x.device)
+    tolerance = max(TOLERANCE, 2 * len(x) * torch.finfo(x.dtype).eps)
+    for first in range(0, len(x), COORDINATES_AT_ONCE):
+        some = slice(first, first + COORDINATES_AT_ONCE)
+        if (local_features(encoder, x[some]).mv(probe) - probe[some]).abs().max() > tolerance:
+            return False
+    return True

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, is_local, local_features
+from pe_lightning.encoders import Encoder, interpolates, is_local, local_features
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Operator, as_operator, encode_axis, full_precision, mode_products
+from pe_lightning.linalg import Identity, Operator, as_operator, encode_axis, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
 from pe_lightning.solvers.points import ScatteredPoints
 
@@ -113,7 +113,10 @@ class Solution:
 def encode(encoders: Sequence[Encoder], axes: Sequence[Tensor], device: torch.device) -> list[Operator]:
     """Raw features per axis in float64; axes with one encoder and equal coordinates share them."""
     if len(encoders) == 1 and is_local(encoders[0]):
-        return [local_features(encoders[0], axes[0].to(device))]
+        x = axes[0].to(device)
+        if interpolates(encoders[0], x):
+            return [Identity((len(x), len(x)), torch.float64, device)]
+        return [local_features(encoders[0], x)]
     features: list[Operator] = []
     for a, (encoder, x) in enumerate(zip(encoders, axes, strict=True)):
         same = (b for b in range(a) if encoders[b] is encoder and torch.equal(axes[b], x))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning import checks
-from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encoders import Encoder, EncoderLike, interpolates
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, full_precision, min_tolerance
@@ -77,7 +77,7 @@ def solve_grid(
     samples = [samples_per_unit(x) for x in axes]
     encoders = axis_encoders(encoder, [1 / n for n in samples], samples, values.shape[-1], values.device)
     choice = choose_grid(values, axes, encoders, ridge, sigma)
-    if is_line(choice.encoders):
+    if is_line(choice.encoders) and not interpolates(choice.encoders[0], axes[0]):
         solution = _solve_line(choice.encoders, axes[0].to(values.device), values, choice.ridge, center, False)
         return replace(solution, choice=choice, seconds=time.perf_counter() - began)
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
