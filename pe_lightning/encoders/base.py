@@ -280,8 +280,8 @@ class Encoder(nn.Module, ABC):
 
     @property
     def _has_default_width(self) -> bool:
-        """Whether there is a width and none was given."""
-        return self.width is not None and self._given.get(self.width.argument) is None
+        """Whether there is a width and its argument is ``None``, as given or by default."""
+        return self.width is not None and self.spec()["init_args"][self.width.argument] is None
 
     def sample_value(self, name: str, value: Any) -> Any:
         """The value of an argument of :attr:`from_samples`; for ``"auto"`` that until samples are known."""
