@@ -218,16 +218,18 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
         widest = max({scaling.dtype for scaling in scalings}, key=DTYPES.index)
         plain = Scaling(widest) if widest == "float32" else Scaling.of_integers(widest)
         scalings = [scaling if scaling.dtype == widest else plain for scaling in scalings]
+    scaling = join_scalings([(repr(c.file.given), found) for c, found in zip(clips, scalings, strict=True)], notify)
+    individual = scaling.dtype == "float32" and scaling != Scaling("float32")  # which PNG and MP4 cannot hold
     return RawSignals(
         names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
         grid=grid,
         channels=first.channels,
         stored=first.stored,
-        scaling=join_scalings([(repr(c.file.given), scaling) for c, scaling in zip(clips, scalings, strict=True)], notify),
+        scaling=scaling,
         unit=all(clip.unit for clip in clips),
         blocks=partial(_blocks, tuple(clips), len(grid)),
         rate=first.rate,
-        media=first.media,
+        media="array" if individual else first.media,
     )
 
 

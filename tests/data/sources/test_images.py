@@ -173,9 +173,11 @@ def test_floating_point_pictures_have_the_range_of_their_values(tmp_path, caplog
         np.testing.assert_allclose(values[0], (wide + 1) / 5, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(values[1:], np.stack([inside, eight]))
         assert raw.scaling == Scaling("float32", (-1, 0, 0), (4, 1, 1))
+        assert raw.media == "array", "written as NPY, in the range of the source"
         np.testing.assert_allclose(raw.scaling.restore(values[0], 0), wide, atol=1e-5)
     assert ["a.tif' holds values from -1 to 4" in message for message in caplog.messages] == [True]
-    assert ImageSource(tmp_path / "b.tif").read().unit
+    inside_only = ImageSource(tmp_path / "b.tif").read()
+    assert (inside_only.unit, inside_only.media) == (True, "image")
     fixed = ImageSource(tmp_path / "a.tif", value_range=[-2, 8], center_crop=4)
     np.testing.assert_allclose(unit(fixed.read())[0], (wide[1:5, 2:6] + 2) / 10, rtol=1e-5)
     rows = RowSource([tmp_path / "a.tif", tmp_path / "c.png"], rows=[2]).read()
