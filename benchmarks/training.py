@@ -58,12 +58,12 @@ def adam(parameters: Any, rate: float) -> torch.optim.Adam:
 
 def loop_complex(data: ImageDataModule, encoder: str = "gau", cut: bool = True, flush: bool = False) -> Step:
     """A step of the complex model in bare PyTorch; without ``cut``, features are as small as float32 holds."""
-    batch, module, least = data.train_batch(), ComplexLinear(encoder), shifted.LEAST_EXPONENT[torch.float32]
+    batch, module, least = data.train_batch(), ComplexLinear(encoder), shifted.MIN_EXPONENT[torch.float32]
     if not cut:
-        shifted.LEAST_EXPONENT[torch.float32] = -math.inf
+        shifted.MIN_EXPONENT[torch.float32] = -math.inf
     module.build_from(data)
     first, second = module.encoding.axis_features(batch.axes)
-    shifted.LEAST_EXPONENT[torch.float32] = least
+    shifted.MIN_EXPONENT[torch.float32] = least
     values = batch.values[0].permute(2, 0, 1)
     target = (values - values.mean((1, 2), keepdim=True)).contiguous()
     weight = torch.zeros_like(module.weight[0]).requires_grad_()

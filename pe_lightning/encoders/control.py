@@ -20,8 +20,8 @@ class Identity(Encoder):
     Never scaled.
 
     When to use:
-        Works below SIREN and its relatives (``activation: sine``), which make frequencies of their own. Else it is the
-        baseline that encodings exist to beat: a ReLU network above it learns hardly any detail, a linear model is a plane.
+        Works below SIREN and similar networks (``activation: sine``), whose activations are periodic. Otherwise a baseline:
+        a ReLU network above it learns hardly any detail, and a linear model is a plane.
 
     Shape:
         ``(*batch,)`` -> ``(*batch, 1)``.
@@ -83,8 +83,7 @@ class Sine(Shifted):
     r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
     When to use:
-        A control that shows that width is not rank: however many features, their rank is at most 2. Fails on everything but
-        one wave.
+        A control: the rank is at most 2, however many features there are. Represents a single wave only.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -134,8 +133,7 @@ class Square(Shifted):
     Piecewise constant: no gradient with respect to ``x``.
 
     When to use:
-        A control: distances are preserved linearly up to half a period, at a stable rank near the sine's, so that it
-        generalises and cannot memorise.
+        A control: distances are preserved linearly up to half a period, at a stable rank near that of ``sine``.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.

@@ -49,12 +49,12 @@ class Fourier(Encoder):
         return waves(coords, 2 * math.pi * self.frequencies_like(coords)).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""Exactly, and one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`."""
+        r"""Normalised to one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`."""
         return self.forward(delta)[..., : self.num_features // 2].mean(-1)
 
 
 class _Octaves(Fourier):
-    """Frequencies from 2^0 to 2^sigma; a subclass spaces them."""
+    """Base of the encoders with frequencies from 2^0 to 2^sigma; a subclass defines their spacing."""
 
     learned: ClassVar = {"log_sigma": ("sigma",), "log_factors": ()}
 
@@ -75,7 +75,7 @@ class _Octaves(Fourier):
 
     def frequencies_like(self, x: Tensor) -> Tensor:
         """The frequencies, ``(num_features / 2, 1)``."""
-        # float64 where the device has it, so that the frequencies of every dtype are the same numbers, rounded
+        # float64 where the device supports it: the frequencies of all dtypes are then the same numbers, rounded
         dtype = torch.float32 if x.device.type == "mps" else torch.float64
         frequencies = self.spaced(torch.linspace(0, 1, self.num_features // 2, dtype=dtype, device=x.device))
         return (frequencies * self.log_factors.exp() if self.per_feature else frequencies)[:, None]
@@ -87,15 +87,14 @@ class LinearFourier(_Octaves):
 
     When to use:
         Works below an MLP. Fails as a linear model without a ridge, since frequencies less than one period apart are nearly
-        dependent on [0, 1]: 21.07 dB on the papers' images without, 24.98 dB with one. Frequencies above the Nyquist
-        frequency of the samples cannot be repaired by any ridge.
+        dependent on [0, 1]. No ridge helps against frequencies above the Nyquist frequency of the samples.
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1; below :class:`SimpleMLP` ``log2 n - 3`` for ``n`` trained samples per axis.
-        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
-        per_feature: Whether each frequency is trained by a factor of its own too; needs ``trainable``.
+        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
+        per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 50.
     """
@@ -115,15 +114,14 @@ class LogFourier(_Octaves):
 
     When to use:
         Works below an MLP: the usual choice of coordinate networks. Fails as a linear model without a ridge, since half of
-        the frequencies lie below the square root of the highest one and are nearly dependent on [0, 1]: -8 dB without, 24.19
-        dB on the papers' images with one.
+        the frequencies lie below the square root of the highest one and are nearly dependent on [0, 1].
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1; below :class:`SimpleMLP` ``log2 n - 2.5`` for ``n`` trained samples per axis.
-        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
-        per_feature: Whether each frequency is trained by a factor of its own too; needs ``trainable``.
+        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
+        per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 51.
     """
@@ -147,9 +145,8 @@ class RandomFourier(Fourier):
     frequency vector. The frequencies are drawn on the CPU and are part of the ``state_dict``.
 
     When to use:
-        Works below an MLP, where it is the best of the papers' encoders on images (25.24 dB), and with one joint frequency
-        vector per feature for several axes. Needs a ridge as a linear model: 18.05 dB without, 25.26 dB with one. Results
-        vary by 0.2 dB with the draw.
+        Works below an MLP, where it is the best of the papers' encoders on images, and with one joint frequency vector per
+        feature for several axes. Needs a ridge as a linear model. Results vary with the draw.
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
@@ -157,9 +154,9 @@ class RandomFourier(Fourier):
             ``n/19`` for ``n`` trained samples per axis. Larger is rougher.
         seed: Seed of the draw.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
-        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive. The ``state_dict``
-            then holds the frequencies for ``sigma = 1``.
-        per_feature: Whether each frequency is trained on its own too; needs ``trainable``.
+        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one. The
+            ``state_dict`` then holds the frequencies for ``sigma = 1``.
+        per_feature: Whether each frequency is trained too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 52;
     *Rethinking Positional Encoding*, Sec. 4.1.
@@ -189,7 +186,7 @@ class RandomFourier(Fourier):
         self.sigma = self.width_value(sigma, self.num_features)
         self.seed = check_count(self, "seed", seed, minimum=0)
         generator = torch.Generator("cpu").manual_seed(self.seed)
-        # float32 whatever the default dtype: the same draw everywhere, and .double() and .float() lose nothing
+        # float32 whatever the default dtype, so that every draw is the same
         normal = torch.randn(self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu")
         if per_feature:
             self.frequencies = nn.Parameter(normal)
@@ -204,7 +201,7 @@ class RandomFourier(Fourier):
     def distance(self, delta: Tensor) -> Tensor:
         r"""The expectation over the draw, :math:`D(\Delta) = \exp(-2\pi^2\sigma^2 |\Delta|^2)`, one at zero.
 
-        Of frequencies that are trained on their own it is the exact sum over them.
+        With ``per_feature`` it is the sum over the frequencies.
         """
         if self.per_feature:
             return super().distance(delta)
@@ -249,8 +246,8 @@ def waves(coords: Tensor, angular: Tensor) -> Tensor:
     """
     count, num_axes = angular.shape
     angular = angular.to(coords.dtype).repeat(2, 1)
-    # cos(a) = sin(a + pi/2): several times faster than concatenating cosines and sines. Sums of products, not a matrix
-    # product: under autocast or TF32 that would round the phases to 8-11 bits.
+    # cos(a) = sin(a + pi/2) is faster than concatenating cosines and sines. No matrix product: autocast or TF32 would round
+    # the phases to 8-11 bits.
     phase = angular.new_zeros(2 * count)
     phase[:count] = math.pi / 2
     for axis in range(num_axes):

@@ -1,4 +1,4 @@
-r"""Learnable Fourier features, and what they are compared with: sinusoids of positions, and an MLP of positions.
+r"""Learnable Fourier features, and the encoders of their comparison: sinusoids of positions, and an MLP of positions.
 
 All are features of groups of coordinates, with or without a small MLP after them that all groups share:
 coordinates ``(*batch, G, M)`` -> features ``(*batch, G, F)`` -> MLP ``(*batch, G, D / G)`` -> ``(*batch, D)``.
@@ -26,7 +26,7 @@ __all__ = ["AxisSines", "FlatSines", "Grouped", "JointSines", "LearnableFourier"
 class Modulator(nn.Module):
     r"""The MLP after features of a position: :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`.
 
-    It runs in the precision of its input, autocast or not, as all features do.
+    It runs in the precision of its input, even under autocast, like all features.
 
     Args:
         num_inputs: Number ``|F|`` of features.
@@ -34,7 +34,7 @@ class Modulator(nn.Module):
         num_outputs: Number of outputs.
         layer_norm: Whether the input of each dense layer is normalised to mean zero and variance one. The scale and offset
             that LayerNorm trains as well are left out: the dense layer after them has its own.
-        dropout: Share of the hidden units that are left out in training.
+        dropout: Share of the hidden units that are dropped in training.
         generator: Draws the initial weights, which are those of :class:`torch.nn.Linear`.
 
     Shape:
@@ -56,7 +56,7 @@ class Modulator(nn.Module):
         self.weight_2, self.bias_2 = drawn(hidden, num_outputs, hidden), drawn(hidden, num_outputs)
 
     def dense(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """A dense layer, with the normalisation before it."""
+        """Normalisation, if any, and a dense layer."""
         x = F.layer_norm(x, x.shape[-1:]) if self.layer_norm else x
         return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
@@ -112,7 +112,7 @@ class Grouped(Encoder):
         self.num_inputs = inputs if mlp else self.num_features // self.groups
 
     def add_modulator(self, hidden: int, layer_norm: bool, dropout: float, generator: torch.Generator) -> None:
-        """Makes the MLP, if there is one; its arguments are checked anyway."""
+        """Creates the MLP if ``mlp`` is set; checks its arguments in any case."""
         check_count(self, "hidden", hidden)
         check_choice(self, "layer_norm", layer_norm, (False, True))
         check_positive(self, "dropout", dropout, maximum=0.99, minimum=0)
@@ -161,7 +161,7 @@ class LearnableFourier(Grouped):
             three trained samples, or one position of the tokens of an attention model, as in the paper.
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
         mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
-            features. Below a perceptron it gained 0.3 dB on a photograph, for more than twice the time.
+            features. Below a perceptron it is slower, for a small gain on photographs (docs/learned.md).
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
         hidden: Hidden units ``|H|`` of the MLP.
         groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.

@@ -1,4 +1,4 @@
-"""The features of a long axis as a matrix that is never dense."""
+"""The features of a long axis as a banded matrix, which is never dense."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pe_lightning.linalg.operators import TOLERANCE
 __all__ = ["bandwidth", "interpolates", "is_local", "local_features"]
 
 MIN_FEATURES = 1024
-"""Below this the dense routes are as fast."""
+"""Fewest features of a banded matrix; below this, dense solvers are as fast."""
 COORDINATES_AT_ONCE = 1 << 14
 """Coordinates of a line that are tested at once."""
 MAX_SHARE = 0.5
-"""A block of the matrix has this share of the features at most."""
+"""Largest share of the features in a block of the matrix."""
 
 
 def bandwidth(encoder: Encoder) -> int:
-    """Shifts that two features are apart at most, if a sample sees both."""
+    """Largest distance of two features that overlap, in shifts."""
     assert encoder.support is not None
     assert encoder.resolution is not None
     return math.floor(2 * encoder.support * encoder.resolution + 1e-6)
 
 
 def is_local(encoder: Encoder) -> bool:
-    """Whether a sample sees few of the many features, all the same function moved by one spacing after another."""
+    """Whether features are shifted copies of one function, and few of them are not negligible at a sample."""
     trained = any(True for _ in encoder.parameters())
     if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
         return False
@@ -42,14 +42,14 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
     Args:
         encoder: One that :func:`is_local` allows.
         x: Coordinates in [0, 1]; float64 where they are closer than float32 tells apart.
-        dtype: Of the result.
-        scale: What the features are multiplied by.
+        dtype: Dtype of the result.
+        scale: Factor of the features.
     """
     assert encoder.resolution is not None
     x, resolution = x.double(), encoder.resolution
 
     def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
-        # the features from the first one on are those from number 0 on of coordinates that are moved back
+        # features first, first + 1, ... at x are features 0, 1, ... at shifted coordinates
         found: Tensor = encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
         return found.mul_(scale)
 

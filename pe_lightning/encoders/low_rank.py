@@ -1,4 +1,4 @@
-"""Low-rank tables: products of trained functions of each axis, and of planes. The relatives of complex encoding."""
+"""Low-rank tables: products of trained functions of each axis, and of planes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _LowRank(Encoder):
         self.rank = self.num_features
 
     def draw(self, seed: int, pairs: Iterable[tuple[int, int]]) -> None:
-        """Draws all tables, from 0.1 to 0.5, so that products of several do not vanish."""
+        """Draws all tables uniformly from 0.1 to 0.5, so that their products do not vanish."""
         self.pairs = list(pairs)
         nodes = [[n + 1] for n in self.cells] + [[self.plane_cells[a] + 1 for a in pair] for pair in self.pairs]
         self.sizes = [math.prod(each) for each in nodes]
@@ -41,7 +41,7 @@ class _LowRank(Encoder):
         self.table = nn.Parameter(start.uniform_(0.1, 0.5, generator=generator))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The product of the lines, and of each plane with the lines of other axes; past [0, 1] as at its border."""
+        """The product of the lines, plus that of each plane with the other lines; coordinates are clamped to [0, 1]."""
         columns = points(self, x).clamp(0, 1).unbind(-1)
         tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
         sides = zip(tables[: self.num_axes], columns, self.cells, strict=True)
@@ -93,8 +93,8 @@ class Lines(_LowRank):
 class Planes(_LowRank):
     r"""Lines and low-resolution planes, added.
 
-    :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes hold what is no
-    product of lines; the lines hold the details along the axes. In 2-D it is :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in
+    :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes represent what
+    is no product of lines; the lines represent details along the axes. In 2-D it is :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in
     1-D a line. The products are element by element, over ``rank`` components.
 
     When to use:

@@ -1,4 +1,4 @@
-"""Shifted encoders: one bump, repeated at every shift t_i = i/K. Bumps, boxes and cubic interpolation kernels."""
+"""Shifted encoders: one kernel at every shift t_i = i/K. Gaussians, triangles, boxes and cubic interpolation kernels."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ PaddingLike: TypeAlias = int | Literal["edge", "wrap", "auto"]
 """Shifts past each end, or how coordinates past them are treated (:class:`Shifted`)."""
 
 NEGLIGIBLE = 2.0**-30
-"""Features below this share of the largest are negligible: 1e-9, far below float32's 6e-8."""
-LEAST_EXPONENT = {torch.float32: math.log2(NEGLIGIBLE), torch.float64: -100.0}
-"""Exponentials below 2 to this power are zero. Neither they nor squares of products of several axes are then subnormal,
-which costs a processor up to a hundred cycles for each operation."""
+"""Features below this share of the largest are negligible: it is far below the rounding of float32."""
+MIN_EXPONENT = {torch.float32: math.log2(NEGLIGIBLE), torch.float64: -100.0}
+"""Exponentials below 2 to this power are set to zero, so that neither they nor squares of products of several axes are
+subnormal numbers, which are slow on a CPU."""
 
 
 class Shifted(Encoder):
     r"""Base of the shifted encoders: :math:`\psi_i(x) = \kappa(x - t_i)`, :math:`t_i = i/K`.
 
-    A subclass defines :meth:`kernel`, or :meth:`forward` where there is a faster or more exact way.
+    A subclass defines :meth:`kernel`, or :meth:`forward` where that is faster or more exact.
 
     Args:
         num_features: Number of shifts ``K``, the first at 0.
         padding: Number of further shifts past each end; the output then has ``K + 2 * padding`` features. The shifts end
-            at ``(K - 1)/K``, so the far border is badly covered without: two or three repair it. Or ``edge``: coordinates
-            past the last shift take its features. Or ``wrap``: the axis is periodic, and features continue at its other end
-            (circular shifts). ``auto`` is ``edge`` where the shifts are set at the samples (``num_features: auto``), else 0.
-        spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Another one is
-            needed for shifts at the samples where their number is not 1 over their distance: 171 samples of 512 with
-            stride 3 are 3/512 apart.
+            at ``(K - 1)/K``, so few features cover the far border without padding; two or three further shifts suffice.
+            ``edge``: coordinates past the last shift get its features. ``wrap``: the axis is periodic (circular shifts).
+            ``auto`` is ``edge`` if the shifts are at the samples (``num_features: auto``), else 0.
+        spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Shifts at the samples
+            need another spacing if their number is not 1 over their distance: 171 samples of 512 with stride 3 are 3/512
+            apart.
 
     Shape:
         ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
@@ -79,15 +79,15 @@ class Shifted(Encoder):
             raise InputError(f"{type(self).__name__}: padding: wrap needs a spacing of 1/{self.num_shifts}; leave it out")
 
     def indices(self, x: Tensor) -> Tensor:
-        """The numbers ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
+        """Indices ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=exact_dtype(x), device=x.device)
 
     def position(self, x: Tensor) -> Tensor:
-        """The number of the feature that is largest at coordinates, not necessarily whole."""
+        """Fractional index of the largest feature at coordinates."""
         return self.placed(x) * self.resolution + self.outside
 
     def leading(self, count: int) -> Shifted:
-        """The first ``count`` features alone."""
+        """The encoder of the first ``count`` features."""
         made = copy.copy(self)
         made.num_features, made.num_shifts = count, count - 2 * self.outside
         return made
@@ -98,16 +98,16 @@ class Shifted(Encoder):
         return offsets - offsets.detach().round() if self.padding == "wrap" else offsets
 
     def placed(self, x: Tensor) -> Tensor:
-        """The coordinates whose features are taken, in the dtype to compute in."""
+        """Coordinates after the treatment of the edges, in the dtype of the computation."""
         x = x.to(exact_dtype(x))
         return x.clamp(max=(self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
 
     def kernel(self, offsets: Tensor) -> Tensor:
-        """The bump at ``offsets``, which it may overwrite."""
+        """The kernel at ``offsets``; may overwrite them."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        """The bump at every shift."""
+        """The kernel at every shift."""
         return self.kernel(self.offsets(x)).to(x.dtype)
 
     @property
@@ -124,9 +124,9 @@ class Shifted(Encoder):
         return self.resolution
 
     def resolved(self) -> dict[str, Any]:
-        """Every constructor argument with the value in force; ``num_features`` is ``K``, without the padding.
+        """All constructor arguments with the values in use; ``num_features`` is ``K``, without the padding.
 
-        Of widths per feature it is the geometric mean.
+        Widths per feature are replaced by their geometric mean.
         """
         found = {**super().resolved(), "num_features": self.num_shifts}
         if self.per_feature and self.width is not None:
@@ -135,14 +135,18 @@ class Shifted(Encoder):
         return found
 
     def common_width(self) -> float | Tensor:
-        """The width, where all features have the same; else nothing that follows from it has a closed form."""
+        """The width, if all features share it.
+
+        Raises:
+            NotImplementedError: If there is a width per feature, for which there is no closed form.
+        """
         if self.width is None or self.per_feature:
             raise NotImplementedError(f"{type(self).__name__} has no closed form with a width per feature")
         width: float | Tensor = getattr(self, self.width.argument)
         return width
 
     def _bounded_rank(self, rank: float | Tensor, num_samples: int) -> float:
-        """A stable rank is at least one, and at most the number of rows and of columns that are not zero."""
+        """Clamps a stable rank between one and the numbers of rows and columns."""
         return max(1.0, min(torch.as_tensor(rank).item(), num_samples, self.num_shifts))
 
 
@@ -151,16 +155,15 @@ class Gaussian(Shifted):
     r"""Shifted Gaussians: :math:`\psi_i(x) = \exp(-(x - t_i)^2 / 2\sigma^2)`, :math:`t_i = i/K`.
 
     When to use:
-        Works as a linear model on grids, where it is the best of the papers' encoders: 26.63 dB on their images, 27.14 dB
-        with the mean removed and a ridge. Too small a ``sigma`` leaves holes between samples, too large a one blurs. On
-        scattered samples ``laplace`` reaches further.
+        Works as a linear model on grids, where it is the best of the papers' encoders. With too small a ``sigma`` the
+        features do not overlap between samples, too large a one blurs. On scattered samples ``laplace`` is better.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
         sigma: Standard deviation, in units of the [0, 1] domain. Default ``0.64/K``. Larger is smoother.
         padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
-        trainable: Whether ``sigma`` is where training starts from, as a parameter that stays positive.
+        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 54;
@@ -207,8 +210,8 @@ class Triangle(Shifted):
     r"""Shifted triangles: :math:`\psi_i(x) = \max(1 - |x - t_i|/d, 0)`, :math:`t_i = i/K`.
 
     When to use:
-        Works as a linear model at any ridge: with ``d = 1/K`` that is linear interpolation between the shifts (26.36 dB on
-        the papers' images). Fails where smoothness matters: its slope jumps at every shift.
+        Works as a linear model at any ridge: with ``d = 1/K`` that is linear interpolation between the shifts. Fails where
+        smoothness matters: its slope jumps at every shift.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -216,7 +219,7 @@ class Triangle(Shifted):
             writes the full width ``2 d``.)
         padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
-        trainable: Whether ``half_width`` is where training starts from, as a parameter that stays positive.
+        trainable: Whether ``half_width`` is trained; it stays positive, and the given value is the initial one.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 53.
@@ -265,13 +268,11 @@ class Triangle(Shifted):
 class Laplace(Shifted):
     r"""Shifted exponentials: :math:`\psi_i(x) = \exp(-|x - t_i|/\ell)`, :math:`t_i = i/K`.
 
-    Its ``D`` is the Matérn-3/2 kernel of length
-    :math:`\sqrt3 \ell`.
+    Its similarity ``D`` is the Matérn-3/2 kernel of length :math:`\sqrt3 \ell`.
 
     When to use:
-        Works on scattered samples, where it is the best of those tried, as its heavy tail bridges gaps: 24.74 dB from 25 %
-        of the pixels of 8 photographs, linear interpolation 24.22. It is the encoder of ``Adaptive``. On grids ``gau``,
-        ``keys`` and ``bspline`` are better linear models of photographs.
+        Works on scattered samples, where it is the best of the shifted encoders, since its heavy tail spans gaps. It is the
+        encoder of ``Adaptive``. On grids ``gau``, ``keys`` and ``bspline`` are better linear models of photographs.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -279,7 +280,7 @@ class Laplace(Shifted):
             ``1.5/K``.
         padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
         spacing: Distance between neighbouring shifts; default ``1/K``.
-        trainable: Whether ``scale`` is where training starts from, as a parameter that stays positive.
+        trainable: Whether ``scale`` is trained; it stays positive, and the given value is the initial one.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
@@ -324,8 +325,8 @@ class Laplace(Shifted):
 class Rectangle(Shifted):
     r"""Shifted boxes: :math:`\psi_i(x) = 1` if :math:`-\sigma/2 \le x - t_i < \sigma/2`, else 0; :math:`t_i = i/K`.
 
-    The last half cell ``x >= 1 - 1/(2K)`` has
-    no feature without ``padding``. Piecewise constant: no gradient with respect to ``x``.
+    The last half cell ``x >= 1 - 1/(2K)`` has no feature without ``padding``. Piecewise constant: the gradient with respect
+    to ``x`` is zero.
 
     When to use:
         A baseline: at ``sigma = 1/K`` a linear model of it is nearest-neighbour interpolation. Fails where derivatives are
@@ -354,13 +355,13 @@ class Rectangle(Shifted):
         super().__init__(num_features, padding, spacing)
         self.sigma = self.width_value(sigma, self.resolution)
         cells = self.sigma * self.resolution
-        # (1/49) * 49 is not 1: a width meant as a whole number of cells must be one, or borders belong to no feature
+        # (1/49) * 49 is not 1: rounding must not leave borders without a feature
         self._cells = float(round(cells)) if abs(cells - round(cells)) < 1e-9 * cells else cells
 
     def forward(self, x: Tensor) -> Tensor:
         """One where the coordinate is inside the box."""
         dtype, x = x.dtype, self.placed(x)
-        # the shifts whose box holds x are lo < i <= hi, whole numbers
+        # boxes of the shifts lo < i <= hi contain x
         hi = cell(x, self.resolution, self._cells / 2)[..., None]
         whole = self._cells.is_integer()  # then hi - lo is the same for every x, whatever its rounding
         lo = hi - self._cells if whole else cell(x, self.resolution, -self._cells / 2)[..., None]
@@ -386,8 +387,8 @@ class Impulse(Shifted):
     with respect to ``x``.
 
     When to use:
-        The extreme of memory: unbounded rank and no similarity between neighbours. It fits every trained sample and predicts
-        nothing between them that is nearer to another shift.
+        A control: full rank and no similarity between neighbours. It fits every trained sample and predicts nothing for
+        coordinates that are nearer to another shift.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -416,7 +417,7 @@ class Impulse(Shifted):
 
 
 class CubicKernel(Shifted):
-    r"""Base of the kernels of support ``4/K``: :math:`\psi_i(x) = \kappa(K x - i)`, :math:`\kappa` cubic in each cell.
+    r"""Base of the cubic kernels of support ``4/K``: :math:`\psi_i(x) = \kappa(K x - i)`.
 
     Only the four features around a coordinate differ from zero. A subclass defines their :meth:`weights`.
     """
@@ -449,9 +450,8 @@ class Keys(CubicKernel):
     :math:`1 - 5s^2/2 + 3s^3/2` up to 1, :math:`2 - 4s + 5s^2/2 - s^3/2` up to 2, else 0.
 
     When to use:
-        Works as a linear model on grids: with samples at the shifts that is bicubic interpolation, 27.27 dB on the papers'
-        images, more than any encoder of the papers. The far border needs ``padding``. It has no width to adapt: on scattered
-        samples prefer ``laplace``.
+        Works as a linear model on grids: with samples at the shifts that is bicubic interpolation. The far border needs
+        ``padding``. It has no width to adapt: on scattered samples prefer ``laplace``.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -477,7 +477,7 @@ class BSpline(CubicKernel):
 
     When to use:
         Works as a linear model on grids, where it is a cubic spline, and where all samples of a picture are to be stored in
-        few parameters. Without ``padding`` both borders are badly covered.
+        few parameters. Without ``padding`` few features cover the borders.
 
     Args:
         num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
@@ -496,26 +496,26 @@ class BSpline(CubicKernel):
 
     def distance(self, delta: Tensor) -> Tensor:
         r"""The B-spline of degree 7, of a feature with itself, at :math:`K \Delta`, divided by ``K``."""
-        u = 4 - (delta * self.resolution).abs()  # its end is at 4; from there inwards only powers of what is positive add
+        u = 4 - (delta * self.resolution).abs()  # distance from the end of the support
         powers = [(-1) ** k * math.comb(8, k) * (u - k).clamp_min(0) ** 7 for k in range(5)]
         return torch.stack(powers).sum(0) / (math.factorial(7) * self.resolution)
 
 
 def multiply(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``factor * x``, overwriting ``x`` where the factor is a number; a learned one may differ between signals."""
+    """``factor * x``; in place if the factor is a number."""
     return x * factor if isinstance(factor, Tensor) else x.mul_(factor)
 
 
 def exponential(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``exp(factor * x)``, exactly zero where that is negligible; overwrites ``x`` where the factor is a number."""
+    """``exp(factor * x)``, zero where negligible; in place if the factor is a number."""
     exponent = multiply(x, factor / math.log(2))
-    return threshold(exponent, LEAST_EXPONENT[exponent.dtype], -math.inf, inplace=True).exp2_()
+    return threshold(exponent, MIN_EXPONENT[exponent.dtype], -math.inf, inplace=True).exp2_()
 
 
 def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:
     """The cell ``floor(x * count + shift)``, as a float.
 
-    A coordinate within four roundings below a border is on it, so that every sample on a border goes the same way.
+    A coordinate within four rounding errors below a border counts as on it, so that samples on borders are treated alike.
     """
     dtype = exact_dtype(x)
     with torch.no_grad():

@@ -24,7 +24,7 @@ PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 21652197
 
 
 Cells: TypeAlias = int | list[int] | Literal["auto"]
-"""Cells of a table per axis: of all axes, of each, or as the trained samples are."""
+"""Cells of a table: one number for all axes, one per axis, or ``auto`` from the trained samples."""
 
 
 def interpolate(
@@ -36,8 +36,8 @@ def interpolate(
         table: ``(rows, F)``.
         positions: Coordinates on each axis in units of cells, from 0 to their number, ``(*batch,)``.
         cells: Number of cells on each axis; one less than there are nodes.
-        factors: One per axis. The row of a node is the sum of its coordinates times these.
-        hashed: Whether it is their exclusive or instead, modulo the number of rows.
+        factors: One per axis. The row of a node is the sum of its coordinates times the factors.
+        hashed: Whether the row is the exclusive or of these products instead, modulo the number of rows.
 
     Returns:
         ``(*batch, F)``, twice differentiable with respect to table and positions.
@@ -46,18 +46,18 @@ def interpolate(
     shares = [(1 - (x - left), x - left) for x, left in zip(positions, lower, strict=True)]
     terms = [(left.long() * factor, (left.long() + 1) * factor) for left, factor in zip(lower, factors, strict=True)]
     features = table.new_zeros(())
-    # all choices of one side per axis, in the same order for both
+    # all corners of the cell, in the same order for both products
     for row_terms, axis_shares in zip(itertools.product(*terms), itertools.product(*shares), strict=True):
         row = functools.reduce(operator.xor if hashed else operator.add, row_terms)
         share = functools.reduce(operator.mul, axis_shares)
-        # index_select: its backward pass takes half the time of that of table[row]
+        # the backward pass of index_select is faster than that of table[row]
         entries = table.index_select(0, (row % len(table) if hashed else row).flatten())
         features = features + share[..., None] * entries.reshape(*row.shape, table.shape[-1])
     return features
 
 
 def strides(nodes: Sequence[int]) -> list[int]:
-    """What one step along each axis adds to the row of a dense table with so many nodes per axis."""
+    """Row-major strides of a dense table with ``nodes`` per axis."""
     return [math.prod(nodes[axis + 1 :]) for axis in range(len(nodes))]
 
 
@@ -74,18 +74,18 @@ def cells_of(encoder: Encoder, name: str, value: Cells) -> list[int]:
 
 
 def axes_of(num_axes: int, *cells: Cells) -> int:
-    """The number of axes: where it is left at one, that of a list of cells."""
+    """The number of axes; if it is one, the length of a list of cells."""
     lists = [len(each) for each in cells if isinstance(each, (list, tuple)) and each]
     return lists[0] if lists and num_axes == 1 else num_axes
 
 
 def share_of_samples(divisor: float) -> Callable[[Sequence[float]], list[int]]:
-    """A rule: one cell on each axis per ``divisor`` trained samples."""
+    """Returns a rule: one cell on each axis per ``divisor`` trained samples."""
     return lambda samples: [max(1, round(n / divisor)) for n in samples]
 
 
 class _Levels(Encoder):
-    """Grids of rising resolution, each of a few features; those of more than ``limit`` nodes share entries by a hash."""
+    """Grids of increasing resolution with a few features each; grids with more than ``limit`` nodes are hashed."""
 
     joint = True
     normalizable = False
@@ -110,12 +110,12 @@ class _Levels(Encoder):
         self.table = nn.Parameter(start.uniform_(-1e-4, 1e-4, generator=generator))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features of each level, from the coarsest; coordinates outside of [0, 1] take the border's."""
+        """The features of each level, from the coarsest; coordinates outside [0, 1] are clamped."""
         coords = points(self, x).clamp(0, 1)
         features = []
         tables = torch.split(self.table.to(coords.dtype), self.sizes)
         for table, cells, hashed in zip(tables, self.cells, self.hashed, strict=True):
-            # half a cell further, so that the nodes of different levels do not coincide; one cell more holds them
+            # shifted by half a cell, so that the nodes of different levels do not coincide; this takes one more cell
             positions = [column * n + 0.5 for column, n in zip(coords.unbind(-1), cells, strict=True)]
             factors = PRIMES[: self.num_axes] if hashed else strides([n + 2 for n in cells])
             features.append(interpolate(table, positions, [n + 1 for n in cells], factors, hashed))
@@ -128,11 +128,11 @@ class HashGrid(_Levels):
 
     :math:`N_l = \lfloor N_1 b^{l-1} \rfloor` cells of each axis on level ``l``, half a cell shifted. A grid with more nodes
     than ``table_size`` stores the node ``n`` in row :math:`(\bigoplus_a n_a \pi_a) \bmod T` of its table, with fixed primes.
-    Nodes that share a row are told apart by the other levels and by the network.
+    The other levels and the network resolve collisions.
 
     When to use:
-        Works below a small network, which it makes much faster to fit, and where all samples are trained on. Fails between
-        samples where its cells are finer than their spacing: those that no sample touches stay noise.
+        Works below a small network, which then trains faster, and where all samples are trained on. Fails between samples if
+        its cells are finer than their spacing: cells without samples keep their initial values.
 
     Args:
         num_levels: Number of levels.
@@ -217,7 +217,7 @@ class Embedding(Grouped):
 
     When to use:
         Works where positions are few and all of them are trained, as tokens of Transformers. Fails between and beyond
-        trained positions: a vector that no sample touches stays as it was drawn.
+        trained positions: vectors without samples keep their initial values.
 
     Args:
         num_features: Number of features of the output; ``auto``: as many as trained samples.

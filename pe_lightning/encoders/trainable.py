@@ -1,4 +1,4 @@
-"""Widths of the fixed encoders as parameters."""
+"""Trainable widths of the fixed encoders."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Trained", "set_trainable"]
 
 
 class Trained:
-    """A positive argument of an encoder: a number, or where the encoder is ``trainable``, the exponential of a parameter.
+    """Descriptor of a positive argument: a number, or the exponential of a parameter if the encoder is ``trainable``.
 
-    An attribute of the class, of the name of the argument. The constructor calls :func:`set_trainable` and then assigns the
-    value to start from; the parameter is ``log_`` and the name.
+    It is a class attribute with the name of the argument. The constructor calls :func:`set_trainable` and then assigns the
+    initial value. The parameter ``log_<name>`` holds the logarithm.
 
     Args:
-        each: Whether ``per_feature`` gives each feature a value of its own, ``(num_features,)``.
+        each: Whether ``per_feature`` makes it one value per feature, ``(num_features,)``.
     """
 
     def __init__(self, each: bool = False) -> None:
@@ -44,8 +44,8 @@ class Trained:
 
 
 def set_trainable(encoder: Encoder, trainable: bool, per_feature: bool) -> None:
-    """Sets both attributes of an encoder, after checking them."""
+    """Checks and sets both attributes of an encoder."""
     encoder.trainable = check_choice(encoder, "trainable", trainable, (False, True))
     encoder.per_feature = check_choice(encoder, "per_feature", per_feature, (False, True))
     if per_feature and not trainable:
-        raise InputError(f"{type(encoder).__name__}: per_feature: true is for what is trained; set trainable: true too")
+        raise InputError(f"{type(encoder).__name__}: per_feature: true needs trainable: true")

@@ -1,4 +1,4 @@
-"""The activations of perceptrons, each with its formula, its initialisation and the rate it is trained at."""
+"""Activations of perceptrons, with formula, initialisation and default learning rate."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Activation", "activations", "check_options", "exact_slopes", "find_a
 
 
 class Activation(nn.Module, ABC):
-    """An activation after a linear layer, and how the linear layers around it start.
+    """An activation, and the initialisation of the linear layers around it.
 
-    Its options are buffers, which checkpoints hold. A subclass whose default of one is ``None`` has no such option.
+    Options are buffers, so that checkpoints hold them. A subclass has an option if its default is not ``None``.
 
     Args:
         omega: Angular frequency; ``None`` for the default.
-        scale: What else the formula holds; ``None`` for the default.
-        first: Whether it follows the first layer, whose input are coordinates or features of them.
+        scale: Second option, see :attr:`scale_text`; ``None`` for the default.
+        first: Whether it follows the first layer, whose inputs are coordinates or features of them.
 
     Shape:
         ``(*batch, n)`` -> ``(*batch, n)``.
@@ -39,12 +39,12 @@ class Activation(nn.Module, ABC):
     formula: ClassVar[str]
     reference: ClassVar[str] = ""
     rate: ClassVar[float] = 5e-3
-    """Learning rate of Adam by default."""
+    """Default learning rate of Adam."""
     weight_decay: ClassVar[float] = 0.0
     default_omega: ClassVar[float | None] = None
     default_scale: ClassVar[float | None] = None
     scale_text: ClassVar[str] = ""
-    """What the scale is in the formula, in words."""
+    """Meaning of ``scale`` in the formula."""
     carries_identity: ClassVar[bool] = False
     """Whether f(z) - f(-z) = z, so that a pair of units can pass a value on unchanged."""
     omega: Tensor
@@ -69,15 +69,15 @@ class Activation(nn.Module, ABC):
         return math.inf
 
     def size(self, width: int) -> int:
-        """How many features a layer of ``width`` units passes on."""
+        """Number of outputs of a layer of ``width`` units."""
         return width
 
     def layer(self, inputs: int, width: int) -> nn.Module:
-        """The linear layer before it, as it starts."""
+        """The linear layer before the activation, initialised."""
         return nn.Linear(inputs, width)
 
     def last(self, inputs: int, outputs: int) -> nn.Module:
-        """The linear layer after the last activation, as it starts."""
+        """The linear layer after the last activation, initialised."""
         return nn.Linear(inputs, outputs)
 
     @abstractmethod
@@ -144,10 +144,9 @@ class Tanh(Activation):
 
 @activations.register("sine")
 class Sine(Activation):
-    r"""SIREN: :math:`\sin(\omega z)`, :math:`z` of one distribution in all layers, however many there are.
+    r"""SIREN: :math:`\sin(\omega z)`, initialised so that :math:`z` has the same distribution in all layers.
 
-    Weights of the first layer start as :math:`U(\pm 1/n)` for ``n`` inputs, of the others as
-    :math:`U(\pm \sqrt{6/n} / \omega)`.
+    Weights of the first layer are :math:`U(\pm 1/n)` for ``n`` inputs, of the others :math:`U(\pm \sqrt{6/n} / \omega)`.
     """
 
     formula = "sin(ω z)"
@@ -156,14 +155,14 @@ class Sine(Activation):
     default_omega = 30.0
 
     def layer(self, inputs: int, width: int) -> nn.Linear:
-        """SIREN's, first or hidden."""
+        """First or hidden layer of SIREN."""
         layer = nn.Linear(inputs, width)
         bound = 1 / inputs if self.first else math.sqrt(6 / inputs) / float(self.omega)
         nn.init.uniform_(layer.weight, -bound, bound)
         return layer
 
     def last(self, inputs: int, outputs: int) -> nn.Linear:
-        """As a hidden one."""
+        """Initialised like a hidden layer."""
         return Sine(float(self.omega)).layer(inputs, outputs)
 
     def forward(self, z: Tensor) -> Tensor:
@@ -175,8 +174,8 @@ class Sine(Activation):
 class Finer(Sine):
     r"""FINER: :math:`\sin(\omega (|z| + 1) z)`, whose frequency rises with the distance of ``z`` from zero.
 
-    As its authors do, training takes the factor :math:`|z| + 1` for constant. Derivatives by coordinates
-    (:mod:`~pe_lightning.networks.derivatives`) are those of the formula.
+    Training treats the factor :math:`|z| + 1` as a constant, as in the authors' program. Derivatives with respect to
+    coordinates (:mod:`~pe_lightning.networks.derivatives`) are those of the formula.
     """
 
     formula = "sin(ω (|z| + 1) z)"
@@ -185,7 +184,7 @@ class Finer(Sine):
     scale_text = "bias of the first layer U(±scale)"
 
     def layer(self, inputs: int, width: int) -> nn.Linear:
-        """SIREN's, with a first bias that spreads the units over frequencies."""
+        """Layer of SIREN; a larger bias of the first one distributes the units over frequencies."""
         layer = super().layer(inputs, width)
         if self.first:
             nn.init.uniform_(layer.bias, -float(self.scale), float(self.scale))
@@ -214,9 +213,9 @@ class Gauss(Activation):
 
 @activations.register("staf")
 class Staf(Sine):
-    r"""STAF: :math:`\sum_j b_j \sin(w_j z + \phi_j)`, five terms, all trained, the same for the units of a layer.
+    r"""STAF: :math:`\sum_j b_j \sin(w_j z + \phi_j)`, five trained terms, shared by the units of a layer.
 
-    At first :math:`w_j = \omega U(0, 1)`, :math:`\phi_j = U(\pm\pi)` and :math:`b_j = \pm\sqrt{|l|}` for :math:`l` of the
+    Initially :math:`w_j = \omega U(0, 1)`, :math:`\phi_j = U(\pm\pi)` and :math:`b_j = \pm\sqrt{|l|}` for :math:`l` of the
     Laplace distribution of scale :math:`1 / 2\tau`, :math:`\tau` the number of terms.
     """
 
@@ -239,14 +238,14 @@ class Staf(Sine):
         return sum(waves[1:], waves[0])
 
 
-MOST_GABOR = 6
+MAX_GABOR_OMEGA = 6
 r"""Largest omega of gabor, in units of its scale: its values reach :math:`\exp(\omega^2 / 4 s^2)`, here 8103."""
 
 
 class ComplexLayer(nn.Module):
-    """A linear layer of complex numbers, held as real ones: real parts first, then imaginary parts.
+    """A complex linear layer with real parameters: real parts first, then imaginary parts.
 
-    Real parameters, so that optimisers, gradient clipping, mixed precision and several processes take them as any others.
+    Optimisers, gradient clipping, mixed precision and several processes support real parameters.
 
     Args:
         inputs: Number of complex inputs.
@@ -267,7 +266,7 @@ class ComplexLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(2, outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        """One real product of twice the size."""
+        """One real matrix product of twice the size."""
         real, imaginary = self.weight.unbind()
         rows = torch.cat([torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)])
         return F.linear(x, rows, self.bias.flatten())
@@ -275,9 +274,9 @@ class ComplexLayer(nn.Module):
 
 @activations.register("gabor")
 class Gabor(Activation):
-    r"""WIRE: :math:`\exp(i \omega z - |s z|^2)`, with complex weights and the real part of the last layer.
+    r"""WIRE: :math:`\exp(i \omega z - |s z|^2)` with complex weights; the output is the real part of the last layer.
 
-    A layer has ``width / √2`` complex units, so that there are as many numbers as in a real layer of ``width``.
+    A layer has ``width / √2`` complex units, and thus as many numbers as a real layer of ``width`` units.
     """
 
     formula = "exp(i ω z - |s z|²)"
@@ -289,19 +288,19 @@ class Gabor(Activation):
     @classmethod
     def largest_omega(cls, scale: float | None) -> float:
         """Proportional to ``scale``."""
-        return MOST_GABOR * (scale or cls.default_scale or 1.0)
+        return MAX_GABOR_OMEGA * (scale or cls.default_scale or 1.0)
 
     def size(self, width: int) -> int:
-        """Real and imaginary parts."""
+        """Real and imaginary parts of all units."""
         return 2 * round(width / math.sqrt(2))
 
     def layer(self, inputs: int, width: int) -> nn.Module:
-        """PyTorch's, real below the first activation and complex below the others."""
+        """PyTorch's initialisation; real below the first activation, complex below the others."""
         outputs = self.size(width) // 2
         return nn.Linear(inputs, outputs) if self.first else ComplexLayer(inputs // 2, outputs)
 
     def last(self, inputs: int, outputs: int) -> nn.Linear:
-        """The real part of a complex layer, which is a real one of the real and the imaginary parts."""
+        """The real part of a complex layer, as a real layer of real and imaginary parts."""
         layer, bound = nn.Linear(inputs, outputs), 1 / math.sqrt(inputs / 2)
         nn.init.uniform_(layer.weight, -bound, bound)
         nn.init.uniform_(layer.bias, -bound, bound)
@@ -325,7 +324,7 @@ _EXACT: ContextVar[bool] = ContextVar("exact slopes", default=False)
 
 @contextmanager
 def exact_slopes() -> Iterator[None]:
-    """Within it, what an activation takes for constant in training is differentiated."""
+    """Context in which factors are differentiated that training treats as constants."""
     before = _EXACT.set(True)
     try:
         yield

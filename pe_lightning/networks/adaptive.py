@@ -11,18 +11,17 @@ __all__ = ["AdaptiveNetwork"]
 
 
 class AdaptiveNetwork(nn.Module):
-    """What :class:`~pe_lightning.modules.Adaptive` holds of one signal.
+    """The samples of one signal of :class:`~pe_lightning.modules.Adaptive`, and the bank.
 
     Args:
         encoding: The bank.
 
     Attributes:
-        samples: The trained samples, ``(n_1, ..., n_D, C)`` on a grid, ``(P, C)`` scattered; a parameter, so that it is
-            counted as one.
-        coords: Of scattered samples, ``(P, D)`` in [0, 1); empty on a grid. A buffer, counted too.
+        samples: Trained samples, ``(n_1, ..., n_D, C)`` on a grid, ``(P, C)`` if scattered; a parameter.
+        coords: Coordinates of scattered samples, ``(P, D)`` in [0, 1); empty on a grid. A buffer.
         first: Position of the first sample of a grid, ``(D,)``, in samples of the signal.
-        step: Their distance, ``(D,)``.
-        ridge: Of the local fits, ``()``.
+        step: Distance of the samples of a grid, ``(D,)``.
+        ridge: Ridge of the local fits, ``()``.
     """
 
     encoding: Bank

@@ -1,4 +1,4 @@
-"""Complex encoding and a linear layer, with or without a perceptron after it."""
+"""Complex encoding and a linear layer, optionally with a perceptron after it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["ComplexNetwork"]
 class ComplexNetwork(Network):
     r"""The Kronecker product of the axes' features and a linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots) + m`.
 
-    The product of the features is never formed. Inside, channels come before samples, so that the last mode product is one
-    large matrix product. :meth:`linear` accepts weights with leading axes: many signals with the same features are then
-    evaluated by the same few large products.
+    The Kronecker product is never formed. Internally, channels precede samples, so that the last mode product is one large
+    matrix product. :meth:`linear` accepts weights with leading axes: signals with the same features are then evaluated by
+    the same few large products.
 
-    The single linear layer starts from zero: gradient descent then stays in the row space of the features and finds the
-    smallest of the solutions when there are many. Below a head it starts as :class:`torch.nn.Linear` does.
+    The single linear layer is initialised to zero: gradient descent then stays in the row space of the features and
+    converges to the solution of minimum norm. Below a head it is initialised like :class:`torch.nn.Linear`.
 
     Args:
         encoding: The complex encoding of the coordinates.
         channels: Number of channels ``C``.
         depth: Number of hidden layers after the linear layer; 0 is the linear layer alone.
         width: Units per hidden layer, and outputs of the linear layer, for ``depth`` >= 1.
-        activation: Name of the activation of the hidden layers, one without options.
+        activation: Name of the activation of the hidden layers; it must not have options.
 
     Attributes:
         weight: ``(C or width, K_1, ..., K_D)``.
@@ -68,7 +68,7 @@ class ComplexNetwork(Network):
         self.encoding.calibrate(axes)
 
     def penalty(self) -> Tensor:
-        """The sum of the encoders' auxiliary losses, ``()``; an encoder that axes share counts once."""
+        """The sum of the encoders' auxiliary losses, ``()``; an encoder of several axes counts once."""
         return torch.stack([encoder.penalty() for encoder in dict.fromkeys(self.encoding.encoders)]).sum()
 
     def respond(self, linear: Tensor) -> Tensor:
@@ -99,8 +99,9 @@ class ComplexNetwork(Network):
     def start_from(self, linear: Tensor) -> None:
         """Sets the weights so that the network computes the linear layer ``linear``, ``(C, K_1, ..., K_D)``, exactly.
 
-        With a head, the first C units of each hidden layer carry the solution and the next C its negative: f(z) - f(-z) = z
-        for ReLU, GELU and SiLU. The other units keep their random weights; what they add starts at zero.
+        With a head, the first C units of each hidden layer pass on the solution and the next C its negative:
+        f(z) - f(-z) = z for ReLU, GELU and SiLU. The other units keep their random weights, and their weights in the last
+        layer are zero.
         """
         if self.head is None:
             self.weight.copy_(linear)

@@ -1,4 +1,4 @@
-"""Derivatives by coordinates, themselves differentiable: of any function of coordinates, and of networks."""
+"""Differentiable derivatives with respect to coordinates, of networks and other functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Function = Callable[[Tensor], Tensor]
 
 
 def gradient(function: Function, coords: Tensor) -> Tensor:
-    r"""First derivatives :math:`\partial f / \partial x_a`, in forward mode: one evaluation with its slope per axis.
+    r"""First derivatives :math:`\partial f / \partial x_a` in forward mode: one evaluation per axis.
 
     Args:
-        function: Evaluates every point by itself, ``(*batch, D)`` -> any shape.
+        function: Treats points independently, ``(*batch, D)`` -> any shape.
         coords: ``(*batch, D)``.
 
     Returns:
@@ -47,7 +47,7 @@ def _slope(function: Function, direction: Tensor, coords: Tensor) -> Tensor:
 
 
 def _units(coords: Tensor) -> list[Tensor]:
-    """The direction of each axis at every point."""
+    """Unit vectors of all axes at every point."""
     return list(torch.eye(coords.shape[-1], dtype=coords.dtype, device=coords.device).expand(*coords.shape, -1).unbind(-2))
 
 

@@ -11,7 +11,7 @@ __all__ = ["MLP"]
 
 
 class MLP(nn.Module):
-    """Linear layers with an activation after each but the last, initialised as the activation asks for.
+    """Linear layers with an activation after each but the last, initialised by the activation.
 
     Args:
         num_inputs: Features per point.
@@ -21,7 +21,7 @@ class MLP(nn.Module):
         activation: Name of the activation.
         sigmoid: Whether the output passes through a sigmoid.
         omega: Angular frequency of the activation; ``None`` for its default.
-        scale: What else its formula holds; ``None`` for its default.
+        scale: Second option of the activation; ``None`` for its default.
 
     Shape:
         ``(*batch, num_inputs)`` -> ``(*batch, num_outputs)``.
@@ -54,7 +54,7 @@ class MLP(nn.Module):
         found, x = [], features
         for layer, activation in zip(self.layers, self.activations, strict=False):
             precise = activation.first and self.has_options
-            # half precision would round coordinates to 8 bits, and omega multiply what is lost
+            # half precision would round coordinates to 8 bits, an error that omega multiplies
             with torch.autocast(x.device.type, enabled=torch.is_autocast_enabled(x.device.type) and not precise):
                 x = activation(layer(x))
             found.append(x)

@@ -1,4 +1,4 @@
-"""What cannot be solved for exactly is chosen by the spectrum of the untrained network: widths, frequencies."""
+"""Choice of widths and frequencies by the spectrum of the untrained network."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pe_lightning.errors import InputError
 __all__ = ["choose_by_spectrum", "distance", "ladder", "spectra"]
 
 LINES = 32
-"""Lines along each axis that an untrained network is evaluated on, over all its initialisations."""
+"""Lines along each axis on which an untrained network is evaluated, over all initialisations."""
 SIGNAL_LINES = 512
-"""Lines along each axis of a signal."""
+"""Lines along each axis at which a signal is evaluated."""
 SEEDS = 4
-"""Initialisations of a candidate, where a signal has more than one line along an axis."""
+"""Initialisations per candidate, if a signal has more than one line along an axis."""
 MIN_SAMPLES = 8
-"""Fewest samples of an axis that has a spectrum worth to compare."""
+"""Fewest samples of an axis whose spectrum is compared."""
 
 
 def ladder(samples: float) -> list[float]:
-    """Features per unit length that candidates are made for: from 4 to twice the samples, by factors of the root of 2."""
+    """Features per unit length of the candidates: from 4 to twice the samples, in factors of the square root of 2."""
     return [4 * 2 ** (i / 2) for i in range(max(1, math.floor(2 * math.log2(2 * samples / 4) + 1e-6) + 1))]
 
 
 def spectra(lines: Tensor) -> Tensor:
-    """Energy at each frequency of lines, mean over lines and channels, of sum one: ``(S, M, n, C)`` -> ``(S, n // 2)``.
+    """Normalised energy spectra of lines, mean over lines and channels: ``(S, M, n, C)`` -> ``(S, n // 2)``.
 
-    The mean of each line is left out. A window of Hann keeps ends that do not meet from looking rough.
+    The mean of each line is removed, and a Hann window is applied.
     """
     window = torch.hann_window(lines.shape[2], dtype=lines.dtype, device=lines.device)[:, None]
     centred = (lines - lines.mean(2, keepdim=True)) * window
@@ -41,10 +41,10 @@ def spectra(lines: Tensor) -> Tensor:
 
 
 def distance(one: Tensor, other: Tensor) -> Tensor:
-    """The Wasserstein distance of spectra ``(..., n)`` in octaves: how far energy is to be moved, ``(...)``.
+    """Wasserstein distance of spectra ``(..., n)``, in octaves: ``(...)``.
 
-    FreSh compares amplitudes in hertz. The upper frequencies of photographs weigh far more then, and what is chosen fits the
-    trained samples faster and predicts those between them worse.
+    FreSh compares amplitudes in hertz. The high frequencies of photographs then have larger weights, and the chosen value
+    fits trained samples faster and predicts held-out samples worse.
     """
     frequency = torch.arange(1, one.shape[-1] + 1, device=one.device)
     return ((one - other).cumsum(-1).abs() * torch.log2((frequency + 1) / frequency)).sum(-1)

@@ -331,5 +331,5 @@ def test_closed_forms_follow_a_common_width_only() -> None:
 
 def test_a_width_per_feature_needs_to_be_trained() -> None:
     for name in WIDTHS:
-        with pytest.raises(InputError, match="per_feature: true is for what is trained; set trainable: true too"):
+        with pytest.raises(InputError, match="per_feature: true needs trainable: true"):
             create(name, per_feature=True)
