@@ -94,8 +94,8 @@ class Planes(_LowRank):
     r"""Lines and low-resolution planes, added.
 
     :math:`\psi(x) = \prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`. The planes represent what
-    is no product of lines; the lines represent details along the axes. In 2-D it is :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in
-    1-D a line. The products are element by element, over ``rank`` components.
+    is no product of lines; the lines represent details along the axes. In 2-D it is
+    :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in 1-D a line. The products are element by element, over ``rank`` components.
 
     When to use:
         Works below a small network, where it is the best of the learned encoders here on a photograph (docs/learned.md), and
