@@ -60,6 +60,7 @@ def test_a_direction_map_is_the_sum_or_product_of_the_directions_similarities():
     assert maps["axes"][2, 2] < 0.02
 
 
+@pytest.mark.slow  # convex hulls of many boxes
 def test_boxes_with_new_coordinates_are_within_the_hull_of_the_trained_ones_or_not():
     found = {name: measured.layout_hull(name, num_test=16, shown=9) for name in ("seen", "unseen-inside", "unseen-outside")}
     assert [each["inside"] for each in found.values()] == [1.0, 1.0, 0.0]

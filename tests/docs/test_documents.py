@@ -138,6 +138,7 @@ def sandbox(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 # -- parsed -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # hundreds of commands
 @every_page
 def test_every_command_and_python_block_parses(path: Path, sandbox: Path) -> None:
     failures = []

@@ -34,6 +34,7 @@ def fitted(values: Tensor, make_trainer: MakeTrainer, sampling: str = "grid", **
     return module
 
 
+@pytest.mark.slow  # eight fits by variable projection
 @pytest.mark.parametrize("sampling", ["grid", "shared"])
 def test_fitted_alone_is_fitted_together(sampling: str, make_trainer: MakeTrainer) -> None:
     together = fitted(rough(3), make_trainer, sampling)

@@ -46,6 +46,7 @@ def picture(size: int = 64) -> Tensor:
     return (0.5 + 0.3 * torch.sin(9 * x[:, None] + 5 * x) + 0.1 * noise)[None, ..., None]
 
 
+@pytest.mark.slow  # 220 steps per encoder
 @pytest.mark.parametrize("name", ["linf", "rff", "gau", "laplace"])
 def test_training_longer_never_ends_lower(name: str, make_trainer: MakeTrainer) -> None:
     """Also where there are twice as many features as samples, and features of any size."""

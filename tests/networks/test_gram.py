@@ -291,6 +291,7 @@ def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
     assert losses.values == pytest.approx(exact.values, rel=1e-3)
 
 
+@pytest.mark.slow  # 300 steps, with the exact loss of each
 @pytest.mark.parametrize(
     ("optimizer", "share"),
     [(lambda parameters: torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8), 0), (None, 2e-6)],

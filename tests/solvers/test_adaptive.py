@@ -111,8 +111,8 @@ def test_the_values_are_those_of_an_independent_version(step):
         ((9, 8), (2.0, 2.0), None, (18, 16)),
         ((9, 8), (3.0, 2.0), (1.0, 0.0), (27, 16)),
         ((9, 8), (2.0, 2.0), None, (37, 23)),
-        ((5, 6, 4), (2.0, 2.0, 2.0), None, (10, 12, 8)),
-        ((5, 4, 4), (2.0, 2.0, 2.0), None, (9, 7, 11)),
+        ((4, 4, 3), (2.0, 2.0, 2.0), None, (8, 8, 6)),
+        ((4, 4, 3), (2.0, 2.0, 2.0), None, (7, 5, 9)),
     ],
 )
 def test_a_grid_is_predicted_as_its_points_are_also_in_tiles(sizes, step, first, shape, monkeypatch):

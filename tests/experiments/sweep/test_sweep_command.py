@@ -65,6 +65,7 @@ def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatc
     assert "train PSNR" not in shown.out, "the runs' own tables are left out"
 
 
+@pytest.mark.slow  # five trained fits
 def test_a_cell_is_the_same_as_a_fit_with_the_arguments_in_the_record(capsys):
     assert (
         main(["sweep", *TRAINED, *QUIET, "--trainer.max_steps", "7", *ENCODERS, "--vary", "model.encoder.sigma=0.02,3"]) == 0
@@ -80,6 +81,7 @@ def test_a_cell_is_the_same_as_a_fit_with_the_arguments_in_the_record(capsys):
     assert found["steps"] == swept["steps"] == 7
 
 
+@pytest.mark.slow  # four fits
 def test_repeats_count_seeds_up_and_are_averaged_in_the_metric_of_the_data(capsys, monkeypatch):
     monkeypatch.setattr(ImageSource, "metric", "snr")
     assert main(["sweep", *EXACT, *QUIET, *ENCODERS, "--repeats", "2", "--seed_everything", "5"]) == 0
