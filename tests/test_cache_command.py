@@ -52,7 +52,7 @@ def test_clear_leaves_what_is_being_written_and_other_files(folder, capsys):
         assert main(["cache", "clear", f"--cache_dir={folder.path}"]) == 0
     shown = capsys.readouterr().out
     assert "removed 1 entry," in shown
-    assert "left 1 entry that another process is writing" in shown
+    assert "kept 1 entry that another process is writing" in shown
     assert main(["cache", "clear", f"--cache_dir={folder.path}"]) == 0
     assert capsys.readouterr().out == f"removed 1 entry, 7 B, from {folder.path}\n"
     assert folder.entries() == []
