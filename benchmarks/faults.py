@@ -7,7 +7,8 @@
 - ``fits``, ``sweeps``, ``caches``: a command is killed at a random moment, then given again (a fit with the checkpoint that
   it left). Held: it succeeds, and weights, scores or cached values are those of a command that was not killed, bit for bit.
 - ``stopping``, ``averaging``: the same for fits that ``EarlyStopping`` ends, and for stochastic weight averaging (SWA).
-- ``terminated``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the command had ended.
+- ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
+  command had ended.
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
@@ -100,7 +101,7 @@ def drop_override() -> None:
 
 
 def forked(
-    work: Callable[[], int], kill_after: float | None = None, limit: float = 120.0, signum: int = signal.SIGKILL
+    work: Callable[[], int], kill_after: float | None = None, limit: float = 600.0, signum: int = signal.SIGKILL
 ) -> tuple[int, str]:
     """Runs a function in a process of its own: its exit status, negative after a signal, and what it wrote to stderr.
 
@@ -571,8 +572,8 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
-    sections = ("fits", "stopping", "averaging", "terminated", "sweeps", "comparisons", "caches", "folders", "readers")
-    sections += ("checkpoints", "memory", "solves")
+    sections = ("fits", "stopping", "averaging", "terminated", "terminated_sweeps", "sweeps", "comparisons", "caches")
+    sections += ("folders", "readers", "checkpoints", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
@@ -585,10 +586,8 @@ def main(arguments: list[str] | None = None) -> int:
         "fits": lambda: [killed_fits(options.kills, rng, "fits killed, resumed to the same weights")],
         "stopping": lambda: [killed_fits(few, rng, "the same with EarlyStopping", EARLY_STOPPING)],
         "averaging": lambda: [killed_fits(few, rng, "the same with SWA", AVERAGING)],
-        "terminated": lambda: [
-            killed_fits(few, rng, "fits that get SIGTERM, resumed", signum=signal.SIGTERM),
-            killed_sweeps(few, rng, "sweeps that get SIGTERM, given again", signal.SIGTERM),
-        ],
+        "terminated": lambda: [killed_fits(few, rng, "fits that get SIGTERM, resumed", signum=signal.SIGTERM)],
+        "terminated_sweeps": lambda: [killed_sweeps(few, rng, "sweeps that get SIGTERM, given again", signal.SIGTERM)],
         "sweeps": lambda: [killed_sweeps(few, rng, "sweeps killed, given again")],
         "folders": lambda: [read_only_folders()],
         "comparisons": lambda: [killed_comparisons(few, rng)],
