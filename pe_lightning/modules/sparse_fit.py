@@ -33,6 +33,9 @@ KeepLike = int | float | Literal["auto"] | dict[str, float]
 the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
 DENOISED_COUNT = 1.5
 """With ``keep: auto``, kept numbers relative to those that shrinkage without shifts leaves: their average has more."""
+MAX_NOISE_GROWTH = 1.25
+"""White noise has the same level on every second sample. Where the estimate is larger by more than this factor, it is mostly
+texture, and held-out samples lose if it is removed."""
 HELD_OUT_AXIS = 16
 """Samples of an axis from which on every second one is held out to see whether denoising helps."""
 
@@ -194,7 +197,7 @@ def denoised_fit(
     with full_precision(device):
         for place, signal in enumerate(batch.values):
             made = denoise(signal.movedim(-1, 0).contiguous(), options.transform)
-            helps = not held_out or _predicts_better(options, signal, batch.axes, found.encoders, fit)
+            helps = not held_out or _predicts_better(options, signal, made.noise, batch.axes, found.encoders, fit)
             if helps:
                 values[place] = made.values.movedim(0, -1)
             counts.append(min(size, max(1, math.ceil(DENOISED_COUNT * made.count))) if helps else size)
@@ -208,13 +211,19 @@ def denoised_fit(
 
 
 def _predicts_better(
-    options: SparseOptions, signal: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], fit: dict[str, Any]
+    options: SparseOptions,
+    signal: Tensor,
+    noise: float,
+    axes: Sequence[Tensor],
+    encoders: Sequence[Encoder],
+    fit: dict[str, Any],
 ) -> bool:
     """Whether every second sample of each axis, without noise, predicts the others better than as it is.
 
     Args:
         options: The transform.
         signal: ``(n_1, ..., n_D, C)``.
+        noise: Its noise level.
         axes: Their coordinates, ``(n_a,)``.
         encoders: Those of the fit.
         fit: Options of the solver.
@@ -231,6 +240,8 @@ def _predicts_better(
     unseen = torch.ones(signal.shape[:-1], dtype=torch.bool, device=signal.device)
     unseen[tuple(slice(None, None, step) for step in steps)] = False
     clean = denoise(known.movedim(-1, 0).contiguous(), options.transform)
+    if clean.noise > MAX_NOISE_GROWTH * noise:
+        return False
     count = math.ceil(DENOISED_COUNT * clean.count)
     errors = []
     for values, kept in ((known, None), (clean.values.movedim(0, -1), count)):
