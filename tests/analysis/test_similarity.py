@@ -92,6 +92,7 @@ def test_the_ranks_of_its_layers_are_those_of_the_activations(fitted):
         assert found[name] == pytest.approx(np.mean([(v**2).sum() / v[0] ** 2 for v in values]), rel=1e-4)
 
 
+@pytest.mark.slow  # a trained fit and all figures
 def test_the_command_writes_what_python_gives(fitted, tmp_path, capsys):
     options = ["--encoder", "gau", "--encoder.sigma", "0.05", "--against", "{name: square, frequency: 0.5}", "rff"]
     assert (

@@ -253,6 +253,7 @@ def written(folder: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(folder).glob("small*")}
 
 
+@pytest.mark.slow  # fits and figures of a whole table
 def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsys, monkeypatch):
     command = ["reproduce", "small.yaml", "--quick", "--out", "o"]
     assert main(command) == 0

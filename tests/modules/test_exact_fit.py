@@ -143,6 +143,7 @@ def test_a_resumed_fit_does_not_solve_again(make_trainer, tmp_path, monkeypatch)
     assert resumed.solution == model.solution
 
 
+@pytest.mark.slow  # fits by variable projection
 @pytest.mark.parametrize("name", encoders.names())
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")  # it is meant for sine and its like
 def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):

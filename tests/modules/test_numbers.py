@@ -69,6 +69,7 @@ MORE: dict[str, dict[str, Any]] = {
 CASES = {name: {} for name in encoders.registry} | MORE
 
 
+@pytest.mark.slow  # counts in every operation of 51 fits
 @pytest.mark.filterwarnings("ignore:the fit has .* degrees of freedom")
 @pytest.mark.parametrize(
     ("route", "case"),
