@@ -36,6 +36,18 @@ def test_two_processes_solve_what_one_does(tmp_path, recipe):
     assert others[0][0]["baselines"] == one["baselines"]
 
 
+@pytest.mark.parametrize("devices", [DDP, SIGNALS], ids=["ddp", "signals"])
+def test_two_processes_keep_the_numbers_that_one_does(tmp_path, devices):
+    one = fit(tmp_path / "one", "sparse.yaml", *THREE)
+    two = fit(tmp_path / "two", "sparse.yaml", *THREE, *devices)
+    assert two["train/psnr_per_signal"] == pytest.approx(one["train/psnr_per_signal"], abs=1e-3)
+    assert two["num_params"] == one["num_params"]
+    kept = [checkpoint(only_run(tmp_path / name))["pe_lightning/sparse"] for name in ("one", "two")]
+    assert [len(signals) for signals in kept] == [3, 3]
+    for first, second in zip(*kept, strict=True):
+        torch.testing.assert_close(second["values"].abs().sum(), first["values"].abs().sum(), rtol=1e-4, atol=0)
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["rows of an odd grid", "points from the file"])
 def test_processes_share_every_kind_of_batch(tmp_path, streamed):
     points = ["--data.in_memory", "false", "--data.batch", "points", "--data.batch_size", "77"]
