@@ -101,4 +101,5 @@ def test_norms_of_long_axes_are_those_of_their_middle(name, monkeypatch):
     found = lifting(name).synthesis_norms(3000)
     for part in lifting(name).levels(3000):
         middle = (part.start + part.stop) // 2
-        torch.testing.assert_close(found[middle], exact[middle], rtol=0.02, atol=0)
+        few = part.stop - part.start < 16  # both ends matter there
+        torch.testing.assert_close(found[middle], exact[middle], rtol=0.15 if few else 1e-3, atol=0)
