@@ -59,6 +59,8 @@ def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str
     else:
         for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
             if np.isfinite(prediction).all():
-                clamped = np.clip(prediction, 0, 1)
-                scores[index] = float(structural_similarity(truth, clamped, channel_axis=-1, data_range=1.0))  # type: ignore[no-untyped-call]
+                channels = zip(np.moveaxis(truth, -1, 0), np.moveaxis(prediction, -1, 0), strict=True)
+                # one channel at a time, for memory
+                each = [structural_similarity(one, other.clip(0, 1), data_range=1.0) for one, other in channels]  # type: ignore[no-untyped-call]
+                scores[index] = float(np.mean(each))
     return scores, "test/ssim", why_not
