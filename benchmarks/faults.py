@@ -53,7 +53,7 @@ import tifffile
 import torch
 from PIL import Image
 
-import pe_lightning.cli  # these three before the forks
+import pe_lightning.command_line.cli  # these three before the forks
 import pe_lightning.experiments.compare.command
 import pe_lightning.experiments.sweep.command  # noqa: F401
 from pe_lightning.__main__ import main as command

@@ -35,16 +35,16 @@ BOOLEAN_VARIABLES = ("JSONARGPARSE_DEBUG", "JSONARGPARSE_DEFAULT_ENV", "JSONARGP
 """Environment variables that jsonargparse reads as switches."""
 
 FUNCTIONS = {
-    "list": "pe_lightning.commands.list_registered",
-    "encoders": "pe_lightning.commands.list_encoders",
-    "networks": "pe_lightning.commands.list_networks",
+    "list": "pe_lightning.command_line.commands.list_registered",
+    "encoders": "pe_lightning.command_line.commands.list_encoders",
+    "networks": "pe_lightning.command_line.commands.list_networks",
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
     "sweep": "pe_lightning.experiments.sweep.command.sweep",
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
     "analyze": "pe_lightning.analysis.command.analyze",
     "reproduce": "pe_lightning.experiments.reproduce.command.reproduce_command",
     "export": "pe_lightning.export.export",
-    "cache": "pe_lightning.commands.cache",
+    "cache": "pe_lightning.command_line.commands.cache",
 }
 """Import paths of the verbs that are typed functions. The other verbs are methods of the Trainer."""
 
@@ -175,11 +175,11 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
         near = did_you_mean(verb.lstrip("-"), VERBS) or "."
         raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join(VERBS)}")
     if verb in FUNCTIONS:
-        from pe_lightning.verbs import call
+        from pe_lightning.command_line.verbs import call
 
         module, _, name = FUNCTIONS[verb].rpartition(".")
         return call(verb, getattr(importlib.import_module(module), name), arguments)
-    from pe_lightning.cli import run
+    from pe_lightning.command_line.cli import run
 
     return run(verb, arguments)
 

@@ -13,7 +13,7 @@ import numpy as np
 from lightning.pytorch import Trainer
 from torch import Tensor
 
-from pe_lightning.cli import HIDDEN_WARNINGS
+from pe_lightning.command_line.cli import HIDDEN_WARNINGS
 from pe_lightning.data import SignalDataModule, make_datamodule
 from pe_lightning.data.sources.paths import Paths
 from pe_lightning.encoders import EncoderLike, create, registry

@@ -53,6 +53,6 @@ def test_nohup_is_respected():
     [(2, 130, "interrupted"), (15, 143, "stopped by SIGTERM"), (1, 129, "stopped by SIGHUP")],
 )
 def test_a_signal_outside_of_training_is_one_line_and_its_status(monkeypatch, capsys, signum, status, text):
-    monkeypatch.setattr("pe_lightning.cli.run", lambda *_: send(signum))
+    monkeypatch.setattr("pe_lightning.command_line.cli.run", lambda *_: send(signum))
     assert main(["fit"]) == status
     assert capsys.readouterr().err == f"pe-lightning: {text}\n"

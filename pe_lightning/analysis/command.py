@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jsonargparse import ArgumentError, ArgumentParser
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
+from pe_lightning.command_line.verbs import console
 from pe_lightning.errors import InputError, did_you_mean, explain, root_message
 from pe_lightning.files import save_figure, write_atomically
-from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,7 +127,7 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
     Raises:
         InputError: If a name, an argument or a value is wrong.
     """
-    from pe_lightning import arguments, naming
+    from pe_lightning.command_line import arguments, naming
     from pe_lightning.encoders import Encoder
 
     naming.install()

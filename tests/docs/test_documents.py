@@ -31,11 +31,11 @@ import torch
 from lightning.pytorch import Trainer
 from PIL import Image
 
-from pe_lightning import verbs
 from pe_lightning.__main__ import FUNCTIONS, VERBS, main
-from pe_lightning.arguments import rewrite
 from pe_lightning.callbacks import WandbSettings
-from pe_lightning.cli import parse, prepare
+from pe_lightning.command_line import verbs
+from pe_lightning.command_line.arguments import rewrite
+from pe_lightning.command_line.cli import parse, prepare
 from pe_lightning.media.signals import write_signal
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import yaml
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
-from pe_lightning.pages import markdown, sections
+from pe_lightning.command_line.pages import markdown, sections
 
 ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(

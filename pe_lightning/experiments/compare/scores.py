@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning import verbs
+from pe_lightning.command_line import verbs
 from pe_lightning.errors import InputError, did_you_mean, printable
 from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
 from pe_lightning.experiments.statistics import CONFIDENCE, t_interval

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from jsonargparse.typing import ClosedUnitInterval
 from rich.table import Table
 
+from pe_lightning.command_line.verbs import console
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.definition import Definition, load, names
 from pe_lightning.files import write_atomically
 from pe_lightning.interrupts import exit_status
-from pe_lightning.verbs import console
 
 __all__ = ["Reproduction", "reproduce", "reproduce_command"]
 

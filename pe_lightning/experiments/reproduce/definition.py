@@ -34,7 +34,7 @@ from typing import Any
 
 import yaml
 
-from pe_lightning.arguments import read
+from pe_lightning.command_line.arguments import read
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.settings import flatten
 

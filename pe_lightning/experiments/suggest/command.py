@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse.typing import PositiveFloat
 
-from pe_lightning.arguments import read, rewrite
+from pe_lightning.command_line.arguments import read, rewrite
 from pe_lightning.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def suggest(
     from rich.console import Console
     from rich.status import Status
 
-    from pe_lightning.cli import instantiate, parse, plain_values, prepare
+    from pe_lightning.command_line.cli import instantiate, parse, plain_values, prepare
     from pe_lightning.data.datamodule import SignalDataModule
     from pe_lightning.experiments.suggest.networks import NETWORKS, train_networks
     from pe_lightning.experiments.suggest.report import configuration, print_result

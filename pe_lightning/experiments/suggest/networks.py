@@ -15,9 +15,9 @@ import torch
 import yaml
 from lightning.pytorch import Trainer, seed_everything
 
-from pe_lightning import recipes
-from pe_lightning.arguments import rewrite
-from pe_lightning.cli import instantiate, parse
+from pe_lightning.command_line import recipes
+from pe_lightning.command_line.arguments import rewrite
+from pe_lightning.command_line.cli import instantiate, parse
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.experiments.suggest.search import Candidate, SearchResult, Trial, TrialScore, measure, reason
 from pe_lightning.modules import CoordinateModule

@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning import verbs
+from pe_lightning.command_line import verbs
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.samples import SCHEME

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from pe_lightning import runs
-from pe_lightning.arguments import Option, read
+from pe_lightning.command_line.arguments import Option, read
 from pe_lightning.errors import InputError
 from pe_lightning.settings import flatten
 

@@ -17,13 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning import runs
-from pe_lightning.arguments import read
+from pe_lightning.command_line.arguments import read
+from pe_lightning.command_line.verbs import console
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.compare.reading import Metric, find_runs
 from pe_lightning.experiments.sweep.cells import Cell, make_cells, parse_varied
 from pe_lightning.experiments.sweep.record import RECORD, SweepProgress, SweepRecord
 from pe_lightning.interrupts import exit_status
-from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
     from pe_lightning.experiments.sweep.fits import Fits

@@ -17,9 +17,9 @@ from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningDataModule
 
 from pe_lightning import runs
-from pe_lightning.arguments import rewrite
 from pe_lightning.checkpoints import read_model
-from pe_lightning.cli import Job, build, execute, instantiate, parse, plain_values, prepare
+from pe_lightning.command_line.arguments import rewrite
+from pe_lightning.command_line.cli import Job, build, execute, instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.sweep.cells import differences
 from pe_lightning.experiments.sweep.record import Outcome, read_config

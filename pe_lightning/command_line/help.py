@@ -67,8 +67,8 @@ def short_help(verb: str, model: type[Any], data: type[Any]) -> str:
         model: The class whose options are listed as those of ``--model``.
         data: The class whose options are listed as those of ``--data``.
     """
-    from pe_lightning import recipes  # imports Lightning, which descriptions do not need
     from pe_lightning.callbacks import WandbSettings
+    from pe_lightning.command_line import recipes  # imports Lightning, which descriptions do not need
 
     fit, predict = verb == "fit", verb == "predict"
     usage = {"fit": "[FILE ...] [--config RECIPE] [--encoder NAME]", "predict": f"{CHECKPOINT} [--scale NUMBER]"}
@@ -119,7 +119,7 @@ def _choices(registry: str) -> str:
 
 def _data_options(data: type[Any]) -> list[Entry]:
     """The options of a DataModule, with short forms in place of the groups that they belong to."""
-    from pe_lightning import naming
+    from pe_lightning.command_line import naming
 
     short = {word: place for word, place in naming.SHORT_FORMS.items() if naming.is_short_form(word, data)}
     groups = dict.fromkeys(place.partition(".")[0] for place in short.values())

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from pe_lightning import recipes
 from pe_lightning.__main__ import main
+from pe_lightning.command_line import recipes
 from pe_lightning.errors import InputError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL = ["--data.resize", "24", "--model.encoder.num_features", "8", "--trainer.logger", "false"]
 
 

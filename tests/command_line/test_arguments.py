@@ -8,11 +8,11 @@ import pytest
 import yaml
 from lightning.pytorch import LightningDataModule
 
-from pe_lightning import recipes
-from pe_lightning.arguments import Option, expand, read, rewrite
+from pe_lightning.command_line import recipes
+from pe_lightning.command_line.arguments import Option, expand, read, rewrite
+from pe_lightning.command_line.naming import expand_tree
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.naming import expand_tree
 
 UNTRAINED = {"trainable": False, "per_feature": False}
 

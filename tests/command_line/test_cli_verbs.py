@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
+from pe_lightning.command_line.verbs import call
 from pe_lightning.errors import InputError
-from pe_lightning.verbs import call
 
 GIVEN: list[Any] = []
 

@@ -2,7 +2,8 @@
 
 jsonargparse describes an instance by ``class_path`` and ``init_args``. The functions here replace the shorter spellings by
 that form before it parses: ``encoder: tri``, ``encoder: {name: gau, sigma: 0.004}``, ``data.batch: points``. The loader of
-the parser mode :data:`MODE` calls them for configuration files, :mod:`pe_lightning.arguments` for the command line.
+the parser mode :data:`MODE` calls them for configuration files, :mod:`pe_lightning.command_line.arguments` for the
+command line.
 
 A named class starts from its own defaults. jsonargparse alone would carry over every argument that the previous class and
 the new one have in common: the sigma of gau would become that of rff. A named class is therefore written out with all its
@@ -25,7 +26,7 @@ from lightning.pytorch import callbacks as lightning_callbacks
 
 from pe_lightning import encoders
 from pe_lightning.callbacks.registry import callbacks
-from pe_lightning.config_checks import load_limited
+from pe_lightning.command_line.config_checks import load_limited
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import samplings

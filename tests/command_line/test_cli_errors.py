@@ -10,7 +10,7 @@ from PIL import Image
 from pe_lightning.__main__ import main
 from pe_lightning.checkpoints import VERSION_KEY
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--trainer.max_steps", "2"]
 
 

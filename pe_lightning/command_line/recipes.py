@@ -13,7 +13,7 @@ from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["find", "names", "recipe_for"]
 
-FOLDER = Path(__file__).parent / "configs"
+FOLDER = Path(__file__).parents[1] / "configs"
 EXACT_FIT = "closed_form"
 """The recipe of the exact fit of a linear layer, which every kind of signal has."""
 ADAPTIVE_FIT = "adaptive"
@@ -51,7 +51,7 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
 
     Args:
         paths: Files, folders or ``samples://NAME``.
-        given: The options by key (:attr:`pe_lightning.arguments.Option.key`), with their values.
+        given: The options by key (:attr:`pe_lightning.command_line.arguments.Option.key`), with their values.
 
     Raises:
         InputError: If the kind of the files is not clear.

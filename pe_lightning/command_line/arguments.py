@@ -7,7 +7,7 @@
 
 The rewriting adds the recipe that suits the files and the settings that a checkpoint holds, replaces registered names by
 class paths with their defaults, and spells short forms out. No other module reads command-line arguments. In configuration
-files the loader of :mod:`pe_lightning.naming` expands the same names and short forms.
+files the loader of :mod:`pe_lightning.command_line.naming` expands the same names and short forms.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def rewrite(verb: str, words: Sequence[str], known: Known | None = None) -> list
             files is not clear, or a name or an argument is unknown.
     """
     # these import torch, which tables and help texts of other verbs do not need
-    from pe_lightning import recipes
     from pe_lightning.checkpoints import saved_settings
+    from pe_lightning.command_line import recipes
 
     positional, options = read(words)
     options = [option for option in options if option.name not in VERBOSE]
@@ -168,14 +168,14 @@ class Known:
 
     def remember(self, key: str, value: Any) -> None:
         """Remembers an instance of a registered class."""
-        from pe_lightning import naming
+        from pe_lightning.command_line import naming
 
         self.named[key] = value
         self.automatic_width = self.automatic_width or (key == "encoder" and naming.has_automatic_width(value))
 
 
 def _expanded(option: Option, known: Known) -> list[str]:
-    from pe_lightning import naming
+    from pe_lightning.command_line import naming
 
     key, value = option.key, option.value
     head, *path = key.split(".")
@@ -220,7 +220,7 @@ def _expanded(option: Option, known: Known) -> list[str]:
 
 def _expanded_argument(option: Option, key: str, argument: str, value: str, known: Known) -> list[str]:
     """An argument of an encoder, a sampling or a source: ``--model.encoder.sigma 0.1``."""
-    from pe_lightning import naming
+    from pe_lightning.command_line import naming
 
     words = []
     if key in naming.DEFAULT_NAMES and key not in known.named:  # jsonargparse cannot change an argument of a default
@@ -239,7 +239,7 @@ def _expanded_argument(option: Option, key: str, argument: str, value: str, know
 
 def _read_config(config: str, known: Known) -> str:
     """The file that a configuration is in, after remembering what it names."""
-    from pe_lightning import naming, recipes
+    from pe_lightning.command_line import naming, recipes
 
     found = recipes.find(config)
     tree = naming.read_config(found)

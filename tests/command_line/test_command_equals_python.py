@@ -21,7 +21,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.modules import ComplexLinear
 from pe_lightning.modules.complex_linear import SPARSE_KEY
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name not in ("attention", "sweeps"))
 STEPS = 12
 SMALL: dict[str, list[str]] = {

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pe_lightning import naming
+from pe_lightning.command_line import naming
+from pe_lightning.command_line.help import argument_descriptions, layout, plain_text, short_help
 from pe_lightning.data import ImageDataModule
 from pe_lightning.data.registry import datamodules
-from pe_lightning.help import argument_descriptions, layout, plain_text, short_help
 from pe_lightning.modules import ComplexLinear
 from pe_lightning.modules.registry import models
 

@@ -13,7 +13,7 @@ from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from pe_lightning.arguments import read
+from pe_lightning.command_line.arguments import read
 from pe_lightning.errors import InputError, explain
 
 __all__ = ["call", "console"]

@@ -9,7 +9,7 @@ from lightning.pytorch import LightningDataModule, LightningModule
 
 from pe_lightning.__main__ import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(SWEEPS))
 UNTRAINED = {"trainable": False, "per_feature": False}

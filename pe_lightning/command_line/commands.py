@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning.cache_folder import CacheFolder, Entry
+from pe_lightning.command_line.verbs import console
 from pe_lightning.errors import InputError, did_you_mean, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
-from pe_lightning.verbs import console
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder
@@ -40,7 +40,7 @@ def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None
     from pe_lightning.encoders import registry  # imports torch, which --help does not need
 
     if pages is not None:
-        from pe_lightning.pages import write_pages
+        from pe_lightning.command_line.pages import write_pages
 
         written = write_pages(Path(pages), None if scores is None else Path(scores))
         print(f"wrote {len(written)} pages to {pages}")
@@ -55,8 +55,8 @@ def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None
 
 def _describe_encoder(cls: type[Encoder]) -> str:
     """Name, feature, arguments and reference of an encoder, and an example of its use."""
+    from pe_lightning.command_line.help import argument_descriptions, layout, plain_text
     from pe_lightning.encoders import registry
-    from pe_lightning.help import argument_descriptions, layout, plain_text
 
     name = registry.name_of(cls)
     title = re.split(r"\n|:math:", inspect.getdoc(cls) or "")[0].rstrip(" .:,")
@@ -128,13 +128,13 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
 
 
 def _recipe_names() -> list[str]:
-    from pe_lightning import recipes  # imports torch and Lightning, which other lists do not need
+    from pe_lightning.command_line import recipes  # imports torch and Lightning, which other lists do not need
 
     return recipes.names()
 
 
 def _recipe_table() -> Table:
-    from pe_lightning import recipes
+    from pe_lightning.command_line import recipes
 
     table = Table("--config", "what it fits")
     for name in recipes.names():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pe_lightning.config_checks import check_names, load_limited, read_config
+from pe_lightning.command_line.config_checks import check_names, load_limited, read_config
 from pe_lightning.errors import InputError
 
 DAMAGED = {

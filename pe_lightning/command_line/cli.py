@@ -26,17 +26,18 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.cli import LightningArgumentParser, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 
-from pe_lightning import naming, runs, tasks
-from pe_lightning.arguments import VERBOSE, Known, rewrite
+from pe_lightning import runs, tasks
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, locate, read_checkpoint, restoring
-from pe_lightning.config_checks import check_names
+from pe_lightning.command_line import naming
+from pe_lightning.command_line.arguments import VERBOSE, Known, rewrite
+from pe_lightning.command_line.config_checks import check_names
+from pe_lightning.command_line.help import PURPOSES, short_help
 from pe_lightning.data import ImageDataModule, SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
-from pe_lightning.help import PURPOSES, short_help
 from pe_lightning.interrupts import Interrupted, exit_status
 from pe_lightning.modules import ComplexLinear, CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
@@ -172,7 +173,8 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        given: Arguments as :func:`pe_lightning.arguments.rewrite` returns them, or a configuration of plain values.
+        given: Arguments as :func:`pe_lightning.command_line.arguments.rewrite` returns them, or a configuration of plain
+            values.
 
     Raises:
         InputError: If an option is unknown, or a value is not allowed; the message is one paragraph.

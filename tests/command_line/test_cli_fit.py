@@ -16,7 +16,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.data import ImageDataModule, grid_axes
 from pe_lightning.modules import ComplexLinear
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NO_WANDB = ["--wandb.enabled", "false"]
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--model.encoder.num_features", "16", "--data.resize", "32"]
 DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
