@@ -56,6 +56,8 @@ def fit(
         >>> model(torch.rand(5, 2)).shape
         torch.Size([1, 5, 3])
     """
+    if isinstance(encoder, str) and registry.get(encoder).width is not None:
+        encoder = {"name": encoder, "width": "auto"}  # as the recipes of exact fits
     module = ComplexLinear(encoder, warm_start=True) if model is None else model  # type: ignore[arg-type]
     exact = isinstance(module, Adaptive) or getattr(module, "warm_start", False)
     if max_steps < 1 and not exact:

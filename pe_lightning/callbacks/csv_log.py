@@ -55,6 +55,11 @@ class CSVLog(Logger):
         return self._version
 
     @property
+    def experiment(self) -> CSVLog:
+        """The object that writes, as of every logger of Lightning: this one."""
+        return self
+
+    @property
     def save_dir(self) -> str:
         """The run directory."""
         return str(self._root.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
+    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
+    levels = [logger.level for logger in loggers]
     yield
+    for logger, level in zip(loggers, levels, strict=True):  # benchmarks silence Lightning in their process
+        logger.setLevel(level)
     for name in {path.stem for path in BENCHMARKS.glob("*.py")} & sys.modules.keys():
         if Path(getattr(sys.modules[name], "__file__", None) or "").parent == BENCHMARKS:
             del sys.modules[name]

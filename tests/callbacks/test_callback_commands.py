@@ -87,7 +87,7 @@ def test_early_stopping_at_a_psnr():
 
 def test_a_fit_without_a_validation_cannot_stop_early(capsys):
     assert main(["fit", *DEMO, *EARLY, "--trainer.callbacks.mode", "max", "--trainer.max_steps", "5"]) == 2
-    assert "the fit ends before its first validation" in capsys.readouterr().err
+    assert "the fit ends after 5 steps and the first validation is after 10" in capsys.readouterr().err
 
 
 def test_a_time_limit():

@@ -18,6 +18,7 @@ from pe_lightning.data.sources.checks import join_scalings
 from pe_lightning.data.sources.paths import SourceFile, distinct_names
 from pe_lightning.data.sources.pictures import full_value
 from pe_lightning.errors import InputError
+from pe_lightning.limits import check_memory
 
 __all__ = ["Clip", "Color", "alike", "as_signals", "frames_at_once"]
 
@@ -123,6 +124,8 @@ class Clip:
         def resize(block: AnyArray) -> AnyArray:
             return np.stack([_resampled(frame, size) for frame in block])
 
+        label = f"{self.file.given!r}, resized,"
+        check_memory(label, (*size, 4), 4, "Set a smaller resize")  # Pillow works in 32 bits and up to four channels
         return self if self.size == size else replace(self, size=size, edits=(*self.edits, resize))
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
