@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,13 +37,3 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PE_LIGHTNING_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
-
-
-@pytest.fixture(autouse=True)
-def _no_wandb_run_is_left() -> Iterator[None]:
-    """Ends the W&B run of a fit that a test interrupted: the next fit of the process would log to it."""
-    yield
-    wandb = sys.modules.get("wandb")
-    if getattr(wandb, "run", None) is not None:
-        wandb.finish(exit_code=1, quiet=True)
-        wandb.teardown()

@@ -46,12 +46,13 @@ def state(run: Path) -> dict:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
-@pytest.mark.slow  # starts a process of W&B
+@pytest.mark.slow  # starts a process: one of many fits may hold a W&B run that another test left
 def test_wandb_has_scores_of_each_test_set_and_what_was_drawn(monkeypatch):
-    monkeypatch.setattr(pictures, "SAMPLES", 8)
     monkeypatch.setenv("WANDB_MODE", "offline")
     pytest.importorskip("sklearn")
-    run = fit("generate_digits", "--trainer.max_steps", "2", "--wandb.enabled", "true")
+    given = ["--config", "attention/generate_digits", *QUICK, "--trainer.max_steps", "2", "--wandb.enabled", "true"]
+    subprocess.run([sys.executable, "-m", "pe_lightning", "fit", *given], check=True)
+    (run,) = Path().glob("runs/*/*")
     (offline,) = run.glob("wandb/offline-run-*")
     (file,) = offline.glob("*.wandb")
     content = file.read_bytes()
