@@ -17,6 +17,7 @@ The last three have parameters, which are trained with the network. Of the other
 """
 
 from pe_lightning.encoders.base import Encoder, EncoderLike, Samples, Width, registry
+from pe_lightning.encoders.constant import constant_error, misses_constant
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
@@ -58,10 +59,12 @@ __all__ = [
     "Triangle",
     "Width",
     "bandwidth",
+    "constant_error",
     "create",
     "interpolates",
     "is_local",
     "local_features",
+    "misses_constant",
     "names",
     "register",
     "registry",

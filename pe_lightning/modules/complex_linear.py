@@ -24,7 +24,7 @@ from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
 from pe_lightning.modules.base import trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
-from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data
+from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data, warn_of_constants
 from pe_lightning.modules.optimization import parameter_groups
 from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import ChoiceReport, FitReport, LearnedReport
@@ -219,6 +219,8 @@ class ComplexLinear(CoordinateModule):
             return
         most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
         encoders = size_encoders(data.dataset, encoders, most)
+        if not self.center:
+            warn_of_constants(data.dataset, encoders)
         if any(wanted):
             began = time.perf_counter()
             self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)

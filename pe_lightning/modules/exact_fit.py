@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
-from pe_lightning.encoders import Encoder
+from pe_lightning.encoders import Encoder, constant_error, misses_constant
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.encodings.complex import MAX_WEIGHTS
 from pe_lightning.solvers import (
@@ -30,9 +31,15 @@ from pe_lightning.solvers import (
     solve_points,
 )
 
-__all__ = ["choose_data", "learn_data", "samples_of", "size_encoders", "solve_data"]
+__all__ = ["ConstantWarning", "choose_data", "learn_data", "samples_of", "size_encoders", "solve_data", "warn_of_constants"]
 
 Ridge = float | Literal["auto"]
+MAX_POSITIONS = 1024
+"""Positions of an axis at which a constant is fitted."""
+
+
+class ConstantWarning(UserWarning):
+    """A drawn set of frequencies does not represent a constant, and means are not subtracted."""
 
 
 def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
@@ -58,6 +65,20 @@ def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weigh
     """
     per_unit, samples = samples_of(dataset)
     return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
+
+
+def warn_of_constants(dataset: SignalDataset, encoders: Sequence[Encoder]) -> None:
+    """Warns of the first axis whose drawn frequencies do not represent a constant."""
+    for axis, (encoder, x) in enumerate(zip(encoders, dataset.axes, strict=True)):
+        x = x[:: math.ceil(len(x) / MAX_POSITIONS)]
+        if misses_constant(encoder, x):
+            text = (
+                f"the frequencies that {encoder.name!r} drew for axis {axis} do not represent a constant (relative error "
+                f"{constant_error(encoder, x):.2f}), so the signal's mean is fitted badly. Set --model.center true, try "
+                "another --model.encoder.seed, or take more features"
+            )
+            warnings.warn(text, ConstantWarning, stacklevel=2)
+            return
 
 
 def choose_data(
