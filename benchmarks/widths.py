@@ -77,7 +77,7 @@ def rows(data: ImageDataModule, kind: str, name: str, ladder: int, descent: int)
             trainer.fit(module, data)
             with torch.no_grad():
                 score = scored(data, module.predict_grid(data.dataset.axes))
-            line += f", descent {width_of(module.encoders[0]):8.4g} {score:6.2f}"
+            line += f", descent {width_of(module.encoding.encoders[0]):8.4g} {score:6.2f}"
     print(line, flush=True)
 
 

@@ -248,7 +248,7 @@ def _onnx(module: CoordinateModule) -> bytes:
 
 
 def _no_program(module: CoordinateModule, form: str, error: Exception) -> InputError:
-    names = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoders))
+    names = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoding.encoders))
     reason = " ".join(str(error).split())[:200]
     return InputError(
         f"{type(module).__name__} with encoder {names} cannot be exported as {form} ({type(error).__name__}: {reason}); "

@@ -67,7 +67,7 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
 
 def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
     """Stable rank of the features, mean over signals; arguments as of :func:`feature_rank`."""
-    count = 1 if module.features_are_shared else module.networks.num_signals
+    count = 1 if module.networks.features_are_shared else module.networks.num_signals
     ranks = [feature_rank(encoding_of(module, signal), batch, coords).mean() for signal in range(count)]
     return torch.stack(ranks).mean().item()
 

@@ -104,6 +104,6 @@ class StableRank(PeriodicCallback):
         batch = to_device(require_signals("StableRank", trainer).calibration_batch(), module.device)
         if self._coords is None:
             self._coords = sample_coordinates(batch, self.points).to(next(module.parameters()).dtype)
-        if self._features is None or module.features_are_trained:
+        if self._features is None or module.networks.features_are_trained:
             self._features = encoding_rank(module, batch, self._coords)
         return {"features": self._features, **layer_ranks(module, self._coords)}

@@ -184,7 +184,7 @@ class PSNRProgressBar(ProgressBar):
         # under several processes the latest logged score, which is that of all: the latest batch is this one's share
         now = logged.get(f"train/{metric}")
         if trainer.world_size == 1 and isinstance(pl_module, CoordinateModule):
-            now = pl_module.last_train_psnr()
+            now = pl_module.last_train.psnr()
         scores = {"train": now, "held out": logged.get(monitor)}
         shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
         self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))

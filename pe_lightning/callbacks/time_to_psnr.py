@@ -105,8 +105,8 @@ class TimeToPSNR(TimedCallback):
         """Train PSNR of the last batch, mean over the signals of all processes, ``()``. Collective."""
         module = require_coordinates("TimeToPSNR", pl_module)
         if trainer.world_size == 1:
-            return module.last_train_psnr()
-        squared, count = module.last_train_errors or (torch.zeros(0, device=module.device), 0)
+            return module.last_train.psnr()
+        squared, count = module.last_train.squared.to(module.device), module.last_train.count
         if self._shared:  # every process has samples of the same signals
             sums = torch.cat([squared.double(), squared.new_tensor([count], dtype=torch.float64)])
             together: Any = trainer.strategy.reduce(sums, reduce_op="sum")

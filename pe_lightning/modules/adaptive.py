@@ -211,12 +211,14 @@ class Adaptive(CoordinateModule):
         prediction = torch.stack([field.at(points) for field, points in zip(self.fields, each, strict=True)])
         return (prediction - batch.values).flatten(1)
 
-    def at_points(self, points: Tensor) -> Tensor:
-        """Values at points: ``(P, D)`` -> ``(S, P, C)``, differentiable in the points."""
+    def evaluate(self, name: str, points: Tensor) -> Tensor:
+        """As in the base class, differentiable in the points."""
+        if name != "forward":
+            return self._derivatives(name, points)
         return torch.stack([field.at(points) for field in self.fields])
 
     @torch.enable_grad()
-    def derivatives(self, name: str, points: Tensor) -> Tensor:
+    def _derivatives(self, name: str, points: Tensor) -> Tensor:
         """Derivatives in reverse mode, as neighbours cannot be searched among the tensors of forward mode."""
         points = points if points.requires_grad else points.detach().requires_grad_()
 
@@ -224,7 +226,7 @@ class Adaptive(CoordinateModule):
             each = [torch.autograd.grad(row.sum(), points, create_graph=True)[0] for row in values.flatten(0, -2)]
             return torch.stack(each).reshape(*values.shape, -1)
 
-        first = slopes(self.at_points(points).transpose(1, 2))  # (S, C, P, D)
+        first = slopes(self.evaluate("forward", points).transpose(1, 2))  # (S, C, P, D)
         if name == "gradient":
             return first.transpose(1, 2)
         return slopes(first.movedim(-1, 0)).diagonal(dim1=0, dim2=-1).sum(-1).transpose(1, 2)

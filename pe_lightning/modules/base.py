@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning import __version__, metrics
 from pe_lightning.checkpoints import VERSION_KEY, check_optimizer, refuse_other_version
+from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules.optimization import (
     check_optimizer_covers,
@@ -25,18 +26,32 @@ from pe_lightning.modules.optimization import (
 )
 from pe_lightning.resumption import Resumption
 
-__all__ = ["TrainedModule", "datamodule_of", "refuse_other_model", "trainer_of"]
+__all__ = ["Scorer", "TrainedModule", "datamodule_of", "refuse_other_model", "signals_of", "trainer_of"]
 
 D = TypeVar("D")
+
+
+class Scorer(Protocol):
+    """Collects predictions and returns their scores, of the signals of all processes."""
+
+    def validation(self) -> Tensor:
+        """The mean score of a validation, ``()``; NaN if nothing is held out. Starts a new score."""
+
+    def test(self) -> dict[str, Tensor]:
+        """The scores of each signal or test set ``(S,)``, by names such as ``test/psnr``. Starts new scores."""
 
 
 class TrainedModule(LightningModule, ABC):
     """Base of the LightningModules of this package.
 
-    A subclass defines :attr:`metric_name`, :meth:`make_optimizer`, :meth:`make_scheduler` and Lightning's steps, calls
+    A subclass sets :attr:`metric_name` and :attr:`scorer`, defines :meth:`make_optimizer` and Lightning's steps, calls
     :meth:`save_arguments` in its constructor, and adds its own content to checkpoints.
     """
 
+    metric_name: str
+    """The registered metric of the scores."""
+    scorer: Scorer
+    """Collects the scores of the validation and of the test."""
     scores: dict[str, Tensor]
     """After a test, the scores of each signal or test set ``(S,)`` by name, such as ``test/psnr``."""
     may_differ: ClassVar[frozenset[str]] = frozenset()
@@ -57,11 +72,6 @@ class TrainedModule(LightningModule, ABC):
     # -- scores -------------------------------------------------------------------------------------------------------
 
     @property
-    @abstractmethod
-    def metric_name(self) -> str:
-        """The registered metric of the scores."""
-
-    @property
     def monitor(self) -> str:
         """The logged value by which checkpoints are compared, such as ``val/psnr``."""
         return f"val/{self.metric_name}"
@@ -76,15 +86,40 @@ class TrainedModule(LightningModule, ABC):
         """Names of the values that a fit logs, and which of each is best; a subclass that logs more adds them."""
         return {self.monitor: self.monitor_mode, f"train/{self.metric_name}": self.monitor_mode, "train/loss": "min"}
 
+    @property
+    def psnr(self) -> float:
+        """Mean over signals of the PSNR of the held-out samples in dB, after a test; NaN where nothing is held out.
+
+        Raises:
+            InputError: If there was no test, or the score of the signals is another metric.
+        """
+        scores = getattr(self, "scores", {})
+        if "test/psnr" not in scores:
+            there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
+            raise InputError(f"this {type(self).__name__} has no PSNR: {there}")
+        return float(scores["test/psnr"].mean())
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the score of the validation, unless nothing is held out; steps ``ReduceLROnPlateau`` during a fit."""
+        score = self.scorer.validation().float()
+        if score.isnan():
+            return
+        self.log_step({self.monitor: score})
+        if self.is_fitting and not self.trainer.sanity_checking:
+            step_plateau(self.trainer, self.monitor, score)
+
+    def on_test_epoch_end(self) -> None:
+        """Stores the scores in ``self.scores`` and logs their means."""
+        self.scores = self.scorer.test()
+        for name, values in self.scores.items():
+            if values.isfinite().all():
+                self.log(name, values.mean().float(), batch_size=1, sync_dist=True)
+
     # -- the optimiser ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """The optimiser of all trained parameters."""
-
-    @abstractmethod
-    def make_scheduler(self, optimizer: torch.optim.Optimizer) -> tuple[LRSchedulerTypeUnion | None, str]:
-        """The learning-rate scheduler, if there is one, and the schedule in words."""
+    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
+        """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words."""
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser and its scheduler, which steps after every optimiser step.
@@ -93,10 +128,9 @@ class TrainedModule(LightningModule, ABC):
             InputError: If the optimiser leaves out a parameter, cannot be clipped as the Trainer asks for, or
                 ``ReduceLROnPlateau`` has the wrong mode.
         """
-        optimizer = self.make_optimizer()
+        optimizer, scheduler, schedule = self.make_optimizer()
         refuse_clipping_of_fused(optimizer, self.trainer)
         check_optimizer_covers(optimizer, self.named_parameters())
-        scheduler, schedule = self.make_scheduler(optimizer)
         takes_steps = self.trainer.max_steps != 0
         self.optimization = describe_optimizer(optimizer, schedule) if takes_steps else None
         period = self.trainer.check_val_every_n_epoch
@@ -107,7 +141,7 @@ class TrainedModule(LightningModule, ABC):
         return [Resumption()]
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Steps a scheduler; ``ReduceLROnPlateau`` is stepped by :meth:`log_validation` instead.
+        """Steps a scheduler; ``ReduceLROnPlateau`` is stepped by :meth:`on_validation_epoch_end` instead.
 
         Lightning steps it after the checkpoint of the epoch is written, and not in the first epoch of a resumed fit.
         """
@@ -149,12 +183,6 @@ class TrainedModule(LightningModule, ABC):
                 logger.log_metrics(row, step=self.global_step)
                 logger.save()
 
-    def log_validation(self, score: Tensor) -> None:
-        """Logs the score of a validation, and steps ``ReduceLROnPlateau`` during a fit."""
-        self.log_step({self.monitor: score})
-        if self.is_fitting and not self.trainer.sanity_checking:
-            step_plateau(self.trainer, self.monitor, score)
-
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def save_arguments(self, **arguments: Any) -> None:
@@ -191,6 +219,21 @@ def datamodule_of(trainer: Trainer | None, kind: type[D]) -> D | None:
     """The DataModule of a Trainer, if it has one of this class."""
     data = getattr(trainer, "datamodule", None)
     return data if isinstance(data, kind) else None
+
+
+def signals_of(module: LightningModule) -> SignalDataModule:
+    """The DataModule of a module's Trainer.
+
+    Raises:
+        InputError: If it is not one of signals.
+    """
+    data = datamodule_of(trainer_of(module), SignalDataModule)
+    if data is None:
+        raise InputError(
+            f"{type(module).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such "
+            "as TensorDataModule(values), to the Trainer"
+        )
+    return data
 
 
 def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_differ: frozenset[str]) -> None:

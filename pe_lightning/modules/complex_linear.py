@@ -21,7 +21,7 @@ from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
-from pe_lightning.modules.base import trainer_of
+from pe_lightning.modules.base import signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data, warn_of_constants
@@ -178,9 +178,10 @@ class ComplexLinear(CoordinateModule):
         encoding = Complex(self.encoder, info.num_axes, self.normalize)
         return ComplexNetwork(encoding, info.channels, self.depth, self.width, self.activation)
 
-    def describe_network(self) -> dict[str, Any] | None:
-        """The head, if there is one."""
-        return {"name": self.activation, "depth": self.depth, "width": self.width} if self.depth else None
+    def describe(self) -> dict[str, Any]:
+        """As in the base class, with the head."""
+        head = {"name": self.activation, "depth": self.depth, "width": self.width}
+        return {**super().describe(), "network": head if self.depth else None}
 
     @property
     def network(self) -> ComplexNetwork:
@@ -233,7 +234,7 @@ class ComplexLinear(CoordinateModule):
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scales of the features and the means of the signals from the training samples."""
         axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
-        if self.features_are_shared:
+        if self.networks.features_are_shared:
             self.encoding.calibrate(axes)
         else:
             self.networks.change("calibrate", list(axes))
@@ -245,10 +246,10 @@ class ComplexLinear(CoordinateModule):
         """Solves for the linear layer if ``warm_start``, unless a checkpoint restored the solution."""
         if not self.warm_start or (self.solution is not None and self.solution.is_solved):
             return
-        data = self.require_data()
+        data = signals_of(self)
         dataset, process = data.shard()
         began, counts, noise = time.perf_counter(), None, dict[str, Any]()
-        if self.features_are_trained:
+        if self.networks.features_are_trained:
             solutions, report = self._learn(dataset, process)
             self.calibrate(to_device(dataset.calibration_batch(), self.device))
         else:
@@ -291,7 +292,7 @@ class ComplexLinear(CoordinateModule):
         """Keeps the largest coefficients of the layer of each signal; every process then has those of all signals."""
         assert self.sparse is not None
         scale = float(self.encoding.scales.double().prod())
-        own = sparse_weights(self.sparse, self.weight.data, dataset, self.encoders, self.mean, scale, counts)
+        own = sparse_weights(self.sparse, self.weight.data, dataset, self.encoding.encoders, self.mean, scale, counts)
         for tensor, kept in zip(self.weight.data, own, strict=True):
             tensor.copy_(kept.weight())
         self.sparse_weights = own
@@ -328,7 +329,7 @@ class ComplexLinear(CoordinateModule):
         Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
         solutions, reports = [], []
-        shared = self.features_are_shared
+        shared = self.networks.features_are_shared
         for signal in range(1 if shared else self.networks.num_signals):
             part = dataset if shared or self.networks.num_signals == 1 else dataset.of(slice(signal, signal + 1))
             network = self.networks.network_of(signal)
@@ -363,7 +364,7 @@ class ComplexLinear(CoordinateModule):
         Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
         """
         curvature = self._curvature()
-        if curvature is None and self.features_are_trained and self.encoder_lr is None:
+        if curvature is None and self.networks.features_are_trained and self.encoder_lr is None:
             parameters = parameter_groups(parameters, self.encoding.parameters(), DEFAULT_ENCODER_LR)
         if curvature is None:
             return super().default_optimizer(parameters)
@@ -371,7 +372,7 @@ class ComplexLinear(CoordinateModule):
 
     def _curvature(self) -> float | None:
         """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
-        data, linear = self.require_data(), self.network.head is None and not self.features_are_trained
+        data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
         if self.trainer.max_steps == 0 or not (self.loss_is_quadratic and linear):
             return None
         batch = data.calibration_batch() if data.batching.kind == "full" else None
@@ -405,13 +406,15 @@ class ComplexLinear(CoordinateModule):
             centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
             return centred.movedim(-1, 1).contiguous()
 
-        target: Tensor = self.cached("target", (values,), make)
+        target: Tensor = self.networks.cached("target", (values,), make)
         return target
 
     def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
         """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
         with torch.autocast(self.weight.device.type, enabled=False):
-            features: list[Any] = self.cached("features", axes, lambda: self.encoding.operators(axes, self.weight.dtype))
+            features: list[Any] = self.networks.cached(
+                "features", axes, lambda: self.encoding.operators(axes, self.weight.dtype)
+            )
         return features
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
@@ -420,7 +423,7 @@ class ComplexLinear(CoordinateModule):
         Signals that share their features are evaluated together by mode products with a leading axis, and samples of a
         grid through the whole grid where that takes fewer multiplications. Both are exact.
         """
-        if not self.features_are_shared:
+        if not self.networks.features_are_shared:
             return self._errors_of_own_features(batch)
         target = self._target(batch.values)
         if batch.axes is None:
@@ -454,14 +457,14 @@ class ComplexLinear(CoordinateModule):
 
     def _gram(self, batch: GridBatch) -> GramErrors | None:
         """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples."""
-        linear = self.network.head is None and not self.features_are_trained
+        linear = self.network.head is None and not self.networks.features_are_trained
         if not (self.loss_is_quadratic and linear) or self.encoding.is_line:
             return None
 
         def make() -> GramErrors:
             return GramErrors(self._axis_features(batch.axes), self._target(batch.values))
 
-        made: GramErrors = self.cached("gram", (batch.values, *batch.axes), make)
+        made: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
         return made if made.axes else None
 
     def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
@@ -484,10 +487,10 @@ class ComplexLinear(CoordinateModule):
         point = sum(math.prod(features[a:]) for a in range(len(sizes)))
         return bool(grid <= batch.coords.shape[1] * point)
 
-    def at_points(self, points: Tensor) -> Tensor:
-        """Values at points: ``(P, D)`` -> ``(S, P, C)``."""
-        if not self.features_are_shared:
-            return super().at_points(points)
+    def evaluate(self, name: str, points: Tensor) -> Tensor:
+        """As in the base class; the values of signals that share their features are computed together."""
+        if name != "forward" or not self.networks.features_are_shared:
+            return super().evaluate(name, points)
         return self._respond(self._linear_at_points(points[None])).transpose(1, 2) + self.mean[:, None]
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
@@ -499,7 +502,7 @@ class ComplexLinear(CoordinateModule):
         per_row = 0 if network.head is None else self.width * self.networks.num_signals * math.prod(map(len, axes[1:]))
         per_row = max(per_row, FEATURES_PER_SAMPLE_OF_A_LINE if self.encoding.is_line else self.encoding.num_features[0])
         some_rows = torch.split(axes[0], max(1, MAX_VALUES_AT_ONCE // per_row))
-        if not self.features_are_shared:
+        if not self.networks.features_are_shared:
             return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)
         blocks, dtype = [], network.weight.dtype
         mean = network.mean.reshape(self.networks.num_signals, *[1] * info.num_axes, info.channels)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
-from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
@@ -18,13 +17,10 @@ from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
-from pe_lightning.distributed import SignalsStrategy
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision
-from pe_lightning.metrics import psnr
-from pe_lightning.modules.base import TrainedModule, datamodule_of, trainer_of
-from pe_lightning.modules.batch_cache import BatchCache
+from pe_lightning.modules.base import TrainedModule, datamodule_of, signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.optimization import (
     LR_HALF_LIFE_STEPS,
@@ -34,7 +30,7 @@ from pe_lightning.modules.optimization import (
     parameter_groups,
 )
 from pe_lightning.modules.report import FitReport
-from pe_lightning.modules.scoring import SignalScores, held_out_score
+from pe_lightning.modules.scoring import BatchErrors, SignalScores, held_out_score
 from pe_lightning.modules.sharding import SignalShard
 from pe_lightning.networks import Stack
 
@@ -74,6 +70,7 @@ class CoordinateModule(TrainedModule):
     """
 
     networks: Stack
+    scorer: SignalScores
     may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
     content_key: ClassVar[str] = SIGNALS_KEY
     content: ClassVar[str] = "shape of signals"
@@ -101,6 +98,7 @@ class CoordinateModule(TrainedModule):
         self.signals_per_chunk = signals_per_chunk
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
+        self.metric_name = "psnr"
         self.info: SignalInfo | None = None
         self.is_calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
@@ -110,10 +108,8 @@ class CoordinateModule(TrainedModule):
         """The signals of this process, during a fit under the strategy ``signals``."""
         self.solution: FitReport | None = None
         """Results of an exact fit and of a choice."""
-        self.batch_cache = BatchCache()
-        self.last_train_errors: tuple[Tensor, int] | None = None
-        """Squared-error sum per signal ``(S,)`` of the last batch, before the step, and the number of values in each sum;
-        under several processes, those of this process's share."""
+        self.last_train = BatchErrors(torch.zeros(0), 0)
+        """Errors of the last training batch, before its step."""
 
     # -- defined by subclasses ----------------------------------------------------------------------------------------
 
@@ -153,29 +149,9 @@ class CoordinateModule(TrainedModule):
         return self.networks.network.encoding
 
     @property
-    def encoders(self) -> list[Encoder]:
-        """The encoders of the networks, one per axis or direction."""
-        return list(self.encoding.encoders)
-
-    @property
-    def features_are_shared(self) -> bool:
-        """Whether all signals have the same features at the same coordinates."""
-        return all(f"encoding.{name}" in self.networks.shared for name, _ in self.encoding.named_parameters())
-
-    @property
-    def features_are_trained(self) -> bool:
-        """Whether the encoding has trained parameters."""
-        return any(parameter.requires_grad for parameter in self.encoding.parameters())
-
-    @property
     def num_params(self) -> int:
         """Trainable parameters of one signal: its own, and those that all signals share."""
         return self.networks.num_params if self.info is not None else 0
-
-    @property
-    def metric_name(self) -> str:
-        """The metric of the data; ``psnr`` before the module is built."""
-        return self.info.metric if self.info is not None else "psnr"
 
     def require_info(self) -> SignalInfo:
         """The shape of the signals.
@@ -190,14 +166,10 @@ class CoordinateModule(TrainedModule):
             )
         return self.info
 
-    def describe_network(self) -> dict[str, Any] | None:
-        """The layers after the encoding, as plain values with a ``name`` that run directories have; ``None`` without any."""
-        return None
-
     def describe(self) -> dict[str, Any]:
         """Plain values for ``metrics.json``: model, shape of the signals, encoders, optimiser, exact solution."""
         info, solution = self.require_info(), self.solution or FitReport()
-        encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in self.encoders]
+        encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in self.encoding.encoders]
         return {
             "model": type(self).__name__,
             "num_params": self.num_params,
@@ -205,7 +177,7 @@ class CoordinateModule(TrainedModule):
             "grid": list(info.grid),
             "channels": info.channels,
             "signals": list(info.names),
-            "network": self.describe_network(),
+            "network": None,  # subclasses name the layers after the encoding, if there are some
             "encoding": self.encoding.name,
             # one entry where all axes or directions have the same encoder
             "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
@@ -234,24 +206,12 @@ class CoordinateModule(TrainedModule):
                 f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
             )
         if self.is_fitting:
-            self.build_from(self.require_data(), trainer.strategy.root_device)
-            self._take_shard(trainer)
+            self.build_from(signals_of(self), trainer.strategy.root_device)
+            self.networks.cache.clear()
+            if self.shard is None:
+                self._set_shard(SignalShard.of(trainer, self.networks))
         elif (data := datamodule_of(trainer, SignalDataModule)) is not None:
             self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
-
-    def require_data(self) -> SignalDataModule:
-        """The Trainer's DataModule.
-
-        Raises:
-            InputError: If it is not one of signals.
-        """
-        data = datamodule_of(trainer_of(self), SignalDataModule)
-        if data is None:
-            raise InputError(
-                f"{type(self).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.data, such "
-                "as TensorDataModule(values), to the Trainer"
-            )
-        return data
 
     def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
         """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once.
@@ -294,22 +254,12 @@ class CoordinateModule(TrainedModule):
             names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
             shared = () if each_its_own else [name for name in names if name.startswith("encoding.")]
             self.networks = Stack(network, info.num_signals, shared, self.signals_per_chunk)
-            self.info = info
+            self.info, self.metric_name = info, info.metric
             self._set_shard(None)
-
-    def _take_shard(self, trainer: Trainer) -> None:
-        """Removes signals owned by other ranks, if the strategy gives each process its own."""
-        if not isinstance(trainer.strategy, SignalsStrategy) or self.shard is not None:
-            return
-        shard = SignalShard(trainer.strategy, self.require_info().num_signals)
-        if self.features_are_trained and self.features_are_shared:
-            raise InputError("strategy signals exchanges no gradients, but all signals train one encoder; set strategy ddp")
-        shard.take(self.networks)
-        self._set_shard(shard)
 
     def _set_shard(self, shard: SignalShard | None) -> None:
         self.shard = shard
-        self.signal_scores = SignalScores(self.metric_name, self.require_info().num_signals, shard).to(self.device)
+        self.scorer = SignalScores(self.metric_name, self.require_info().num_signals, shard).to(self.device)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -348,53 +298,49 @@ class CoordinateModule(TrainedModule):
             tensors = checkpoint["state_dict"].values()
             self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
             if self.is_fitting:
-                self._take_shard(self.trainer)
+                self._set_shard(SignalShard.of(self.trainer, self.networks))
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """The optimiser of all parameters; those of encoders are a group of their own if they have their own rate."""
-        parameters: Any = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        if self.encoder_lr is not None and self.features_are_trained:
-            parameters = parameter_groups(parameters, self.encoding.parameters(), self.encoder_lr)
-        return (self.optimizer or self.default_optimizer)(parameters)
+    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
+        """The optimiser of all parameters, its scheduler and the schedule in words.
 
-    def make_scheduler(self, optimizer: torch.optim.Optimizer) -> tuple[LRSchedulerTypeUnion | None, str]:
-        """The configured scheduler; with the default optimiser the default schedule, else none."""
+        Encoders that have a learning rate of their own are a group. Without a configured scheduler the default optimiser has
+        the default schedule, another one a constant rate.
+        """
+        parameters: Any = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        if self.encoder_lr is not None and self.networks.features_are_trained:
+            parameters = parameter_groups(parameters, self.encoding.parameters(), self.encoder_lr)
+        optimizer = (self.optimizer or self.default_optimizer)(parameters)
         if self.lr_scheduler is not None:
             scheduler = self.lr_scheduler(optimizer)
-            return scheduler, type(scheduler).__name__
+            return optimizer, scheduler, type(scheduler).__name__
         if self.optimizer is None:
-            return harmonic_decay(optimizer), f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
-        return None, "constant"
-
-    def on_train_start(self) -> None:
-        """Removes results of an earlier fit, and checks the state of the optimiser."""
-        self.batch_cache.clear()
-        super().on_train_start()
+            return optimizer, harmonic_decay(optimizer), f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
+        return optimizer, None, "constant"
 
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The sum over signals of the mean squared error, and the encoders' penalties, ``()``."""
         trainer, loader, logged = self.trainer, self.trainer.train_dataloader, self.logs_this_step
         given, repeated = batch, loader.batch if isinstance(loader, FullLoader) else None
         if repeated is not None:  # Lightning makes a new one in every step where it changes its dtype
-            batch = self.cached("batch", (repeated,), lambda: given)
+            batch = self.networks.cached("batch", (repeated,), lambda: given)
         # a line search compares losses of nearby weights
         compares_losses = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
         squared = self.squared_errors(batch, repeated is not None and not compares_losses, logged)
         own = math.prod(batch.values.shape[1:])
-        self.last_train_errors = squared.detach(), own
+        self.last_train = BatchErrors(squared.detach(), own)
         is_share = batch.total is not None and self.shard is None
         count = own if batch.total is None else batch.total * batch.values.shape[-1]
         if logged:
             all_squared = squared.detach().clone()  # a reduction writes into its input
             if is_share:
                 all_squared = trainer.strategy.reduce(all_squared, reduce_op="sum")
-            self.log_step(self.signal_scores.of_training(all_squared, count))
+            self.log_step(self.scorer.of_training(all_squared, count))
         loss = squared.sum() / count
         # processes average their gradients, and each has its share of the sum
         loss = loss * trainer.world_size if is_share else loss
-        return loss + self.networks.penalty(shared=self.features_are_shared) if self.features_are_trained else loss
+        return loss + self.networks.penalty() if self.networks.features_are_trained else loss
 
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)``.
@@ -410,10 +356,6 @@ class CoordinateModule(TrainedModule):
         # overflows at 65504
         with torch.autocast(errors.device.type, enabled=False):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
-
-    def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
-        """``compute()``, remembered while the same ``inputs`` come and the encoding is not trained."""
-        return compute() if self.features_are_trained else self.batch_cache.get(name, inputs, compute)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Flushes near-subnormal gradients to zero."""
@@ -431,13 +373,10 @@ class CoordinateModule(TrainedModule):
         else:
             clip_by_norm(optimizer, gradient_clip_val, self.shard.sum)
 
-    def on_train_end(self) -> None:
-        """Frees the features of the training batch."""
-        self.batch_cache.clear()
-
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted, and prints the score of fits with Lightning's progress bar."""
         self.choice_seconds = 0.0
+        self.networks.cache.clear()
         if self.shard is not None:
             self.shard.gather(self.networks)
             self._set_shard(None)
@@ -447,61 +386,33 @@ class CoordinateModule(TrainedModule):
         if not silent and data is not None and not data.streamed and data.effective_protocol != "none":
             with torch.no_grad():
                 batch = data.transfer_batch_to_device(data.evaluation_batch(), self.device, 0)
-                rank_zero_info(held_out_score(self._evaluate(batch.axes), batch, data))
-
-    def last_train_psnr(self) -> Tensor:
-        """PSNR of the last training batch before its step, mean over signals, ``()``; NaN before the first step.
-
-        Under several processes it is the PSNR of this process's share.
-        """
-        if self.last_train_errors is None:
-            return torch.tensor(float("nan"))
-        squared, count = self.last_train_errors
-        return psnr(squared, torch.full_like(squared, count)).mean()
+                rank_zero_info(held_out_score(self.predict_step(batch.axes), batch, data))
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
         """Scores the held-out samples."""
-        self.signal_scores.add(self._evaluate(batch.axes), batch)
-
-    def on_validation_epoch_end(self) -> None:
-        """Logs the score of the held-out samples, mean over signals; nothing when no sample is held out."""
-        score = self.signal_scores.held_out_mean()
-        if not score.isnan():
-            self.log_validation(score.float())
+        self.scorer.add(self.predict_step(batch.axes), batch)
 
     def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
         """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
-        prediction = self._evaluate(batch.axes)
-        self.signal_scores.add(prediction, batch, with_trained=True)
+        prediction = self.predict_step(batch.axes)
+        self.scorer.add(prediction, batch, with_trained=True)
         return {"prediction": prediction}
-
-    def on_test_epoch_end(self) -> None:
-        """Stores the scores per signal in ``self.scores`` and logs their means."""
-        self.scores = self.signal_scores.of_test()
-        for name, values in self.scores.items():
-            if values.isfinite().all():
-                self.log(name, values.mean().float(), batch_size=1, sync_dist=True)
-
-    @property
-    def psnr(self) -> float:
-        """Mean over signals of the PSNR of the held-out samples in dB, after a test; NaN where nothing is held out.
-
-        Raises:
-            InputError: If there was no test, or the score of the signals is another metric.
-        """
-        scores = getattr(self, "scores", {})
-        if "test/psnr" not in scores:
-            there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
-            raise InputError(f"this {type(self).__name__} has no PSNR: {there}")
-        return float(scores["test/psnr"].mean())
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
+    def predict_step(self, batch: Sequence[Tensor], batch_idx: int = 0) -> Tensor:
+        """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``, in full precision.
+
+        Scores are of the weights, whatever the training steps round.
+        """
+        with full_precision(self.device):
+            return self.predict_grid(batch)
+
     def forward(self, coords: Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
-        return self._at_any(self.at_points, coords)
+        return self._at("forward", coords)
 
     def gradient(self, coords: Tensor) -> Tensor:
         """First derivatives at any coordinates: ``(*batch, D)`` -> ``(S, *batch, C, D)``; differentiable.
@@ -509,41 +420,33 @@ class CoordinateModule(TrainedModule):
         The unit is values per unit of the coordinates, which is the whole length of an axis: divide by the number of
         samples ``N_a`` for the change from one sample of the axis to the next.
         """
-        return self._at_any(lambda points: self.derivatives("gradient", points), coords)
+        return self._at("gradient", coords)
 
     def laplacian(self, coords: Tensor) -> Tensor:
         r"""The Laplacian :math:`\sum_a \partial^2 f / \partial x_a^2` at any coordinates; differentiable.
 
         ``(*batch, D)`` -> ``(S, *batch, C)``, in values per squared unit of the coordinates.
         """
-        return self._at_any(lambda points: self.derivatives("laplacian", points), coords)
+        return self._at("laplacian", coords)
 
-    def _at_any(self, function: Callable[[Tensor], Tensor], coords: Tensor) -> Tensor:
-        """A function of points ``(P, D)`` -> ``(S, P, *rest)``, called at ``(*batch, D)`` -> ``(S, *batch, *rest)``."""
+    def _at(self, name: str, coords: Tensor) -> Tensor:
+        """:meth:`evaluate` at coordinates that are checked here, ``(*batch, D)`` -> ``(S, *batch, *rest)``."""
         info = self.require_info()
         self.encoding.check_points(coords)
-        found = function(coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
+        found = self.evaluate(name, coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
         return found.reshape(len(found), *coords.shape[:-1], *found.shape[2:])
 
-    def at_points(self, points: Tensor) -> Tensor:
-        """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""
-        values: Tensor = self.networks(points)
-        return values
+    def evaluate(self, name: str, points: Tensor) -> Tensor:
+        """A function of points that are known to be valid, ``(P, D)``.
 
-    def derivatives(self, name: str, points: Tensor) -> Tensor:
-        """``gradient``, ``(S, P, C, D)``, or ``laplacian``, ``(S, P, C)``, at points known to be valid, ``(P, D)``."""
+        Args:
+            name: ``forward`` for values ``(S, P, C)``, ``gradient`` for ``(S, P, C, D)`` or ``laplacian`` for ``(S, P, C)``.
+            points: The points.
+        """
         # vmap takes no operation in place on a slope that is the same for all signals, times a feature that is not
-        found: Tensor = self.networks.call(name, points, in_turn=not self.features_are_shared)
+        in_turn = name != "forward" and not self.networks.features_are_shared
+        found: Tensor = self.networks.call(name, points, in_turn=in_turn)
         return found
-
-    def predict_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
-        """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``."""
-        return self._evaluate(batch)
-
-    def _evaluate(self, axes: Sequence[Tensor]) -> Tensor:
-        """The prediction in full precision: scores are of the weights, whatever the training steps round."""
-        with full_precision(self.device):
-            return self.predict_grid(axes)
 
 
 def _shape_in_words(info: SignalInfo) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +14,21 @@ from pe_lightning.errors import show_metric
 from pe_lightning.metrics import psnr
 from pe_lightning.modules.sharding import SignalShard
 
-__all__ = ["SignalScores", "held_out_score"]
+__all__ = ["BatchErrors", "SignalScores", "held_out_score"]
+
+
+@dataclass(frozen=True)
+class BatchErrors:
+    """Errors of a training batch before the step; under several processes, those of this process's share."""
+
+    squared: Tensor
+    """Sum of squared errors per signal, ``(S,)``."""
+    count: int
+    """Number of values in each sum."""
+
+    def psnr(self) -> Tensor:
+        """PSNR, mean over signals, ``()``; NaN without signals."""
+        return psnr(self.squared, torch.full_like(self.squared, self.count)).mean()
 
 
 class SignalScores(nn.Module):
@@ -56,13 +72,13 @@ class SignalScores(nn.Module):
         if with_trained:
             self.trained.update(prediction, batch.values, batch.train_mask)
 
-    def held_out_mean(self) -> Tensor:
+    def validation(self) -> Tensor:
         """The score of the held-out samples, mean over signals, ``()``; NaN if there are none. Starts a new score."""
         score = self.sum(self.held_out.per_signal()) / self.num_signals
         self.held_out.reset()
         return score
 
-    def of_test(self) -> dict[str, Tensor]:
+    def test(self) -> dict[str, Tensor]:
         """The score of each signal ``(S,)``, by names such as ``test/psnr`` and ``train/psnr``. Starts new scores."""
         scores = {}
         for stage, metric in (("test", self.held_out), ("train", self.trained)):

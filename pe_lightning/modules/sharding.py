@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lightning.pytorch import Trainer
 from torch import Tensor
 
 from pe_lightning.distributed import SignalsStrategy
@@ -33,9 +34,23 @@ class SignalShard:
         self.num_signals = num_signals
         self.own = strategy.shard(num_signals)
 
-    def take(self, networks: Stack) -> None:
-        """Removes the signals of other processes."""
-        networks.replace_signals(lambda tensor: tensor[self.own].clone())
+    @classmethod
+    def of(cls, trainer: Trainer, networks: Stack) -> SignalShard | None:
+        """Removes the signals of other processes from the networks, if the strategy gives each process its own.
+
+        Returns:
+            The share of this process; ``None`` under another strategy.
+
+        Raises:
+            InputError: If all signals train one encoder, or there are fewer signals than processes.
+        """
+        if not isinstance(trainer.strategy, SignalsStrategy):
+            return None
+        shard = cls(trainer.strategy, networks.num_signals)
+        if networks.features_are_trained and networks.features_are_shared:
+            raise InputError("strategy signals exchanges no gradients, but all signals train one encoder; set strategy ddp")
+        networks.replace_signals(lambda tensor: tensor[shard.own].clone())
+        return shard
 
     def gather(self, networks: Stack) -> None:
         """Restores the signals of all processes, as fitted, on every process."""

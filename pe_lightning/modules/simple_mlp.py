@@ -140,15 +140,16 @@ class SimpleMLP(CoordinateModule):
         scale, channels = self.activation_scale, info.channels
         return SimpleNetwork(encoding, channels, self.depth, self.width, self.activation, self.sigmoid, omega, scale)
 
-    def describe_network(self) -> dict[str, Any] | None:
-        """The activation with the values of its options, and the hidden layers."""
+    def describe(self) -> dict[str, Any]:
+        """As in the base class, with the activation, the values of its options, and the hidden layers."""
         kind = find_activation(self.activation)
         options = {
             "omega": self._omega or kind.default_omega,
             "activation_scale": self.activation_scale or kind.default_scale,
         }
         given = {key: value for key, value in options.items() if value is not None}
-        return {"name": self.activation, **given, "depth": self.depth, "width": self.width} if self.depth else None
+        layers = {"name": self.activation, **given, "depth": self.depth, "width": self.width}
+        return {**super().describe(), "network": layers if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Resolves the arguments that the encoders leave to the data; chooses a width or ``omega`` given as ``auto``.
@@ -217,7 +218,7 @@ class SimpleMLP(CoordinateModule):
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the scale of the features from the training coordinates."""
         coords = _coordinates(batch)
-        if self.features_are_shared:
+        if self.networks.features_are_shared:
             self.encoding.calibrate(coords)
         else:
             points, each = _for_each(coords)
@@ -226,11 +227,13 @@ class SimpleMLP(CoordinateModule):
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, P * C)``."""
         signals, channels = batch.values.shape[0], batch.values.shape[-1]
-        if self.features_are_shared:
+        if self.networks.features_are_shared:
             inputs = batch.axes if isinstance(batch, GridBatch) else (batch.coords,)
             count = batch.values.numel() // (signals * channels) * (1 if isinstance(batch, GridBatch) else len(batch.coords))
             small = count * self.encoding.num_features * batch.values.element_size() <= MAX_CACHED_BYTES
-            features = self.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
+            features = (
+                self.networks.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
+            )
             values, each = _for_each(features)
             prediction = self.networks.call("respond", values, each=each)
         else:

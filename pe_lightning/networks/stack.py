@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Collection, Iterator
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,32 @@ from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["Stack"]
+__all__ = ["BatchCache", "Stack"]
+
+
+class BatchCache:
+    """Holds one result per name, with the inputs that it was computed from."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[tuple[object, ...], Any]] = {}
+
+    def get(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
+        """The result of ``compute()``, which is called again when an input is another object than last time.
+
+        Args:
+            name: Name of the result.
+            inputs: Inputs of the computation, compared by identity. References are held, so that no other object can take
+                their place in memory.
+            compute: Computes it.
+        """
+        held = self._held.get(name)
+        if held is None or len(held[0]) != len(inputs) or not all(map(operator.is_, held[0], inputs)):
+            held = self._held[name] = (tuple(inputs), compute())
+        return held[1]
+
+    def clear(self) -> None:
+        """Removes all results."""
+        self._held.clear()
 
 
 class Stack(nn.Module):
@@ -36,6 +62,7 @@ class Stack(nn.Module):
         self.num_signals = num_signals
         self.chunk = chunk
         self.shared = frozenset(shared)
+        self.cache = BatchCache()
         for _, tensor in self.per_signal():
             tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
 
@@ -49,6 +76,20 @@ class Stack(nn.Module):
         """Trainable parameters of one signal: its own, and those that all signals share."""
         named = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
         return sum(p.numel() if name in self.shared else p[0].numel() for name, p in named)
+
+    @property
+    def features_are_shared(self) -> bool:
+        """Whether all signals have the same features at the same coordinates."""
+        return all(f"encoding.{name}" in self.shared for name, _ in self.network.encoding.named_parameters())  # type: ignore[union-attr]
+
+    @property
+    def features_are_trained(self) -> bool:
+        """Whether the encoding has trained parameters."""
+        return any(parameter.requires_grad for parameter in self.network.encoding.parameters())  # type: ignore[union-attr]
+
+    def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
+        """``compute()``, remembered while the same ``inputs`` come and the encoding is not trained."""
+        return compute() if self.features_are_trained else self.cache.get(name, inputs, compute)
 
     def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
         """Replaces every ``(S, ...)`` tensor by one for other signals, such as a part of it, ``(S', ...)``."""
@@ -100,10 +141,10 @@ class Stack(nn.Module):
             parts = [some(*end) for end in ends]
         return tree_map(lambda *pieces: torch.cat(pieces), *parts)
 
-    def penalty(self, shared: bool) -> Tensor:
-        """The sum of the auxiliary losses of the encoders, ``()``: of one network if all have the same (``shared``)."""
+    def penalty(self) -> Tensor:
+        """The sum of the auxiliary losses of the encoders, ``()``: of one network if all signals share their features."""
         penalties: Tensor = self.call("penalty")
-        return penalties[0] if shared else penalties.sum()
+        return penalties[0] if self.features_are_shared else penalties.sum()
 
     @torch.no_grad()
     def hidden(self, coords: Tensor) -> list[Tensor]:

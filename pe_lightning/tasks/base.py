@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning import metrics
@@ -26,6 +26,33 @@ __all__ = ["AttentionTask", "count_right"]
 INFO_KEY = "pe_lightning/task"
 LR_WARM_UP_STEPS = 100
 """Steps in which the learning rate rises linearly."""
+
+
+class TaskScores(nn.Module):
+    """The metric of validation examples, and of each test set.
+
+    Args:
+        metric: Name of the registered metric.
+        num_sets: Number of test sets.
+    """
+
+    def __init__(self, metric: str, num_sets: int) -> None:
+        super().__init__()
+        self.metric = metric
+        self.held_out = metrics.create(metric, 1)
+        self.tested = metrics.create(metric, num_sets)
+
+    def validation(self) -> Tensor:
+        """The score of the validation examples, ``()``. Starts a new score."""
+        score = self.held_out.per_signal()[0]
+        self.held_out.reset()
+        return score
+
+    def test(self) -> dict[str, Tensor]:
+        """The score of each test set, ``(S,)``. Starts a new score."""
+        scores = {f"test/{self.metric}": self.tested.per_signal().cpu()}
+        self.tested.reset()
+        return scores
 
 
 class AttentionTask(TrainedModule):
@@ -56,6 +83,7 @@ class AttentionTask(TrainedModule):
     content_key: ClassVar[str] = INFO_KEY
     content: ClassVar[str] = "sizes of an attention task"
     positions: Positions
+    scorer: TaskScores
 
     def __init__(
         self,
@@ -68,6 +96,7 @@ class AttentionTask(TrainedModule):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__()
+        self.metric_name = self.metric
         choice: PositionChoice = encoder if encoder in WITHOUT_FEATURES else resolve(cast(EncoderLike, encoder))
         self._choice = (choice,)  # in a tuple, so that it is no submodule: the positions have a copy
         self.combine: Combine = combine
@@ -101,11 +130,6 @@ class AttentionTask(TrainedModule):
 
     # -- building -----------------------------------------------------------------------------------------------------
 
-    @property
-    def metric_name(self) -> str:
-        """The registered metric of the task."""
-        return self.metric
-
     def build(self, info: Mapping[str, Any]) -> None:
         """Creates the layers for a task; does nothing if they were built for the same task.
 
@@ -124,8 +148,7 @@ class AttentionTask(TrainedModule):
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             self.positions = Positions(self._choice[0], info["samples"], self.width, self.heads, self.depth, self.combine)
             self.make_layers(info)
-        self.val_metric = metrics.create(self.metric, 1)
-        self.test_metric = metrics.create(self.metric, len(info["subsets"]))
+        self.scorer = TaskScores(self.metric_name, len(info["subsets"]))
         self.info = dict(info)
 
     def _refuse_other(self, trained: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -173,21 +196,18 @@ class AttentionTask(TrainedModule):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """AdamW."""
+    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LambdaLR, str]:
+        """AdamW, with a linear warm-up and a half cosine over the steps of the fit."""
         # in mixed precision Lightning clips no gradients of a fused one
         fused = not str(self.trainer.precision).endswith("mixed")
-        return torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
-
-    def make_scheduler(self, optimizer: torch.optim.Optimizer) -> tuple[LambdaLR, str]:
-        """A linear warm-up and a half cosine over the steps of the fit."""
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
         total = max(self.trainer.estimated_stepping_batches, 1)
 
         def factor(step: int) -> float:
             risen = min(1.0, (step + 1) / LR_WARM_UP_STEPS)
             return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / total))) / 2
 
-        return LambdaLR(optimizer, factor), "cosine"
+        return optimizer, LambdaLR(optimizer, factor), "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """The mean loss over the targets of all processes' batches, plus the penalty, ``()``."""
@@ -201,27 +221,15 @@ class AttentionTask(TrainedModule):
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
         """Scores validation examples."""
-        self._add(self.val_metric, batch)
-
-    def on_validation_epoch_end(self) -> None:
-        """Logs the score."""
-        self.log_validation(self.val_metric.per_signal()[0].float())
-        self.val_metric.reset()
+        self._add(self.scorer.held_out, batch)
 
     def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
         """Scores test examples, each in its test set."""
-        self._add(self.test_metric, batch)
+        self._add(self.scorer.tested, batch)
 
     def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
         sets = torch.arange(len(metric.count), device=self.device)
         self.update(metric, batch, (sets == batch["subset"])[:, None].expand(-1, len(batch["targets"])))
-
-    def on_test_epoch_end(self) -> None:
-        """Stores the score of each test set in ``self.scores`` and logs their mean."""
-        values = self.test_metric.per_signal().cpu()
-        self.test_metric.reset()
-        self.scores = {f"test/{self.metric}": values}
-        self.log(f"test/{self.metric}", values.mean().float(), batch_size=1, sync_dist=True)
 
     # -- description --------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ class Watch(Callback):
 
     def on_train_batch_end(self, trainer, pl_module, *arguments):
         self.now[0] += 1
-        self.train[trainer.global_step] = pl_module.last_train_psnr().item()
+        self.train[trainer.global_step] = pl_module.last_train.psnr().item()
 
     def on_validation_epoch_end(self, trainer, pl_module):
         self.now[0] += 1000

@@ -87,7 +87,7 @@ def test_a_checkpoint_alone_gives_the_same_predictions(case: str, make_trainer: 
         assert torch.equal(here, there)
     assert loaded.info == SignalInfo(("first", "second"), (8, 6), 2, media="image")
     assert loaded.hparams == module.hparams
-    assert [e.resolved() for e in loaded.encoders] == [e.resolved() for e in module.encoders]
+    assert [e.resolved() for e in loaded.encoding.encoders] == [e.resolved() for e in module.encoding.encoders]
     assert all(parameter.requires_grad for parameter in loaded.parameters())
     assert loaded.num_params == module.num_params
 

@@ -42,16 +42,16 @@ def test_the_loss_is_the_sum_over_signals_of_each_ones_mse(kind: str, sampling: 
 
 def test_train_psnr_is_the_mean_over_signals(make_trainer: MakeTrainer) -> None:
     module, data = MODULES["simple"](), TensorDataModule(signals(3, 8, 6))
-    assert module.last_train_psnr().isnan()
+    assert module.last_train.psnr().isnan()
     trainer = fit(module, data, make_trainer, 4, log_every_n_steps=2)
     logged = trainer.callback_metrics["train/psnr"]
-    assert logged == module.last_train_psnr()
+    assert logged == module.last_train.psnr()
     batch = data.train_batch()
     module.optimizer = lambda parameters: torch.optim.SGD(parameters, lr=0.0)
     fit(module, data, make_trainer, 1)  # scores what the four steps left, and changes nothing
     squared = (module.predict_grid(batch.axes) - batch.values).square().flatten(1)
     expected = psnr(squared.sum(1), torch.tensor(squared.shape[1])).mean()
-    torch.testing.assert_close(module.last_train_psnr(), expected.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(module.last_train.psnr(), expected.detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_logging_can_be_switched_off(make_trainer: MakeTrainer) -> None:
@@ -67,8 +67,7 @@ def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> No
     trainer.fit(module, data)
     # 49 152 errors of exactly one: their sum has no bfloat16, whose neighbours lie 256 apart
     assert losses.values == [1.0]
-    assert module.last_train_errors is not None
-    assert module.last_train_errors[0].dtype == torch.float32
+    assert module.last_train.squared.dtype == torch.float32
 
 
 # -- independence -----------------------------------------------------------------------------------------------------
@@ -201,7 +200,7 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     module, losses = MODULES[kind](), Losses()
     fit(module, first, make_trainer, 3, limit_val_batches=0)
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
-    module.batch_cache.clear()
+    module.networks.cache.clear()
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 

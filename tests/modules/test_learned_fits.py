@@ -97,11 +97,11 @@ def test_fitted_alone_is_fitted_together(key: str, kind: str) -> None:
         module.build_from(data)
         if isinstance(module, ComplexLinear):
             module.weight.data.fill_(0.3)  # it starts at zero, where a table close to zero has hardly a gradient
-        assert module.features_are_trained
+        assert module.networks.features_are_trained
         batch, optimizer = data.train_batch(), torch.optim.SGD(module.parameters(), lr=0.05)
         for _ in range(3):
             optimizer.zero_grad()
-            (module.errors(batch).square().mean(1).sum() + module.networks.penalty(module.features_are_shared)).backward()
+            (module.errors(batch).square().mean(1).sum() + module.networks.penalty()).backward()
             optimizer.step()
         return module
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_keeps_which_axes_share_their_encoder(
     trainer = fit(model, TensorDataModule(signals(2, *grid)), make_trainer, steps=2)
     trainer.save_checkpoint(tmp_path / "some.ckpt")
     loaded, points = ComplexLinear.load_from_checkpoint(tmp_path / "some.ckpt"), torch.rand(4, 3)
-    assert len(set(map(id, loaded.encoders))) == len(set(map(id, model.encoders))) == 2
+    assert len(set(map(id, loaded.encoding.encoders))) == len(set(map(id, model.encoding.encoders))) == 2
     assert loaded.num_params == model.num_params
     torch.testing.assert_close(loaded(points), model(points))
 
@@ -160,7 +160,7 @@ def test_a_width_that_is_four_times_wrong_is_repaired(factor: float, make_traine
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.05),
     )
     fit(module, TensorDataModule(torch.stack([values, values])), make_trainer, 160, limit_val_batches=0)
-    learned = module.encoders[0].sigma.tolist()
+    learned = module.encoding.encoders[0].sigma.tolist()
     assert json.loads(json.dumps(module.describe()))["encoder"]["sigma"] == pytest.approx(learned)
     assert learned == pytest.approx([0.04, 0.04], rel=0.4)
 

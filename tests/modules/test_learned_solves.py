@@ -38,14 +38,14 @@ def fitted(values: Tensor, make_trainer: MakeTrainer, sampling: str = "grid", **
 @pytest.mark.parametrize("sampling", ["grid", "shared"])
 def test_fitted_alone_is_fitted_together(sampling: str, make_trainer: MakeTrainer) -> None:
     together = fitted(rough(3), make_trainer, sampling)
-    widths = torch.as_tensor(together.encoders[0].sigma)
+    widths = torch.as_tensor(together.encoding.encoders[0].sigma)
     assert len(set(widths.tolist())) == 3, "each signal has its own"
     for s in range(3):
         alone = fitted(rough(3)[s : s + 1], make_trainer, sampling)
-        torch.testing.assert_close(widths[s : s + 1], torch.as_tensor(alone.encoders[0].sigma))
+        torch.testing.assert_close(widths[s : s + 1], torch.as_tensor(alone.encoding.encoders[0].sigma))
         torch.testing.assert_close(together.weight[s : s + 1], alone.weight, rtol=1e-3, atol=1e-4)
     shared = fitted(rough(3), make_trainer, sampling, shared_encoder=True)
-    assert torch.as_tensor(shared.encoders[0].sigma).shape == ()
+    assert torch.as_tensor(shared.encoding.encoders[0].sigma).shape == ()
     assert shared.solution is not None
     assert len(shared.solution.learned) == 1
 
@@ -113,5 +113,5 @@ def test_the_recipe_is_the_fit_of_python(tmp_path: Path, monkeypatch: pytest.Mon
     module = ComplexLinear({"name": "gau", "trainable": True}, warm_start=True)
     trainer = fit(module, data, make_trainer, 0)
     assert trainer.validate(module, data, verbose=False)[0]["val/psnr"] == pytest.approx(found["test/psnr"], abs=1e-3)
-    assert found["encoder"]["sigma"] == pytest.approx(torch.as_tensor(module.encoders[0].sigma).item())
+    assert found["encoder"]["sigma"] == pytest.approx(torch.as_tensor(module.encoding.encoders[0].sigma).item())
     assert found["solution"]["learned"][0]["evaluations"] > 1

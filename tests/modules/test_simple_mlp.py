@@ -103,7 +103,7 @@ def test_a_width_is_chosen_by_spectra(name: str, make_trainer: MakeTrainer) -> N
         fit(module, TensorDataModule(waves(frequency)), make_trainer, 1, limit_val_batches=0)
         assert module.solution is not None
         assert module.solution.spectrum.parameter == "sigma"
-        found.append(module.encoders[0].resolved()["sigma"])
+        found.append(module.encoding.encoders[0].resolved()["sigma"])
         assert found[-1] == pytest.approx(module.solution.spectrum.value)
     assert found[0] > found[1] if name == "gau" else found[0] < found[1]
 
@@ -141,7 +141,7 @@ def test_the_default_width_of_fourier_features_follows_the_samples() -> None:
     for size, wanted in ((256, 14), (64, 3)):
         module = SimpleMLP("rff")
         module.build_from(TensorDataModule(torch.zeros(1, 2 * size, 4, 1), sampling={"name": "grid", "stride": [2, 1]}))
-        assert module.encoders[0].resolved()["sigma"] == pytest.approx(wanted, rel=0.99)
+        assert module.encoding.encoders[0].resolved()["sigma"] == pytest.approx(wanted, rel=0.99)
 
 
 DERIVED: dict[str, CoordinateModule] = {

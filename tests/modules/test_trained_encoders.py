@@ -65,7 +65,7 @@ SGD = {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.05)}
 
 def widths(module: CoordinateModule) -> list[Tensor]:
     """The logarithms of the widths, of each distinct encoder."""
-    return [encoder.log_sigma.detach().clone() for encoder in dict.fromkeys(module.encoders)]
+    return [encoder.log_sigma.detach().clone() for encoder in dict.fromkeys(module.encoding.encoders)]
 
 
 @every_module

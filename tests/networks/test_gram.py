@@ -313,7 +313,7 @@ def test_logged_values_do_not_depend_on_earlier_ones(make_trainer: MakeTrainer, 
     trainer = fit(module, data, make_trainer, 9, callbacks=[exact], limit_val_batches=0, log_every_n_steps=9)
     assert len(made) == 1
     assert float(trainer.callback_metrics["train/loss"]) == pytest.approx(exact.values[-1], rel=2e-6)
-    assert module.last_train_psnr() == trainer.callback_metrics["train/psnr"]
+    assert module.last_train.psnr() == trainer.callback_metrics["train/psnr"]
     batch = data.train_batch()
     errors = GramErrors(module.encoding.axis_features(batch.axes), module._target(batch.values), (0, 1))
     fresh = errors(module.weight, exact=True)
@@ -326,7 +326,7 @@ def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:
     module = ComplexLinear(GAU, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e20))
     fit(module, data, make_trainer, 5, callbacks=[losses], limit_val_batches=0)
     assert not math.isfinite(losses.values[-1])
-    assert module.last_train_psnr() == -torch.inf
+    assert module.last_train.psnr() == -torch.inf
     assert psnr(torch.tensor([torch.nan]), torch.tensor([1])).item() == -torch.inf
 
 

@@ -28,7 +28,7 @@ class Act(Callback):
         """Does it."""
         with open("workers", "a") as workers:
             workers.write(f"{os.getpid()} {torch.get_num_threads()}\n")
-        if trainer.global_step != self.step or pl_module.encoders[0].name != self.cell or Path(self.deed).exists():
+        if trainer.global_step != self.step or pl_module.encoding.encoders[0].name != self.cell or Path(self.deed).exists():
             return
         Path(self.deed).touch()
         if self.deed == "warn":
