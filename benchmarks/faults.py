@@ -1,6 +1,6 @@
 """Faults on purpose: kills, damaged files and altered checkpoints. Prints one row per kind, tried and held.
 
-    python benchmarks/faults.py --kills 60 --mutations 800            # everything, about half an hour on two cores
+    python benchmarks/faults.py --kills 60 --mutations 800 --jobs 3   # everything
     python benchmarks/faults.py --only fits --kills 10 --seed 3       # one row, other moments
     python benchmarks/faults.py --only readers,checkpoints --mutations 100
 
@@ -12,7 +12,7 @@
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
-  :class:`InputError`, within 20 seconds; of formats with checksums (PNG, .nii.gz, .npz) the right signals.
+  :class:`InputError`, within 20 seconds of processor time; of formats with checksums (PNG, .nii.gz, .npz) the right signals.
 - ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
   dies, hangs, or runs foreign code.
 - ``memory``: the exact fit of a picture of 8192 x 8192 from HDF5 in float32 and in uint8, and from a TIFF, read in blocks.
@@ -20,18 +20,22 @@
 - ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
   none is worse than the mean, and what is said to have converged has.
 
-Every attempt is a process that is forked from this one, which has imported everything. A number below tried is printed with
-the attempts that did not hold, and the exit status is 1.
+Every attempt is a process that is forked from one that has imported everything. ``--jobs`` sections run at the same time, each
+with random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
+attempts that did not hold, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import ctypes
+import multiprocessing
 import os
 import pickle
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -75,7 +79,7 @@ EARLY_STOPPING += ["--trainer.callbacks.mode", "max", "--trainer.callbacks.patie
 EARLY_STOPPING += ["--trainer.callbacks.min_delta", "0.05"]
 AVERAGING = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "20", "--trainer.callbacks+", "StochasticWeightAveraging"]
 AVERAGING += ["--trainer.callbacks.swa_lrs", "0.02", "--trainer.callbacks.swa_epoch_start", "8"]
-LIMIT = 20.0
+LIMIT = 20
 HELD, REFUSED, BROKEN = 0, 2, 3
 SIGNATURE = "foreign-code-was-here"
 CHECKED = ("png", "nii.gz", "npz")
@@ -101,14 +105,14 @@ def drop_override() -> None:
 
 
 def forked(
-    work: Callable[[], int], kill_after: float | None = None, limit: float = 600.0, signum: int = signal.SIGKILL
+    work: Callable[[], int], kill_after: float | None = None, limit: int = 600, signum: int = signal.SIGKILL
 ) -> tuple[int, str]:
     """Runs a function in a process of its own: its exit status, negative after a signal, and what it wrote to stderr.
 
     Args:
         work: The function, which returns the exit status.
         kill_after: Seconds until the process gets the signal.
-        limit: Seconds until it is killed in any case.
+        limit: Seconds of processor time, and tens of seconds of wall time, after which it is killed in any case.
         signum: The signal.
     """
     with tempfile.TemporaryFile("w+") as errors:
@@ -117,6 +121,7 @@ def forked(
         if process == 0:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(errors.fileno(), 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             status = BROKEN
             try:
                 status = work()
@@ -134,7 +139,7 @@ def forked(
             if kill_after is not None and seconds > kill_after:
                 os.kill(process, signum)
                 kill_after = None
-            if seconds > limit:
+            if seconds > 10 * limit:
                 os.kill(process, signal.SIGKILL)
             time.sleep(0.002)
         errors.seek(0)
@@ -572,18 +577,35 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
-    sections = ("fits", "stopping", "averaging", "terminated", "terminated_sweeps", "sweeps", "comparisons", "caches")
-    sections += ("folders", "readers", "checkpoints", "memory", "solves")
+    sections = ("checkpoints", "fits", "stopping", "averaging", "terminated", "terminated_sweeps", "sweeps", "comparisons")
+    sections += ("caches", "folders", "readers", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
     parser.add_argument("--only", default=",".join(sections), help="rows, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="sections that run at the same time")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # threads do not live on in a forked process
-    rng, few, rows = random.Random(options.seed), -(-options.kills // 6), list[Row]()
+    names, rows = options.only.split(","), list[Row]()
+    if unknown := set(names) - set(sections):
+        parser.error(f"--only: unknown {', '.join(sorted(unknown))}; known: {', '.join(sections)}")
+    print(f"seed {options.seed}\n| {'what':<44} |  tried |   held |\n| --- | --- | --- |", flush=True)
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        running = [pool.submit(section, name, options.seed, options.kills, options.mutations) for name in names]
+        for done in concurrent.futures.as_completed(running):
+            for row in done.result():
+                row.show()
+                rows.append(row)
+    return int(any(row.failures for row in rows))
+
+
+def section(name: str, seed: int, kills: int, mutations: int) -> list[Row]:
+    """The rows of one section."""
+    rng, few = random.Random(f"{seed} {name}"), -(-kills // 6)
     makers: dict[str, Callable[[], Iterable[Row]]] = {
-        "fits": lambda: [killed_fits(options.kills, rng, "fits killed, resumed to the same weights")],
+        "fits": lambda: [killed_fits(kills, rng, "fits killed, resumed to the same weights")],
         "stopping": lambda: [killed_fits(few, rng, "the same with EarlyStopping", EARLY_STOPPING)],
         "averaging": lambda: [killed_fits(few, rng, "the same with SWA", AVERAGING)],
         "terminated": lambda: [killed_fits(few, rng, "fits that get SIGTERM, resumed", signum=signal.SIGTERM)],
@@ -592,17 +614,12 @@ def main(arguments: list[str] | None = None) -> int:
         "folders": lambda: [read_only_folders()],
         "comparisons": lambda: [killed_comparisons(few, rng)],
         "caches": lambda: [killed_caches(few, rng)],
-        "readers": lambda: damaged_files(options.mutations, rng),
-        "checkpoints": lambda: damaged_checkpoints(options.mutations, rng),
+        "readers": lambda: damaged_files(mutations, rng),
+        "checkpoints": lambda: damaged_checkpoints(mutations, rng),
         "memory": memory,
         "solves": lambda: solves(rng),
     }
-    print(f"seed {options.seed}\n| {'what':<44} |  tried |   held |\n| --- | --- | --- |", flush=True)
-    for name in options.only.split(","):
-        for row in makers[name]():
-            row.show()
-            rows.append(row)
-    return int(any(row.failures for row in rows))
+    return list(makers[name]())
 
 
 if __name__ == "__main__":
