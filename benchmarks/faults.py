@@ -12,7 +12,8 @@
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
-  :class:`InputError`, within 20 seconds of processor time; of formats with checksums (PNG, .nii.gz, .npz) the right signals.
+  :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .nii.gz, .npz) the right
+  signals.
 - ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
   dies, hangs, or runs foreign code.
 - ``memory``: the exact fit of a picture of 8192 x 8192 from HDF5 in float32 and in uint8, and from a TIFF, read in blocks.
@@ -20,7 +21,7 @@
 - ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
   none is worse than the mean, and what is said to have converged has.
 
-Every attempt is a process that is forked from one that has imported everything. ``--jobs`` sections run at the same time, each
+Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each
 with random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
 attempts that did not hold, and the exit status is 1.
 """
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -83,6 +85,8 @@ LIMIT = 20
 HELD, REFUSED, BROKEN = 0, 2, 3
 SIGNATURE = "foreign-code-was-here"
 CHECKED = ("png", "nii.gz", "npz")
+PARTS = {"checkpoints": 8, "fits": 6}
+"""Parts of long sections, which run at the same time."""
 
 
 class Evil:
@@ -178,6 +182,14 @@ class Row:
 
     def __init__(self, name: str) -> None:
         self.name, self.tried, self.failures = name, 0, list[str]()
+
+    @classmethod
+    def merged(cls, rows: Sequence[Row]) -> Row:
+        """The sum of the rows of the parts of a section."""
+        row = cls(rows[0].name)
+        row.tried = sum(part.tried for part in rows)
+        row.failures = [failure for part in rows for failure in part.failures]
+        return row
 
     def add(self, failure: str | None) -> None:
         """Counts one attempt; ``None`` if it held."""
@@ -587,23 +599,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="sections that run at the same time")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # threads do not live on in a forked process
-    names, rows = options.only.split(","), list[Row]()
+    names = options.only.split(",")
     if unknown := set(names) - set(sections):
         parser.error(f"--only: unknown {', '.join(sorted(unknown))}; known: {', '.join(sections)}")
+    warm_up()
     print(f"seed {options.seed}\n| {'what':<44} |  tried |   held |\n| --- | --- | --- |", flush=True)
-    context = multiprocessing.get_context("fork")
+    failed, context = False, multiprocessing.get_context("fork")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        running = [pool.submit(section, name, options.seed, options.kills, options.mutations) for name in names]
+        running = {
+            pool.submit(section, name, options.seed, part, options.kills, options.mutations): name
+            for name in names
+            for part in range(PARTS.get(name, 1))
+        }
+        found: dict[str, list[list[Row]]] = {name: [] for name in names}
         for done in concurrent.futures.as_completed(running):
-            for row in done.result():
+            parts = found[name := running[done]]
+            parts.append(done.result())
+            for rows in zip(*parts, strict=True) if len(parts) == PARTS.get(name, 1) else ():
+                row = Row.merged(rows)
                 row.show()
-                rows.append(row)
-    return int(any(row.failures for row in rows))
+                failed |= bool(row.failures)
+    return int(failed)
 
 
-def section(name: str, seed: int, kills: int, mutations: int) -> list[Row]:
-    """The rows of one section."""
-    rng, few = random.Random(f"{seed} {name}"), -(-kills // 6)
+def warm_up() -> None:
+    """Runs commands once in this process, so that the attempts that are forked from it neither import nor compile."""
+    with folder() as place, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        command([*FIT, "--trainer.max_steps", "20"])
+        last = str(next(place.glob("runs/*/1/checkpoints/last.ckpt")))
+        command(["predict", "--ckpt_path", last, "--output_shape", "8", "8", "--trainer.accelerator", "cpu"])
+
+
+def section(name: str, seed: int, part: int, kills: int, mutations: int) -> list[Row]:
+    """The rows of one section, or of one part of it."""
+    rng, few, parts = random.Random(f"{seed} {name} {part}"), -(-kills // 6), PARTS.get(name, 1)
+    kills, mutations = (number * (part + 1) // parts - number * part // parts for number in (kills, mutations))
     makers: dict[str, Callable[[], Iterable[Row]]] = {
         "fits": lambda: [killed_fits(kills, rng, "fits killed, resumed to the same weights")],
         "stopping": lambda: [killed_fits(few, rng, "the same with EarlyStopping", EARLY_STOPPING)],

@@ -70,9 +70,10 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
     if hint := advice(report, folder, can_solve_exactly):
         console.print(hint, style="yellow", highlight=False, soft_wrap=True)
     if report["fit_seconds"] is not None:
-        solved, residual = report.get("solve_seconds") is not None, (report.get("solution") or {}).get("relative_residual")
-        solution = "solved exactly" if residual is None else f"solved to a relative residual of {residual:.1g}"
-        parts = [solution] * solved + [f"{report['steps']} steps"] * (report["steps"] > 0 or not solved)
+        solved = report.get("solve_seconds") is not None
+        parts = [solution_reached(report.get("solution") or {})] * solved + [f"{report['steps']} steps"] * (
+            report["steps"] > 0 or not solved
+        )
         every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
         console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False)
         console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
@@ -80,6 +81,20 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():
         print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}")
     print(f"metrics:         {folder / runs.METRICS}")
+
+
+def solution_reached(solution: Mapping[str, Any]) -> str:
+    """How near to the least squared error a solution is, from its part of ``metrics.json``."""
+    if solution.get("exact"):
+        return "solved exactly"
+    if (residual := solution.get("relative_residual")) is not None:
+        reached = f", optimality {solution['optimality']:.1g}" if "optimality" in solution else ""
+        return f"solved to a relative residual of {residual:.1g}{reached}"
+    if (excess := solution.get("excess_error") or 0.0) > 0:
+        return f"solved to {1 + excess:.3g} times the least squared error, the limit of the weights' precision"
+    if (optimality := solution.get("optimality")) is not None:
+        return f"solved to an optimality of {optimality:.1g}"
+    return "solved directly"
 
 
 def _shown(value: float | None, unit: str, deviation: float | None = None) -> str:

@@ -1,6 +1,6 @@
 """Multilinear algebra on plain tensors: operators on one axis, products along axes, factorisations, conjugate gradients."""
 
-from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance
+from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance, optimality
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
 from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, channel_rotation, lifting, rotated
 from pe_lightning.linalg.local import Local
@@ -47,6 +47,7 @@ __all__ = [
     "min_tolerance",
     "mode_product",
     "mode_products",
+    "optimality",
     "rotated",
     "rowwise_products",
 ]

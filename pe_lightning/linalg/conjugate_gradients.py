@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.linalg.operators import LinearMap
 
-__all__ = ["LeastSquares", "Minimum", "conjugate_gradients", "min_tolerance"]
+__all__ = ["LeastSquares", "Minimum", "conjugate_gradients", "min_tolerance", "optimality"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,27 @@ class Minimum:
     """Norm of the gradient at ``z``, computed from ``z``, relative to the gradient at zero; ``(s,)`` float64."""
     squared_error: Tensor
     """Sum of squared errors without the ridge term, ``(s,)`` float64."""
+    optimality: Tensor
+    """See :func:`optimality`, ``(s,)`` float64."""
+
+
+def optimality(gradient: Tensor, norm: Tensor | float, error: Tensor, target: Tensor) -> Tensor:
+    r"""The smaller of :math:`\|A^T r\| / (\|A\|_F \|r\|)` and :math:`\|r\| / \|y\|`; zero at a minimum, ``(s,)`` float64.
+
+    Features that depend on each other hide directions in which the error can still decrease: it is then a necessary
+    condition, not a sufficient one. With a ridge the gradient includes its term.
+
+    Args:
+        gradient: :math:`\|A^T r\|^2`, ``(s,)``; in a preconditioner's norm if ``norm`` is.
+        norm: :math:`\|A\|_F^2`.
+        error: :math:`\|r\|^2`, ``(s,)``.
+        target: :math:`\|y\|^2`, ``(s,)``.
+
+    Reference: Paige & Saunders, *LSQR: an algorithm for sparse linear equations and sparse least squares*, ACM TOMS 1982,
+    section 6.
+    """
+    ratios = torch.minimum(gradient / (norm * error), error / target).sqrt()
+    return torch.where((gradient > 0) & (error > 0), ratios, 0.0)
 
 
 def min_tolerance(dtype: torch.dtype) -> float:
@@ -100,6 +121,7 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
     eps = torch.finfo(problem.target.dtype).eps
     tolerance = max(tolerance, min_tolerance(problem.target.dtype))
     gradient, error = problem.gradient(None)
+    target = error
     start = size = problem.size(gradient)  # (s,)
     # the rounding error of the product of y with a column of A is eps times both lengths
     nothing = start <= (4 * eps) ** 2 * problem.norm * error
@@ -125,7 +147,7 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
         if not bool((active & (size < 0.25 * before)).any()):
             break  # limited by rounding: a restart would reduce the gradient by less than a factor of two
     relative = torch.where(start > 0, (size / start).sqrt(), torch.zeros_like(size))
-    return Minimum(z, used, relative, error)
+    return Minimum(z, used, relative, error, optimality(size, problem.norm, error, target))
 
 
 def _iterate(

@@ -350,7 +350,8 @@ class ComplexLinear(CoordinateModule):
         report = FitReport.from_dict(solutions[0].report())
         choice = report.choice if self.solution is None else self.solution.choice
         ridge = ridges.pop() if len(ridges) == 1 else None
-        return solutions, replace(report, ridge=ridge, choice=choice, learned=reports)
+        exact = all(solution.exact for solution in solutions)
+        return solutions, replace(report, ridge=ridge, choice=choice, exact=exact, learned=reports)
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.

@@ -73,7 +73,7 @@ class FitReport:
     """Results of an exact fit and of a choice; ``None`` for parts that were not done."""
 
     solver: str | None = None
-    """``grid``, ``line``, ``points`` or ``adaptive``; ``None`` if nothing was solved."""
+    """``grid``, ``line``, ``dense``, ``points`` or ``adaptive``; ``None`` if nothing was solved."""
     ridge: float | None = None
     """Relative ridge; ``None`` too if signals have different ones."""
     solve_seconds: float | None = None
@@ -85,6 +85,12 @@ class FitReport:
     iterations: list[int] | None = None
     converged: bool | None = None
     relative_residual: float | None = None
+    exact: bool | None = None
+    """Whether a direct solver found the minimum, to rounding; ``None`` if that was not checked."""
+    excess_error: float | None = None
+    """Squared error above the least one, relative to it; the largest of all signals."""
+    optimality: float | None = None
+    """Relative gradient, see ``Solution.optimality``; the largest of all signals."""
     members: int | None = None
     """Encoders in the bank of the adaptive fit."""
     choice: ChoiceReport | None = None

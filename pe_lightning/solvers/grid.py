@@ -25,6 +25,7 @@ from pe_lightning.linalg import (
     mode_product,
     mode_products,
 )
+from pe_lightning.solvers.points import excess_error
 from pe_lightning.solvers.solution import Solution
 
 __all__ = ["GridSolver", "LowRankWarning"]
@@ -209,10 +210,12 @@ class GridSolver:
                 coefficients[s, c] = t * response
                 inside[s, c] = t.square().sum()
                 residual[s, c] = (t * (1 - singular * response)).square().sum()
+            truncated = residual.sum(1) if ridge == 0 else torch.zeros_like(residual[:, 0])
             if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
                 # the part of the data outside the range of the features; exactly zero where they have full rank
                 centered = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
                 residual += (centered - inside).clamp_min(0)
+            norm = inside.sum(1) + residual.sum(1) - truncated
             ranks = tuple(factor.rank for factor in self.factors)
             bases = [factor.basis.to(self._dtype) for factor in self.factors]
             weight = mode_products(coefficients.reshape(*coefficients.shape[:2], *ranks), bases)
@@ -236,6 +239,7 @@ class GridSolver:
             ranks=ranks,
             joint_rank=int(used.sum()),
             effective_rank=effective,
+            excess_error=excess_error(residual.sum(1), residual.sum(1) - truncated, norm),
             methods=tuple(factor.method for factor in self.factors),
         )
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, bandwidth, is_local, local_features
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Local, Minimum
+from pe_lightning.linalg import Local, Minimum, optimality
 from pe_lightning.solvers.points import PointProblem, Samples, point_samples
 
 __all__ = ["LineProblem", "is_line", "point_problem"]
@@ -144,9 +144,12 @@ class _Row:
             gradient, _ = self._residual(weight)
             change = (gradient - absolute * weight).T.cpu().numpy()
             weight += torch.from_numpy(scipy.linalg.cho_solve_banded((factor, True), change).T).to(weight)
-        error = self._residual(weight)[1].reshape(self.mean.shape).sum(1)
+        gradient, errors = self._residual(weight)
+        error, target = (x.reshape(self.mean.shape).sum(1) for x in (errors, self.summed(self.target.square().sum(1))))
+        size = (gradient - absolute * weight).reshape(*self.mean.shape, -1).square().sum((1, 2))
+        reached = optimality(size, float(self.unit * self.count), error, target)
         none = torch.zeros_like(error)
-        return Minimum(weight.reshape(*self.mean.shape, -1), none.long(), none, error)
+        return Minimum(weight.reshape(*self.mean.shape, -1), none.long(), none, error, reached)
 
     def _residual(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         r""":math:`\Psi^T (y - \Psi w)` and the squared errors for weights ``(s C, K)``."""

@@ -34,6 +34,12 @@ CHUNK_NUMBERS = 1 << 22
 """Intermediate numbers of an evaluation at points that are held at once."""
 MAX_DIRECT_OPERATIONS, MAX_DIRECT_NUMBERS = 1 << 31, 1 << 24
 """Multiplications and matrix entries up to which a problem without a ridge is factorised: a second on one core."""
+MAX_EXACT_EXCESS = 0.01
+"""Squared error above the least one, relative to it, up to which a direct solution is called exact."""
+NEGLIGIBLE_ERROR = 1e-8
+"""Squared error relative to the squared values that replaces smaller least ones in :func:`excess_error`: 80 dB."""
+ROUNDING_CUTOFFS = (0.0, *(4.0**-n for n in range(24, 7, -1)))
+"""Square roots of the ridges of :func:`_least_norm`, relative to the largest singular value: 4e-15 to 1.5e-5."""
 UNSCALED_EXPONENT = 16
 """Values and features between 2**-16 and 2**16 are not scaled: their squares, and sums of them, are normal in float32."""
 MAX_SCALE_EXPONENT = {torch.float32: 100, torch.float64: 900}
@@ -258,15 +264,45 @@ class ScatteredPoints(Samples):
             yield where, self._encode(coords) if stored is None else [f[where] for f in stored[row]]
 
 
-def _least_norm(matrix: Tensor, target: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Least squares of least norm: ``z`` ``(s, C, K)`` of ``(P, K)`` and ``(s, C, P)``, relative residuals and errors."""
+def _least_norm(matrix: Tensor, target: Tensor, dtype: torch.dtype) -> DirectSolution:
+    """Least squares of least norm of ``(P, K)`` and ``(s, C, P)``, both float64, with weights ``(s, C, K)`` in ``dtype``.
+
+    The weights are those of float64, rounded. At large condition numbers they are so large that rounding them changes the
+    fitted values. Then the smallest ridge is added at which the rounded weights have the least squared error.
+    """
     factor = factor_axis(matrix)
-    s = factor.singular_values
-    used = s > max(matrix.shape) * torch.finfo(dtype).eps * s[:1]
-    z = torch.where(used, target @ factor.left() / s, 0.0) @ factor.right.T
-    residual = target - z @ matrix.T
-    gradient, start = (torch.linalg.vector_norm(part @ matrix, dim=(1, 2)) for part in (residual, target))
-    return z, torch.where(start > 0, gradient / start, 0.0), residual.square().sum((1, 2))
+    s, left, right = factor.singular_values, factor.left(), factor.right
+    projection = target @ left
+    norm = target.square().sum((1, 2))
+    least = (target - projection @ left.T).square().sum((1, 2))
+    rounded_matrix, rounded_target = matrix.to(dtype), target.to(dtype)
+    z, error = torch.zeros(*target.shape[:2], matrix.shape[1], dtype=dtype, device=target.device), norm
+    excess = excess_error(error, least, norm)
+    for cutoff in ROUNDING_CUTOFFS:
+        response = s / (s.square() + (cutoff * s[:1]).square())
+        rounded = (projection * response @ right.T).to(dtype)
+        errors = (rounded_target - rounded @ rounded_matrix.T).square().sum((1, 2), dtype=torch.float64)
+        better = (errors < error) & (excess > MAX_EXACT_EXCESS)
+        z, error = torch.where(better[:, None, None], rounded, z), torch.where(better, errors, error)
+        excess = excess_error(error, least, norm)
+        if bool((excess <= MAX_EXACT_EXCESS).all()):
+            break
+    gradient, start = (
+        torch.linalg.vector_norm(part @ matrix, dim=(1, 2)) for part in (target - z.double() @ matrix.T, target)
+    )
+    return DirectSolution(z, torch.where(start > 0, gradient / start, 0.0), error, excess)
+
+
+def excess_error(error: Tensor, least: Tensor, norm: Tensor) -> Tensor:
+    """Squared errors above the least ones, relative to these, or to 1e-8 of the squared values if that is more; ``(S,)``.
+
+    Args:
+        error: Squared errors, ``(S,)`` float64.
+        least: Least squared errors.
+        norm: Sums of squares of the values.
+    """
+    reference = torch.maximum(least, NEGLIGIBLE_ERROR * norm)
+    return torch.where(reference > 0, (error - least).clamp_min(0) / reference, 0.0)
 
 
 def power_of_two(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -284,11 +320,13 @@ class DirectSolution(NamedTuple):
     """A solution at scattered points by singular values."""
 
     weight: Tensor
-    """``(S, C, K_1, ..., K_D)``."""
+    """``(S, C, K_1, ..., K_D)``, or ``(S, C, K)``."""
     relative_residual: Tensor
     """Norm of the gradient relative to that at zero, ``(S,)`` float64."""
     squared_error: Tensor
     """``(S,)`` float64."""
+    excess_error: Tensor
+    """See :func:`excess_error`, ``(S,)`` float64."""
 
 
 class PointProblem:
@@ -396,8 +434,8 @@ class PointProblem:
     def solve_directly(self) -> DirectSolution | None:
         """The solution of least norm without a ridge, from singular values in float64; ``None`` if that takes too long.
 
-        Singular values below ``eps`` of the data's dtype, times the larger side of the matrix, of the largest one are left
-        out: their weights would be dominated by rounding errors.
+        Weights are those of float64, rounded to the data's dtype. Where rounding raises the squared error, weights of a
+        small ridge are taken: of the ridge that gives rounded weights the least error.
         """
         signals, channels, points = self.values.shape
         columns = math.prod(encoder.num_features for encoder in self.samples.encoders)
@@ -413,10 +451,10 @@ class PointProblem:
             trained = slice(None) if self.samples.mask is None else self.samples.mask[n % len(self.samples.mask)]
             part = target[n : n + 1] if alone else target
             solved.append(_least_norm(matrix[trained], part[..., trained], self.dtype))
-        weight, relative, error = (torch.cat(column) for column in zip(*solved, strict=True))
-        weight *= (self.value_scale / self.feature_scale)[:, None, None]
+        weight, relative, error, excess = (torch.cat(column) for column in zip(*solved, strict=True))
+        weight = weight.double() * (self.value_scale / self.feature_scale)[:, None, None]
         shape = (signals, channels, *(encoder.num_features for encoder in self.samples.encoders))
-        return DirectSolution(weight.to(self.dtype).reshape(shape), relative, error * self.value_scale.square())
+        return DirectSolution(weight.to(self.dtype).reshape(shape), relative, error * self.value_scale.square(), excess)
 
     def decode(self, z: Sequence[Tensor]) -> Tensor:
         """Weights ``(S, C, K_1, ..., K_D)`` from ``z`` per group."""

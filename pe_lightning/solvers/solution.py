@@ -13,9 +13,12 @@ from pe_lightning.encoders import Encoder, interpolates, is_local, local_feature
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, Operator, as_operator, encode_axis, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
-from pe_lightning.solvers.points import ScatteredPoints
+from pe_lightning.solvers.points import MAX_EXACT_EXCESS, ScatteredPoints
 
 __all__ = ["Solution", "encode"]
+
+MAX_EXACT_OPTIMALITY = 1e-6
+"""Optimality up to which a direct solution is called exact."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,20 @@ class Solution:
     """Points: norm of the gradient relative to that at zero, in the preconditioner's norm, ``(S,)``."""
     converged: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.bool))
     """Points: whether it is at most the tolerance, or a few units of rounding, ``(S,)``. Without a ridge and with
-    ill-conditioned features a small residual does not mean that the error is near its minimum."""
+    ill-conditioned features a small residual does not mean that the error is near its minimum. Dense: whether
+    :attr:`excess_error` is at most 1 %."""
+    optimality: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+    r"""Points, line: the smaller of :math:`\|A^T r\| / (\|A\|_F \|r\|)`, in the preconditioner's norm, and of
+    :math:`\|r\| / \|y\|`, with the residual ``r`` and the values ``y``, ``(S,)``."""
+    excess_error: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+    """Dense, and grid without a ridge: squared training error above the least possible one, relative to it or, if that is
+    more, to 1e-8 of the squared values, ``(S,)``."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether a direct solver found the minimum, by what it reached: at most 1 % more error, optimality up to 1e-6."""
+        excess, reached = float(self.excess_error.max()), float(self.optimality.max())
+        return self.solver != "points" and excess <= MAX_EXACT_EXCESS and reached <= MAX_EXACT_OPTIMALITY
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """Values on a grid from raw features, including the mean: ``(S, n_1, ..., n_D, C)``.
@@ -88,7 +104,16 @@ class Solution:
 
     def report(self) -> dict[str, Any]:
         """The solution without weights and means, as plain JSON values."""
-        plain: dict[str, Any] = {"solver": self.solver, "ridge": self.ridge, "solve_seconds": self.seconds}
+        plain: dict[str, Any] = {
+            "solver": self.solver,
+            "ridge": self.ridge,
+            "solve_seconds": self.seconds,
+            "exact": self.exact,
+        }
+        if self.solver in ("grid", "dense"):
+            plain["excess_error"] = float(self.excess_error.max())
+        else:
+            plain["optimality"] = float(self.optimality.max())
         if self.solver == "grid":
             plain |= {
                 "absolute_ridge": float(self.absolute_ridge[0]),

@@ -19,7 +19,7 @@ from pe_lightning.linalg import Minimum, full_precision, min_tolerance
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
-from pe_lightning.solvers.points import PointProblem, ScatteredPoints
+from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
 from pe_lightning.threads import sized_threads, solve_operations, threads_for_values
 
@@ -27,6 +27,8 @@ __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
 
 WARN_RESIDUAL = 0.05
 """Relative residual above which a solve that has not converged warns."""
+WARN_EXCESS = 0.05
+"""Squared error above the least one, relative to it, above which a solve without a ridge warns."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -167,9 +169,10 @@ def solve_points(
     r"""Fits the linear layer of a complex encoding to scattered points, exactly, all signals in one call.
 
     Minimises :math:`\sum_p (y_p - w \cdot (\psi_1(x_{p1}) \otimes \dots \otimes \psi_D(x_{pD})))^2 + \rho |w|^2` per
-    signal and channel, by conjugate gradients; small problems without a ridge by singular values, as the pseudo-inverse,
-    truncated at rounding of the data's dtype. Points are given in one of three ways: samples of a grid by ``axes`` and
-    ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
+    signal and channel, by conjugate gradients; small problems without a ridge by singular values in float64, as the
+    pseudo-inverse, whose weights are then rounded to the dtype of the data (:attr:`Solution.excess_error` is what that
+    costs). Points are given in one of three ways: samples of a grid by ``axes`` and ``mask``, or by ``axes`` and ``index``;
+    any others by ``coords``.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``. Values outside the mask are ignored.
@@ -192,7 +195,8 @@ def solve_points(
             of the same signals, possibly none. All processes return the same weights.
 
     Warns:
-        ConvergenceWarning: If the solver stops at a relative residual above 0.05.
+        ConvergenceWarning: If the solver stops at a relative residual above 0.05, or, without a ridge, if weights in the
+            dtype of the data cannot reach the least squared error to 5 %.
     """
     if precondition and check_ridge(ridge) == 0:
         raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")
@@ -209,6 +213,15 @@ def solve_points(
         if plain and isinstance(problem, PointProblem) and (direct := problem.solve_directly()):
             found = _described(problem, direct.weight, direct.squared_error, choice.ridge)
             solver: Any = {"solver": "dense", "relative_residual": direct.relative_residual}
+            solver |= {"excess_error": direct.excess_error, "converged": direct.excess_error <= MAX_EXACT_EXCESS}
+            if (excess := float(direct.excess_error.max())) > WARN_EXCESS:
+                dtype = str(direct.weight.dtype).removeprefix("torch.")
+                warnings.warn(
+                    f"weights in {dtype} reach {1 + excess:.3g} times the least squared error, as the features depend "
+                    "on each other; set a ridge of 1e-6 or more, or compute in float64",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
             return replace(found, **solver, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
         results = problem.solve(choice.ridge, iterations, tolerance, use)
         found = _solution(problem, results, choice.ridge)
@@ -233,6 +246,7 @@ def _solution(problem: PointProblem | LineProblem, results: Sequence[Minimum], r
         _described(problem, problem.decode([result.z for result in results]), error, ridge),
         iterations=torch.cat([result.iterations for result in results]),
         relative_residual=torch.cat([result.relative_residual for result in results]),
+        optimality=torch.cat([result.optimality for result in results]),
     )
 
 

@@ -311,7 +311,7 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
     assert report["learned"] == learned
     assert ("num_features" in report["encoder"]) == (("gau" in name and "Adaptive" not in name) or "Decay" in name)
     printed = capsys.readouterr().out
-    solved = "solved exactly" if steps == 0 else "1 steps"
+    solved = "1 steps" if steps else "solved directly" if "Adaptive" in name else "solved exactly"
     assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)
 
 
@@ -321,5 +321,19 @@ def test_an_iterative_solution_says_which_residual_it_reached(make_trainer, tmp_
     trainer.fit(fitted := ComplexLinear({"name": "gau", "num_features": 16}, warm_start=True, ridge=1e-2), data)
     trainer.test(fitted, data, verbose=False)
     printed = capsys.readouterr().out
-    assert re.search(r"solved to a relative residual of \de-0\d in ", printed)
+    assert re.search(r"solved to a relative residual of \de-0\d, optimality \de-\d\d in ", printed)
     assert "exactly" not in printed
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("sigma", "said"), [(0.05, "solved exactly"), (0.4, r"solved to [\d.e+]+ times the least squared error")]
+)
+def test_a_direct_solution_is_called_exact_only_if_it_is(sigma, said, make_trainer, tmp_path, capsys):
+    """In float32, weights of features that depend on each other cannot be exact."""
+    data = TensorDataModule(signals(1, 24, 24), sampling=RandomSampling(fraction=0.5))
+    trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
+    encoder = {"name": "gau", "num_features": 10, "sigma": sigma}
+    trainer.fit(fitted := ComplexLinear(encoder, warm_start=True, ridge=0.0), data)
+    trainer.test(fitted, data, verbose=False)
+    assert re.search(rf"{said}.* in [\d.]+ s", capsys.readouterr().out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any
@@ -214,12 +215,49 @@ def test_an_ill_conditioned_fit_without_a_ridge_is_at_its_minimum(sigma: float, 
         assert float(solution.squared_error[signal]) == pytest.approx(error, rel=1e-3)
 
 
+@pytest.mark.parametrize(("num_features", "sigma"), [(14, 0.05), (8, 0.2), (14, 0.2), (14, 0.4)])
+@pytest.mark.parametrize("points", [300, 40], ids=["overdetermined", "repeated points, fewer than weights"])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_float32_weights_without_a_ridge_are_those_of_float64_rounded(
+    num_features: int, sigma: float, points: int, noise: float
+) -> None:
+    """Where float32 cannot hold them (condition numbers 1e3, 1e7, 1e16, 1e17) the solution says how far off it is."""
+    made = [encoders.create("gau", num_features=num_features, sigma=sigma)] * 2
+    coords = numbers(points, 2) if points == 300 else numbers(10, 2).repeat(4, 1)
+    values = (torch.sin(7 * coords[:, :1]) + noise * numbers(points, 1, seed=3))[None].float()
+    target = values[0].double() - values[0].double().mean(0)
+    matrix = row_kron(at(made, coords))
+    expected = torch.from_numpy(np.linalg.lstsq(matrix.numpy(), target.numpy(), rcond=None)[0])[:, 0]
+    least, norm = float((matrix @ expected - target[:, 0]).square().sum()), float(target.square().sum())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solution = solve_points(values, made, coords=coords, ridge=0.0)
+    error = float((solution.at(coords).double() - values.double()).square().sum())
+    excess = float(solution.excess_error)
+    assert solution.weight.dtype == torch.float32
+    assert solution.exact == bool(solution.converged.all()) == (solution.report()["excess_error"] <= 0.01)
+    assert any("times the least squared error" in str(w.message) for w in caught) == (excess > 0.05)
+    assert error <= 1.5 * float(solution.squared_error) + 1e-9 * norm
+    assert error <= max(least, 1e-8 * norm) * (1.001 + 1.5 * excess) + 1e-9 * norm
+    if sigma == 0.05:  # condition 1e3: float32 holds the optimum
+        assert solution.exact
+        torch.testing.assert_close(
+            solution.weight.double().flatten(), expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max())
+        )
+
+
 def test_iterations_that_rounding_ends_have_not_converged() -> None:
     made = [encoders.create("gau", num_features=14, sigma=0.4)] * 2
     coords, values = numbers(300, 2), numbers(1, 300, 1, seed=3)
     solution = solve_points(values, made, coords=coords, ridge=0.0, precondition=False, iterations=600, tolerance=1e-9)
     assert solution.report()["relative_residual"] == float(solution.relative_residual)
     assert solution.report()["converged"] is bool(solution.relative_residual <= 1e-9) is False
+    assert solution.report()["exact"] is False
+    matrix = row_kron(at(made, coords))
+    left = matrix @ solution.weight.flatten() - (values[0, :, 0] - values.mean())
+    assert float((matrix.T @ left).norm() / matrix.norm() / left.norm()) == pytest.approx(
+        float(solution.optimality), rel=1e-2
+    )
 
 
 @pytest.mark.parametrize("precondition", [True, False])
