@@ -75,7 +75,7 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
             report["steps"] > 0 or not solved
         )
         every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
-        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False)
+        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False, soft_wrap=True)
         console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
     # printed without wrapping, so that the path can be copied
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():

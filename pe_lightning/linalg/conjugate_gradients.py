@@ -83,7 +83,7 @@ def optimality(gradient: Tensor, norm: Tensor | float, error: Tensor, target: Te
     r"""The smaller of :math:`\|A^T r\| / (\|A\|_F \|r\|)` and :math:`\|r\| / \|y\|`; zero at a minimum, ``(s,)`` float64.
 
     Features that depend on each other hide directions in which the error can still decrease: it is then a necessary
-    condition, not a sufficient one. With a ridge the gradient includes its term.
+    condition, not a sufficient one. With a ridge the gradient and the error include its terms.
 
     Args:
         gradient: :math:`\|A^T r\|^2`, ``(s,)``; in a preconditioner's norm if ``norm`` is.
@@ -147,7 +147,8 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
         if not bool((active & (size < 0.25 * before)).any()):
             break  # limited by rounding: a restart would reduce the gradient by less than a factor of two
     relative = torch.where(start > 0, (size / start).sqrt(), torch.zeros_like(size))
-    return Minimum(z, used, relative, error, optimality(size, problem.norm, error, target))
+    penalised = error + problem.ridge * _dot(z, z)
+    return Minimum(z, used, relative, error, optimality(size, problem.norm, penalised, target))
 
 
 def _iterate(

@@ -147,7 +147,8 @@ class _Row:
         gradient, errors = self._residual(weight)
         error, target = (x.reshape(self.mean.shape).sum(1) for x in (errors, self.summed(self.target.square().sum(1))))
         size = (gradient - absolute * weight).reshape(*self.mean.shape, -1).square().sum((1, 2))
-        reached = optimality(size, float(self.unit * self.count), error, target)
+        penalised = error + absolute * weight.reshape(*self.mean.shape, -1).square().sum((1, 2))
+        reached = optimality(size, float(self.unit * self.count), penalised, target)
         none = torch.zeros_like(error)
         return Minimum(weight.reshape(*self.mean.shape, -1), none.long(), none, error, reached)
 
