@@ -16,7 +16,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from pe_lightning.callbacks import RunRecorder
-    from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
+    from pe_lightning.data import ImageDataModule, PointsDataModule, RowDataModule, TensorDataModule, VideoDataModule
     from pe_lightning.encoders import Encoder
     from pe_lightning.export import load
     from pe_lightning.interface import create_encoder, fit, list_encoders
@@ -27,6 +27,7 @@ MODULE_OF_NAME = {
     "ComplexLinear": "modules",
     "Encoder": "encoders",
     "ImageDataModule": "data",
+    "PointsDataModule": "data",
     "RowDataModule": "data",
     "RunRecorder": "callbacks",
     "SimpleMLP": "modules",
@@ -43,6 +44,7 @@ __all__ = [
     "ComplexLinear",
     "Encoder",
     "ImageDataModule",
+    "PointsDataModule",
     "RowDataModule",
     "RunRecorder",
     "SimpleMLP",

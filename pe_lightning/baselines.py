@@ -100,13 +100,13 @@ class Interpolation:
             blocks.append(some)
         return torch.cat(blocks)
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
-        """Interpolates from scattered points to a grid: ``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``.
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """Interpolates from scattered points to a grid: ``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``, or to points.
 
         Args:
             values: Values at the points.
             coords: The points, ``(S or 1, P, D)`` float64 on the CPU, in the same unit of length along all axes.
-            axes: Coordinates of the output per axis, in the same unit.
+            axes: Coordinates of the output per axis, or of points ``(Q, D)``, in the same unit.
         """
         raise InputError(f"{baselines.name_of(type(self))} interpolates samples of a grid; for points use delaunay")
 
@@ -115,33 +115,39 @@ baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lig
 names = baselines.names
 
 
-def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]) -> Tensor:
-    """Interpolates a training batch at the points of a grid.
+def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor] | Tensor) -> Tensor:
+    """Interpolates a training batch at the points of a grid, or at any points.
 
     Args:
         name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest`` or
             ``delaunay`` for scattered points.
         batch: The training samples.
-        axes: Coordinates of the output, axis a of shape ``(N_a,)``.
+        axes: Coordinates of the output, axis a of shape ``(N_a,)``; from scattered points also points ``(Q, D)``.
 
     Returns:
-        ``(S, N_1, ..., N_D, C)``, not clamped: cubic methods can overshoot [0, 1].
+        ``(S, N_1, ..., N_D, C)``, or ``(S, Q, C)`` at points, not clamped: cubic methods can overshoot [0, 1].
 
     Raises:
         InputError: If the name is unknown, or the method does not support this kind of batch or number of axes.
     """
     method = baselines.create(name)
     num_axes = len(batch.axes) if isinstance(batch, GridBatch) else batch.coords.shape[-1]
-    if len(axes) != num_axes:
-        raise InputError(f"the training samples have {num_axes} axes, the output has {len(axes)}")
+    given = axes.shape[-1] if isinstance(axes, Tensor) else len(axes)
+    if given != num_axes:
+        raise InputError(f"the training samples have {num_axes} axes, the output has {given}")
     if isinstance(batch, GridBatch):
+        if isinstance(axes, Tensor):
+            raise InputError(f"{name} interpolates samples of a grid to a grid; give one coordinate vector per axis")
         return method.from_grid(batch.values, batch.axes, axes)
-    coords, axes = batch.coords.cpu().double(), [x.cpu().double() for x in axes]
+    # lengths are measured in samples of the grid, so that pixels are square
+    sizes = batch.grid or (1,) * num_axes
     if batch.axes is not None and batch.index is not None:
-        # lengths are measured in samples of the grid, so that pixels are square
-        sizes = [len(x) for x in batch.axes]
-        coords, axes = coords * coords.new_tensor(sizes), [x * n for x, n in zip(axes, sizes, strict=True)]
-    return method.from_points(batch.values, coords, axes)
+        sizes = tuple(len(x) for x in batch.axes)
+    unit = torch.tensor(sizes, dtype=torch.float64)
+    coords = batch.coords.cpu().double() * unit
+    if isinstance(axes, Tensor):
+        return method.from_points(batch.values, coords, axes.cpu().double() * unit)
+    return method.from_points(batch.values, coords, [x.cpu().double() * n for x, n in zip(axes, sizes, strict=True)])
 
 
 def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,7 +173,7 @@ class Nearest(Interpolation):
         left, beta = _cells(training, x)
         return (left + (beta > 0.5 + POSITION_TOLERANCE))[:, None], torch.ones_like(x)[:, None]
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
         """The nearest of the scattered points."""
         return _fill(values, coords, axes, lambda points, known, wanted: known[cKDTree(points).query(wanted)[1]])
 
@@ -240,10 +246,10 @@ class Delaunay(Interpolation):
             raise InputError(f"triangulating more than {MAX_DELAUNAY_POINTS} points, or in more than 2 axes, takes minutes")
         return True
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor]) -> Tensor:
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
         """One triangulation per set of points."""
-        if len(axes) > 3:
-            raise InputError(f"delaunay takes up to 3 axes, the signals have {len(axes)}; use nearest")
+        if coords.shape[-1] > 3:
+            raise InputError(f"delaunay takes up to 3 axes, the signals have {coords.shape[-1]}; use nearest")
         return _fill(values, coords, axes, self._interpolate)
 
     @staticmethod
@@ -264,13 +270,20 @@ class Delaunay(Interpolation):
         return result
 
 
-def _fill(values: Tensor, coords: Tensor, axes: Sequence[Tensor], method: Callable[[Array, Array, Array], Array]) -> Tensor:
+def _fill(
+    values: Tensor,
+    coords: Tensor,
+    axes: Sequence[Tensor] | Tensor,
+    method: Callable[[Array, Array, Array], Array],
+) -> Tensor:
     """Applies ``method(points, values, output points)`` to each set of points; see :meth:`Interpolation.from_points`."""
-    wanted = torch.cartesian_prod(*axes).reshape(-1, len(axes)).numpy()
+    at_points = isinstance(axes, Tensor)
+    wanted = (axes if isinstance(axes, Tensor) else torch.cartesian_prod(*axes).reshape(-1, len(axes))).numpy()
+    shape = (len(wanted),) if at_points else tuple(len(x) for x in axes)
     filled = []
     for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):
         # (signals of this set of points, P, C) -> (P, signals * C)
         known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
         result = torch.from_numpy(method(points, known, wanted))
         filled.append(result.reshape(-1, *group.shape[::2]).movedim(1, 0))
-    return torch.cat(filled).reshape(len(values), *(len(x) for x in axes), values.shape[-1]).to(values)
+    return torch.cat(filled).reshape(len(values), *shape, values.shape[-1]).to(values)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pe_lightning import runs
 from pe_lightning.baselines import baselines, interpolate
+from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.metrics import create, metrics, summary
@@ -55,7 +56,8 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
         try:
             if not baselines.create(name).applies_to(data.info, data.split):
                 continue
-            prediction = interpolate(name, train, evaluation.axes)
+            wanted = evaluation.axes if isinstance(evaluation, GridBatch) else evaluation.coords[0]
+            prediction = interpolate(name, train, wanted)
             scores.update(prediction, evaluation.values, evaluation.mask)
         except Exception as error:  # an error in a baseline must not end a fit that has succeeded
             reason = str(error) if isinstance(error, InputError) else last_resort(error)[0]

@@ -23,15 +23,17 @@ from pe_lightning.callbacks.base import TimedCallback, check_monitors, data_of
 from pe_lightning.callbacks.descriptions import Describes, data_name, describe, metric_of, run_name
 from pe_lightning.callbacks.interpolation import score_baselines
 from pe_lightning.callbacks.loggers import WandbSettings, log_scores, make_loggers
-from pe_lightning.callbacks.scores import score
+from pe_lightning.callbacks.scores import rmse_in_units, score
 from pe_lightning.callbacks.table import print_scores
 from pe_lightning.checkpoints import LAST, CheckpointFiles, locate
-from pe_lightning.data.batches import GridBatch
+from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.data.dataset import to_device
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.durations import Durations
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_choice
+from pe_lightning.media.points import write_points
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics_file import SCHEMA, write_metrics
 from pe_lightning.modules.base import datamodule_of
@@ -88,6 +90,7 @@ class RunRecorder(TimedCallback):
         self.durations = Durations()
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
+        self._at_points: tuple[Array, PointBatch] | None = None
         self._writer: PredictionWriter | None = None
 
     @staticmethod
@@ -190,7 +193,7 @@ class RunRecorder(TimedCallback):
         """Creates the output files for signals that are not held in memory."""
         data, info = data_of(trainer), getattr(pl_module, "info", None)
         self.durations.mark("fit")
-        self._files = self._tested = None
+        self._files = self._tested = self._at_points = None
         if self.run_dir is not None and info is not None and data is not None and data.streamed:
             self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
             trainer.strategy.barrier("the files are there")
@@ -200,6 +203,8 @@ class RunRecorder(TimedCallback):
     ) -> None:
         """Stores the prediction of a batch, if the module returns one."""
         prediction = outputs.get("prediction") if isinstance(outputs, dict) else None
+        if isinstance(batch, PointBatch) and prediction is not None and trainer.is_global_zero:
+            self._at_points = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
         if prediction is None or self.run_dir is None or not isinstance(batch, GridBatch):
             return
         if self._files is not None:
@@ -217,8 +222,12 @@ class RunRecorder(TimedCallback):
         if self.run_dir is None or not trainer.is_global_zero:
             return
         described = describe(pl_module, data)
+        in_units = {}
+        if self._at_points is not None and "test/psnr" in pl_module.scores:
+            in_units = rmse_in_units(pl_module.scores, pl_module.info)
         self.metrics = {
             **score(pl_module, described, tested),
+            **in_units,
             "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **described,
@@ -244,6 +253,10 @@ class RunRecorder(TimedCallback):
             folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
             pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best, self.pictures)
             self._tested = None
+        if self._at_points is not None:
+            folder = self.run_dir / runs.RECONSTRUCTIONS
+            pictures = write_points(folder, self.metrics, *self._at_points, pl_module.info, self.pictures)
+            self._at_points = None
         write_metrics(self.run_dir / runs.METRICS, self.metrics)
         choice = (described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None

@@ -12,11 +12,12 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 
 from pe_lightning.callbacks.descriptions import Describes, metric_of
+from pe_lightning.data.batches import SignalInfo
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import summary
 from pe_lightning.metrics_file import SCHEMA
 
-__all__ = ["score"]
+__all__ = ["rmse_in_units", "score"]
 
 Array = npt.NDArray[np.float32]
 
@@ -47,6 +48,19 @@ def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, 
         nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
         found |= summary(per_signal, key, nothing)
     return found | summary(*_ssim(tested, signals)) if "grid" in described else found
+
+
+def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, Any]:
+    """The root mean squared error of held-out samples in the units of the source, from their PSNR, as plain values.
+
+    Args:
+        scores: Those of a tested module, by name.
+        info: Shape and range of the signals.
+    """
+    psnr = scores["test/psnr"].double()
+    ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
+    extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)
+    return summary(extents * 10 ** (-psnr / 20), "test/rmse", "nothing is held out (protocol none)")
 
 
 def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pe_lightning.data.datamodules import MODULES_BY_KIND
+from pe_lightning.data.datamodules import MODULES_BY_KIND, PointsDataModule
 from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 from pe_lightning.data.sources.paths import ARRAYS, format_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
@@ -46,8 +46,8 @@ def find(config: str) -> str:
 def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     """The name of the recipe for ``fit FILE ...``: the adaptive fit of signals of their kind.
 
-    The kind is that of a named DataModule, or of the files. The recipe is an exact fit of a linear layer if samples are
-    scattered, or another model or encoder is named.
+    The kind is that of a named DataModule, or of the files; with ``data.coordinates`` they hold scattered points.
+    The recipe is an exact fit of a linear layer if samples of a grid are scattered, or another model or encoder is named.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
@@ -56,9 +56,13 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     Raises:
         InputError: If the kind of the files is not clear.
     """
+    linear = any(key.startswith("model") for key in given.keys() - {"model.noise"})
+    module_name = (given.get("data") or "").rpartition(".")[2]
+    if "data.coordinates" in given or module_name == PointsDataModule.__name__:
+        return f"points/{EXACT_FIT if linear else ADAPTIVE_FIT}"
     of_module = {module.__name__: kind for kind, module in MODULES_BY_KIND.items()}
     try:
-        named = of_module.get((given.get("data") or "").rpartition(".")[2])
+        named = of_module.get(module_name)
         kind = named or kind_of(*paths, key=given.get("data.key"))
     except UnclearKind as error:
         choices = f"--config image/{EXACT_FIT}, row/{EXACT_FIT} or volume/{EXACT_FIT}"
@@ -70,5 +74,4 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
     folder = {"images": "image", "rows": "row", "video": "volume" if volumes else "video"}[kind]
     scattered = sampling is not None and "grid" not in sampling
-    linear = scattered or any(key.startswith("model") for key in given.keys() - {"model.noise"})
-    return f"{folder}/{EXACT_FIT if linear else ADAPTIVE_FIT}"
+    return f"{folder}/{EXACT_FIT if scattered or linear else ADAPTIVE_FIT}"

@@ -7,11 +7,13 @@
 ((32, 32), torch.Size([2, 512]))
 """
 
+from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import (
     ImageDataModule,
+    PointsDataModule,
     RowDataModule,
     TensorDataModule,
     VideoDataModule,
@@ -24,6 +26,7 @@ from pe_lightning.data.sources.base import Source
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
 
 __all__ = [
+    "Axis",
     "Batching",
     "GridBatch",
     "GridSampling",
@@ -32,6 +35,7 @@ __all__ = [
     "MaskSampling",
     "PointBatch",
     "PointSplit",
+    "PointsDataModule",
     "Protocol",
     "RandomSampling",
     "RawSignals",

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from pe_lightning.blocks import Block
+from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import Media, Scaling
 
 __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
@@ -19,12 +20,14 @@ class SignalInfo:
 
     Args:
         names: One name per signal.
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``; for scattered samples that of a grid of their density.
         channels: Number of channels ``C``.
         scaling: Range and dtype of the source.
         rate: Samples per second along the first axis, if it is time.
         media: Medium of the signals.
         metric: Name of the registered metric that scores them.
+        axes: The axes in the user's units, if they are known.
+        num_points: Number of scattered samples; ``None`` for samples on a grid.
     """
 
     names: tuple[str, ...]
@@ -34,6 +37,8 @@ class SignalInfo:
     rate: float | None = None
     media: Media = "array"
     metric: str = "psnr"
+    axes: tuple[Axis, ...] = ()
+    num_points: int | None = None
 
     @property
     def num_signals(self) -> int:
@@ -48,12 +53,15 @@ class SignalInfo:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, strings and numbers, for checkpoints."""
         plain = {"names": list(self.names), "grid": list(self.grid), "scaling": self.scaling.to_dict()}
-        return {**vars(self), **plain}
+        found = {**vars(self), **plain, "axes": [axis.to_dict() for axis in self.axes]}
+        optional: dict[str, Any] = {"axes": [], "num_points": None}
+        return {key: value for key, value in found.items() if key not in optional or value != optional[key]}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:
         """The inverse of :meth:`to_dict`."""
-        shape = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
+        axes = tuple(Axis.from_dict(axis) for axis in plain.get("axes", ()))
+        shape = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"]), "axes": axes}
         return cls(**{**plain, **shape, "scaling": Scaling.from_dict(plain["scaling"])})
 
 
@@ -96,6 +104,10 @@ class PointBatch:
         axes: Coordinate vectors of the grid whose samples the points are, axis a of shape ``(N_a,)``.
         index: Row-major positions of the points in that grid, ``(S or 1, P)`` integers.
         total: In a training batch divided among processes, the number of points per signal over all processes.
+        mask: True for points that are scored, ``(S or 1, P)``. ``None``: all.
+        train_mask: In an evaluation batch, true for points that were trained on; same shape as ``mask``.
+        grid: Of points that are not samples of a grid, the number of samples per axis of a grid of their density, ``(D,)``:
+            distances between its samples are the unit of length.
     """
 
     coords: Tensor
@@ -103,3 +115,6 @@ class PointBatch:
     axes: tuple[Tensor, ...] | None = None
     index: Tensor | None = None
     total: int | None = None
+    mask: Tensor | None = None
+    train_mask: Tensor | None = None
+    grid: tuple[int, ...] | None = None

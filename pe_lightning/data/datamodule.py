@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from pe_lightning.checks import choice
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
-from pe_lightning.data.dataset import SignalDataset, to_device
+from pe_lightning.data.dataset import PointDataset, SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.output import OutputGrid
@@ -85,13 +86,16 @@ class SignalDataModule(LightningDataModule):
         if self._info is not None:
             return
         raw = open_signals(self.source, self.storage)
-        info = SignalInfo(raw.names, raw.grid, raw.channels, raw.scaling, raw.rate, raw.media, self.source.metric)
+        scattered = raw.points is not None
+        grid = tuple(axis.size for axis in raw.axes) if scattered else raw.grid
+        info = SignalInfo(raw.names, grid, raw.channels, raw.scaling, raw.rate, raw.media, self.source.metric, raw.axes)
+        info = replace(info, num_points=raw.grid[0]) if scattered else info
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
-        loaded = self.storage.loads(raw)
-        split = (self.sampling.split if loaded else self.sampling.stream)(info.grid, info.num_signals)
-        split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in info.grid))  # raises if the protocol does not apply
-        if self.batching.kind == "blocks" and not isinstance(split, GridSplit):
+        loaded = scattered or self.storage.loads(raw)
+        split = (self.sampling.split if loaded else self.sampling.stream)(raw.grid, info.num_signals)
+        split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in raw.grid))  # raises if the protocol does not apply
+        if self.batching.kind == "blocks" and (scattered or not isinstance(split, GridSplit)):
             raise InputError(
                 f"batches of blocks need a training grid, which {self.sampling!r} does not give: set --data.batch points"
             )
@@ -100,14 +104,20 @@ class SignalDataModule(LightningDataModule):
                 f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
                 "batch: set --data.batch points or blocks, or --data.in_memory true"
             )
-        everything = self.protocol == "rest" and split.num_train == math.prod(info.grid)
+        everything = self.protocol == "rest" and split.num_train == math.prod(raw.grid)
         try:
             values = load(raw) if loaded else FileValues(raw)
         except DamagedEntry as error:
             warnings.warn(error.notice, CacheNotice, stacklevel=2)
             values = load(open_signals(self.source, self.storage))
         # assigned last, so that a failed attempt leaves no partial state
-        self._dataset = SignalDataset(values, split, "none" if everything else self.protocol)
+        protocol: Protocol = "none" if everything else self.protocol
+        self._dataset: SignalDataset
+        if raw.points is not None:
+            assert isinstance(values, Tensor)
+            self._dataset = PointDataset(values, split, protocol, torch.from_numpy(raw.points), grid)
+        else:
+            self._dataset = SignalDataset(values, split, protocol)
         self._raw, self._info = raw, info
         if everything:
             rank_zero_info(
@@ -156,9 +166,11 @@ class SignalDataModule(LightningDataModule):
     def fingerprint(self) -> str:
         """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
         info, digest = self.info, hashlib.sha256()
-        digest.update(f"{(info.num_signals, *info.grid, info.channels)} {self.split.num_train};".encode())
+        digest.update(f"{(info.num_signals, *self.split.grid, info.channels)} {self.split.num_train};".encode())
         for values in unit_blocks(self._raw) if self.streamed else [self.values.numpy()]:
             digest.update(np.ascontiguousarray(values).data.cast("B"))
+        if self._raw.points is not None:
+            digest.update(np.ascontiguousarray(self._raw.points).data.cast("B"))
         for indices in self.split.train_indices:
             digest.update(indices.contiguous().numpy().data.cast("B"))
         return digest.hexdigest()[:16]
@@ -183,8 +195,8 @@ class SignalDataModule(LightningDataModule):
         """Samples for means and scales of features: all trained samples, or points spread over the file."""
         return self.dataset.calibration_batch()
 
-    def evaluation_batch(self) -> GridBatch:
-        """The whole grid with its masks, always the same object; not for signals that are read from their file."""
+    def evaluation_batch(self) -> GridBatch | PointBatch:
+        """The whole grid, or all points, with masks, always the same object; not for signals read from their file."""
         return self.dataset.evaluation_batch
 
     @property
@@ -212,12 +224,12 @@ class SignalDataModule(LightningDataModule):
         dataset, process = self.shard()
         return dataset.train_loader(self.batching, seed, process, device)
 
-    def val_dataloader(self) -> GridLoader[GridBatch]:
+    def val_dataloader(self) -> GridLoader[Any]:
         """The whole grid, in one batch or in blocks."""
         dataset, process = self.shard()
         return dataset.evaluation_loader(process)
 
-    def test_dataloader(self) -> GridLoader[GridBatch]:
+    def test_dataloader(self) -> GridLoader[Any]:
         """The whole grid, in one batch or in blocks."""
         return self.dataset.evaluation_loader(self.process)
 

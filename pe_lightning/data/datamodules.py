@@ -15,17 +15,18 @@ from torch import Tensor
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.registry import datamodules
-from pe_lightning.data.sampling import Sampling
+from pe_lightning.data.sampling import RandomSampling, Sampling
 from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
 from pe_lightning.data.sources.paths import Paths, as_list
+from pe_lightning.data.sources.points import PointSource
 from pe_lightning.data.sources.rows import RowSource
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.data.sources.video import VideoSource
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
 
-__all__ = ["ImageDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule", "make_datamodule"]
+__all__ = ["ImageDataModule", "PointsDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule", "make_datamodule"]
 
 
 @datamodules.register("ImageDataModule")
@@ -121,6 +122,40 @@ class VideoDataModule(SignalDataModule):
         **source: Any,
     ) -> None:
         super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage)
+
+
+@datamodules.register("PointsDataModule")
+class PointsDataModule(SignalDataModule):
+    """Scattered points as signals of one to three axes, one signal per column of values, all at the same places.
+
+    Coordinates are mapped to [0, 1) by an affine map per axis; the model and its checkpoint have it (``info.axes``).
+
+    Args:
+        paths: One or more files of rows: ``.csv``, ``.tsv``, ``.parquet``, ``.npz``, HDF5.
+        coordinates: Names of 1 to 3 columns, such as ``lon,lat``.
+        values: Names of the columns of values, such as ``temperature,humidity``.
+        sampling: Which rows are trained on: ``random`` (a ``fraction``), or ``grid`` (every ``stride``-th row). ``None``: a
+            random 80 %, the same for all signals.
+        protocol: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
+        batching: Batches of training: all trained rows, or random ones.
+        storage: Storage of the values; rows are always loaded, and not cached.
+        **source: Arguments of :class:`~pe_lightning.data.sources.points.PointSource`.
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        coordinates: str | list[str],
+        values: str | list[str],
+        *,
+        sampling: Sampling | str | None = None,
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        **source: Any,
+    ) -> None:
+        sampling = RandomSampling(0.8, shared=True) if sampling is None else sampling
+        super().__init__(PointSource(paths, coordinates, values, **source), sampling, protocol, batching, storage)
 
 
 @datamodules.register("TensorDataModule")

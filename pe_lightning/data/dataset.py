@@ -21,7 +21,7 @@ from pe_lightning.data.values import FileValues, file_blocks
 from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
 
-__all__ = ["SignalDataset", "to_device"]
+__all__ = ["PointDataset", "SignalDataset", "to_device"]
 
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
@@ -179,6 +179,49 @@ class SignalDataset:
             self.split.train_mask_of(block),
             tuple(part.start for part in block),
         )
+
+
+class PointDataset(SignalDataset):
+    """Batches of signals at scattered samples, the same places for all signals.
+
+    Args:
+        values: ``(S, P, C)`` in [0, 1].
+        split: The trained samples, of a grid ``(P,)``.
+        protocol: Which samples are scored.
+        points: Coordinates of the samples, ``(P, D)`` float64 in [0, 1).
+        grid: Number of samples per axis of a grid of the same density.
+    """
+
+    def __init__(self, values: Tensor, split: Split, protocol: Protocol, points: Tensor, grid: tuple[int, ...]) -> None:
+        if not isinstance(split, PointSplit):
+            index = split.train_positions(whole(split.grid))[1]
+            split = PointSplit(split.grid, index[None])
+        super().__init__(values, split, protocol)
+        self.grid = grid
+        dtype = torch.float64 if max(grid) > MAX_FLOAT32_SAMPLES else torch.float32
+        self.axes = grid_axes(grid, dtype)
+        self.points = points.to(dtype)
+
+    def of(self, signals: slice) -> PointDataset:
+        """The dataset of a subset of the signals."""
+        part = super().of(signals)
+        return PointDataset(part.in_memory(), part.split, self.protocol, self.points, self.grid)
+
+    @cached_property
+    def train_batch(self) -> PointBatch:
+        """All trained samples."""
+        assert isinstance(self.split, PointSplit)
+        return PointBatch(self.points[self.split.index], self.split.take(self.in_memory()), grid=self.grid)
+
+    @cached_property
+    def evaluation_batch(self) -> PointBatch:  # type: ignore[override]
+        """All samples, with masks of scored and trained ones."""
+        masks = self.split.test_mask(self.protocol), self.split.train_mask()
+        return PointBatch(self.points[None], self.in_memory(), mask=masks[0], train_mask=masks[1], grid=self.grid)
+
+    def evaluation_loader(self, process: Process) -> GridLoader[PointBatch]:  # type: ignore[override]
+        """All samples in one batch, for every process."""
+        return GridLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

@@ -91,7 +91,8 @@ class FullLoader(TrainLoader):
         elif process.world_size > 1 and isinstance(batch, PointBatch):
             own, index = process.share(batch.values.shape[1]), batch.index
             index = None if index is None else index[:, own]
-            self.batch = PointBatch(batch.coords[:, own], batch.values[:, own], batch.axes, index, batch.values.shape[1])
+            parts: dict[str, Any] = {"coords": batch.coords[:, own], "values": batch.values[:, own], "index": index}
+            self.batch = replace(batch, **parts, total=batch.values.shape[1])
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
         """The batch, always the same object, so that results can be cached by identity."""
@@ -112,6 +113,7 @@ class PointLoader(TrainLoader):
     ) -> None:
         self.index = None if isinstance(batch, GridBatch) else batch.index  # positions in the flattened values of a grid
         self.axes = batch.axes
+        self.points = batch if isinstance(batch, PointBatch) and batch.axes is None else None
         self.values = batch.values.flatten(1, -2)
         self.count = self.values.shape[1]
         self.size = min(size, self.count)
@@ -119,10 +121,14 @@ class PointLoader(TrainLoader):
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
         """The points in random order, ``size`` at a time."""
-        assert self.axes is not None
         order = permutation(self.count, self.seed, number).to(self.values.device)
         for chosen in torch.split(order, self.size)[first:]:
             own = chosen[self.process.share(len(chosen))]
+            if self.points is not None:
+                coords, values = self.points.coords.index_select(1, own), self.values.index_select(1, own)
+                yield PointBatch(coords, values, total=len(chosen), grid=self.points.grid)
+                continue
+            assert self.axes is not None
             index = own[None] if self.index is None else self.index.index_select(1, own)
             values = self.values.index_select(1, own)
             yield PointBatch(point_coordinates(self.axes, index), values, self.axes, index, len(chosen))

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pe_lightning.data.axes import Axis
 from pe_lightning.errors import InputError
 
 __all__ = ["ArrayLike", "Media", "RawSignals", "Scaling"]
@@ -130,6 +131,9 @@ class RawSignals:
         array: Opens the values for reading by slices, ``(S, N_1, ..., N_D, C)``; ``None`` if they must be decoded.
         rate: Samples per second along the first axis, if it is time.
         media: Medium of the signals.
+        axes: The axes in the user's units, if they are known.
+        points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1); ``grid`` is then ``(P,)``, and ``axes`` are
+            known. ``None``: the samples are on a grid.
     """
 
     names: tuple[str, ...]
@@ -142,6 +146,8 @@ class RawSignals:
     array: Callable[[], ArrayLike] | None = None
     rate: float | None = None
     media: Media = "array"
+    axes: tuple[Axis, ...] = ()
+    points: npt.NDArray[np.float64] | None = None
 
     @classmethod
     def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: Scaling, media: Media = "array") -> RawSignals:

@@ -124,7 +124,8 @@ class Complex(Encoding):
         # a compiled or exported program takes any number of points, which a split would fix
         compiling = torch.compiler.is_compiling()
         some = (coords,) if compiling else torch.split(coords, self._points_at_once(weight, limit))
-        return torch.cat([rowwise_products(weight, self.point_features(points)) for points in some], -1)
+        each = ([features.to(weight.dtype) for features in self.point_features(points)] for points in some)
+        return torch.cat([rowwise_products(weight, features) for features in each], -1)
 
     def samples(
         self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = 1 << 24

@@ -43,6 +43,8 @@ SIGNALS_KEY = "pe_lightning/signals"
 ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 SOLUTION_KEY = "pe_lightning/solution"
+POINTS_AT_ONCE = 1 << 16
+"""Points that are predicted at once."""
 COORDINATE_ROUNDING_PRECISIONS = ("16-true", "bf16-true")
 """Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
@@ -386,29 +388,36 @@ class CoordinateModule(TrainedModule):
         if not silent and data is not None and not data.streamed and data.effective_protocol != "none":
             with torch.no_grad():
                 batch = data.transfer_batch_to_device(data.evaluation_batch(), self.device, 0)
-                rank_zero_info(held_out_score(self.predict_step(batch.axes), batch, data))
+                rank_zero_info(held_out_score(self.predicted(batch), batch, data))
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
-    def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
+    def validation_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> None:
         """Scores the held-out samples."""
-        self.scorer.add(self.predict_step(batch.axes), batch)
+        self.scorer.add(self.predicted(batch), batch)
 
-    def test_step(self, batch: GridBatch, batch_idx: int) -> dict[str, Tensor]:
-        """Scores held-out and training samples; returns the prediction on the whole grid for callbacks."""
-        prediction = self.predict_step(batch.axes)
+    def test_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> dict[str, Tensor]:
+        """Scores held-out and training samples; returns the prediction on the grid, or at all points, for callbacks."""
+        prediction = self.predicted(batch)
         self.scorer.add(prediction, batch, with_trained=True)
         return {"prediction": prediction}
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict_step(self, batch: Sequence[Tensor], batch_idx: int = 0) -> Tensor:
-        """Values on the grid of the given coordinate vectors, ``(S, n_1, ..., n_D, C)``, in full precision.
+    def predict_step(self, batch: Sequence[Tensor] | Tensor, batch_idx: int = 0) -> Tensor:
+        """Values on the grid of coordinate vectors, ``(S, n_1, ..., n_D, C)``, or at points ``(P, D)``, ``(S, P, C)``.
 
-        Scores are of the weights, whatever the training steps round.
+        In full precision: scores are of the weights, whatever the training steps round.
         """
         with full_precision(self.device):
-            return self.predict_grid(batch)
+            if not isinstance(batch, Tensor):
+                return self.predict_grid(batch)
+            self.encoding.check_points(batch)
+            return torch.cat([self.evaluate("forward", some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
+
+    def predicted(self, batch: GridBatch | PointBatch) -> Tensor:
+        """The prediction at the samples of an evaluation batch, of the shape of its values."""
+        return self.predict_step(batch.axes if isinstance(batch, GridBatch) else batch.coords[0])
 
     def forward(self, coords: Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
@@ -445,7 +454,7 @@ class CoordinateModule(TrainedModule):
         """
         # vmap takes no operation in place on a slope that is the same for all signals, times a feature that is not
         in_turn = name != "forward" and not self.networks.features_are_shared
-        found: Tensor = self.networks.call(name, points, in_turn=in_turn)
+        found: Tensor = self.networks.call(name, points.to(next(self.parameters()).dtype), in_turn=in_turn)
         return found
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning import metrics
-from pe_lightning.data.batches import GridBatch
+from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import show_metric
 from pe_lightning.metrics import psnr
@@ -66,7 +66,7 @@ class SignalScores(nn.Module):
             values["train/psnr"] = self.sum(psnr(squared, torch.full_like(squared, count))) / self.num_signals
         return values
 
-    def add(self, prediction: Tensor, batch: GridBatch, with_trained: bool = False) -> None:
+    def add(self, prediction: Tensor, batch: GridBatch | PointBatch, with_trained: bool = False) -> None:
         """Adds a prediction at the held-out samples, and at the trained ones if asked for."""
         self.held_out.update(prediction, batch.values, batch.mask)
         if with_trained:
@@ -87,12 +87,12 @@ class SignalScores(nn.Module):
         return scores
 
 
-def held_out_score(prediction: Tensor, batch: GridBatch, data: SignalDataModule) -> str:
+def held_out_score(prediction: Tensor, batch: GridBatch | PointBatch, data: SignalDataModule) -> str:
     """The score of the held-out samples in words, computed by this process alone.
 
     Args:
-        prediction: ``(S, *grid, C)``.
-        batch: The whole grid.
+        prediction: ``(S, *grid, C)``, or ``(S, P, C)`` at points.
+        batch: The whole grid, or all points.
         data: The DataModule, which names the metric and the protocol.
     """
     name, num_signals = data.info.metric, data.info.num_signals

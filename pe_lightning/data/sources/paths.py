@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
-Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "video", "nifti"]
+Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "parquet", "video", "nifti"]
 
 PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})
 ARRAYS: frozenset[Format] = frozenset({"npy", "npz", "hdf5"})
@@ -49,6 +49,7 @@ SUFFIXES_OF_FORMAT: dict[Format, str] = {
     "hdf5": ".h5 .hdf5",
     "sound": ".aif .aiff .flac .mp3 .ogg .wav",
     "table": ".csv .tsv .txt",
+    "parquet": ".parquet .pq",
     "video": ".3gp .avi .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv .y4m",
     "nifti": ".nii .nii.gz",
 }
@@ -62,6 +63,7 @@ FORMAT_OF_BEGINNING: dict[bytes, Format] = {
     b"\x93NUMPY": "npy",
     b"\x89HDF\r\n\x1a\n": "hdf5",
     b"fLaC": "sound",
+    b"PAR1": "parquet",
 }
 FORMAT_OF_RIFF_TYPE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "video"}
 """Formats of RIFF files, by their bytes 8 to 12."""

@@ -18,7 +18,7 @@ from pe_lightning.data.sources.checks import join_scalings, one_length, value_sc
 from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["Column", "read_table", "read_tables"]
+__all__ = ["MISSING_VALUES", "Cells", "Column", "file_name_of", "read_cells", "read_table", "read_tables"]
 
 DELIMITERS = "\t;, "
 """Delimiters in order of preference, if several fit equally well."""
@@ -38,6 +38,15 @@ class Column(NamedTuple):
     name: str
     label: str
     values: NDArray[np.float64]
+
+
+class Cells(NamedTuple):
+    """A column of text: its name (the header, or its index), its label in messages, and per cell the line and the text."""
+
+    name: str
+    label: str
+    lines: Sequence[int]
+    cells: Sequence[str]
 
 
 def read_tables(
@@ -61,7 +70,7 @@ def read_tables(
         (column.label, value_scaling(column.label, signal.dtype, partial(iter, [signal]), limits, unit=False))
         for (_, column), signal in zip(every, values, strict=True)
     ]
-    names = [(file, f"{file.stem}-{_as_file_name(column.name)}" if column.name else file.stem) for file, column in every]
+    names = [(file, f"{file.stem}-{file_name_of(column.name)}" if column.name else file.stem) for file, column in every]
     return RawSignals(
         names=distinct_names(names),
         grid=(rows,),
@@ -115,6 +124,24 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
             )
         alone = not header and len(chosen) == 1
         found.append(Column("" if alone else names[place] or str(place), labels[place], values))
+    return found
+
+
+def read_cells(file: SourceFile, columns: Sequence[str]) -> list[Cells]:
+    """Reads columns of one text table as text, with decimal points. An index from 0 is a name where no header has it.
+
+    Raises:
+        InputError: If the file is not text, a row has another number of cells than the first, or there is no such column.
+    """
+    lines, rows = _rows(file)
+    rows, _ = _with_decimal_points(file, rows)
+    header = _has_header(rows)
+    names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
+    found = []
+    for column in columns:
+        place = _find(file, int(column) if column.isdecimal() and column not in names else column, names)
+        label = f"column {column!r} of {file.given!r}"
+        found.append(Cells(names[place] or str(place), label, lines[header:], [row[place] for row in rows[header:]]))
     return found
 
 
@@ -193,5 +220,6 @@ def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
     )
 
 
-def _as_file_name(name: str) -> str:
+def file_name_of(name: str) -> str:
+    """A name with underscores in place of characters that file names may not have."""
     return "".join("_" if char in '/\\:*?"<>|' or not char.isprintable() else char for char in name)

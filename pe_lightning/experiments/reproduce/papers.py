@@ -75,7 +75,7 @@ def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> d
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
     """
     train, whole, name = data.train_batch(), data.evaluation_batch(), data.info.metric
-    if not isinstance(train, GridBatch):
+    if not isinstance(train, GridBatch) or not isinstance(whole, GridBatch):
         raise InputError("the papers' closed form needs trained samples that form a grid")
     psi = resolve(dict(encoder))
     weight = train.values.movedim(-1, 1)

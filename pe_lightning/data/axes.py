@@ -1,0 +1,193 @@
+"""Axes in the user's units, and their affine maps to [0, 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_lightning.errors import InputError
+
+__all__ = ["Axis", "Periods", "as_numbers", "axes_of_points", "periods_of"]
+
+Floats = npt.NDArray[np.float64]
+Periods = dict[str, float]
+"""Period of each periodic axis, by name."""
+
+DEGREES = 360.0
+"""Period of a periodic axis whose period is not given."""
+MAX_EXTENT_RATIO = 10.0
+"""Ratio of the longest to the shortest axis up to which numeric axes are taken to have the same unit of length."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    r"""One axis in the user's units: the coordinate ``x`` lies at :math:`u = (x - low) / length` in [0, 1).
+
+    As on a grid, where sample i of N lies at i/N, the last one of ``size`` samples lies at ``(size - 1) / size``.
+
+    Args:
+        name: Name of the axis.
+        low: Coordinate of the first sample.
+        high: Coordinate of the last sample, below ``low`` on a descending axis; on a periodic axis one period after ``low``.
+        size: Number of samples; for scattered samples that of a grid of their density.
+        time: Whether coordinates are dates and times, in seconds since 1970-01-01 UTC.
+        periodic: Whether the axis is periodic. Coordinates are then taken modulo the period.
+        samples: Coordinates of the samples of a grid, where they are not at equal distances.
+
+    >>> axis = Axis("lat", 40.0, 60.0, size=5)
+    >>> axis.to_unit(np.array([40.0, 60.0])).tolist(), axis.restore(np.array([0.4])).tolist()
+    ([0.0, 0.8], [50.0])
+    """
+
+    name: str
+    low: float
+    high: float
+    size: int
+    time: bool = False
+    periodic: bool = False
+    samples: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        length = self.length
+        if not (math.isfinite(length) and length and math.isfinite(self.low)):
+            raise InputError(
+                f"coordinate {self.name!r} goes from {self.low:g} to {self.high:g}; an axis needs two different finite "
+                "numbers whose difference is finite"
+            )
+
+    @property
+    def length(self) -> float:
+        """The length of [0, 1) in the user's units; negative on a descending axis."""
+        return (self.high - self.low) * (1 if self.periodic else self.size / (self.size - 1))
+
+    def to_unit(self, values: npt.ArrayLike) -> Floats:
+        """Coordinates in the user's units, numbers or ``datetime64``, as numbers, in [0, 1) within the extent."""
+        numbers = as_numbers(self.name, values, self.time)
+        unit: Floats = (numbers - self.low) / self.length
+        return unit % 1.0 if self.periodic else unit
+
+    def restore(self, unit: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Coordinates in the user's units: ``float64``, or ``datetime64[ms]`` on an axis of time."""
+        return self.shown(self.low + np.asarray(unit, np.float64) * self.length)
+
+    def shown(self, numbers: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Numbers on this axis as users read them: unchanged, or ``datetime64[ms]`` on an axis of time."""
+        plain = np.asarray(numbers, np.float64)
+        return (plain * 1000).round().astype("datetime64[ms]") if self.time else plain
+
+    def spread(self, count: int) -> Floats:
+        """``count`` coordinates in [0, 1) at equal distances from the first sample to the last, or around a period."""
+        if self.periodic:
+            return np.arange(count) / count
+        return np.linspace(0, (self.size - 1) / self.size, count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for checkpoints."""
+        return {**vars(self), "samples": None if self.samples is None else list(self.samples)}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Axis:
+        """The inverse of :meth:`to_dict`."""
+        return cls(**{**plain, "samples": None if plain["samples"] is None else tuple(plain["samples"])})
+
+
+def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
+    """Coordinates as float64, dates and times as seconds since 1970-01-01 UTC; missing ones are NaN.
+
+    Args:
+        name: Name of the axis, for messages.
+        values: Numbers, ``datetime64`` or text of dates in ISO 8601.
+        time: Whether they are on an axis of time; numbers are seconds then.
+
+    Raises:
+        InputError: If they are something else.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "OUS" and time:
+        try:
+            array = array.astype("datetime64[us]")
+        except ValueError as error:
+            raise InputError(f"coordinate {name!r} is not a date in ISO 8601, such as 2024-01-31T12:00: {error}") from error
+    if array.dtype.kind == "M":
+        if not time:
+            raise InputError(f"coordinate {name!r} holds dates; the model was fitted to numbers")
+        seconds = array.astype("datetime64[us]").astype(np.int64) / 1e6
+        return np.where(np.isnat(array), np.nan, seconds)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"coordinate {name!r} holds {array.dtype} values; give numbers or dates")
+    return array.astype(np.float64)
+
+
+def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Periods:
+    """The period of each periodic axis from ``NAME`` (a period of 360) or ``NAME=PERIOD``.
+
+    Raises:
+        InputError: If a name is not one of the axes, or a period is not a positive number.
+
+    >>> periods_of("lon,hour=24", ["lon", "lat", "hour"])
+    {'lon': 360.0, 'hour': 24.0}
+    """
+    entries = periodic.split(",") if isinstance(periodic, str) else list(periodic or ())
+    found: Periods = {}
+    for entry in entries:
+        name, given, text = str(entry).strip().partition("=")
+        try:
+            period = float(text) if given else DEGREES
+        except ValueError:
+            period = math.nan
+        if name not in names:
+            raise InputError(f"periodic names {name!r}, which is not one of the coordinates {', '.join(names)}")
+        if not 0 < period < math.inf:
+            raise InputError(f"periodic is NAME for a period of 360, or NAME=PERIOD with a positive number; got {entry!r}")
+        found[name] = period
+    return found
+
+
+def axes_of_points(
+    names: Sequence[str], columns: Sequence[Floats], time: Sequence[bool], periods: Periods, same_unit: bool | None
+) -> tuple[Axis, ...]:
+    """The axes of scattered points. Their sizes are those of a grid of the same density over the extent.
+
+    Args:
+        names: Names of the axes.
+        columns: Coordinates per axis, ``(P,)``.
+        time: Whether each axis is one of time.
+        periods: The periodic axes.
+        same_unit: Whether all axes have the same unit of length, so that the cells of that grid are cubes in it; else the
+            grid has equally many samples along each axis. ``None``: if none is of time, and the longest is at most
+            :data:`MAX_EXTENT_RATIO` times as long as the shortest.
+
+    Raises:
+        InputError: If an axis is constant or not finite.
+    """
+    limits = []
+    for name, column in zip(names, columns, strict=True):
+        low, high = float(column.min()), float(column.max())
+        if name in periods:
+            low = -periods[name] / 2 if low < 0 else 0.0
+            high = low + periods[name]
+        if low == high:
+            raise InputError(
+                f"coordinate {name!r} is {low:g} in every row, so that nothing can be learned along it: leave it out"
+            )
+        limits.append((low, high))
+    with np.errstate(over="ignore"):
+        extents = [high - low for low, high in limits]
+    if not np.isfinite(extents).all():
+        place = int(np.argmin(np.isfinite(extents)))
+        low, high = limits[place]
+        raise InputError(
+            f"coordinate {names[place]!r} goes from {low:g} to {high:g}, too far for float64: give it in another unit"
+        )
+    if same_unit is None:
+        same_unit = not any(time) and max(extents) <= MAX_EXTENT_RATIO * min(extents)
+    shares = [extent / max(extents) if same_unit else 1.0 for extent in extents]
+    unit = (len(columns[0]) / math.prod(shares)) ** (1 / len(shares))
+    sizes = [max(2, round(share * unit)) for share in shares]
+    each = zip(names, limits, sizes, time, strict=True)
+    return tuple(Axis(name, low, high, size, dated, name in periods) for name, (low, high), size, dated in each)
