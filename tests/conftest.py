@@ -12,7 +12,23 @@ import pytest
 # tensors of tests are small: threads, also of the processes that tests start, would only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import torch
 from lightning.pytorch import Trainer
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers_in_any_order() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, without an account of W&B."""
+    monkeypatch.chdir(tmp_path)
+    for variable in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+    return tmp_path
 
 
 @pytest.fixture

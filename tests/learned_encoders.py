@@ -1,8 +1,8 @@
-"""Small trainable encoders, as a user would write them."""
+"""Small trainable encoders: those of the registry, and some as a user would write them."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,29 @@ class LearnedFourier(RandomFourier):
 
 
 LEARNED = [LearnedGaussian, Table, Gained, LearnedFourier]
+
+MLP = {"num_features": 8, "num_inputs": 8, "hidden": 4, "mlp": True}
+SINES = {"num_features": 8, "num_positions": 6}
+REGISTERED: dict[str, dict[str, Any]] = {
+    "lff": {"name": "lff", **MLP, "gamma": 0.2, "kl": 0.1},
+    "lff-no-mlp": {"name": "lff", "num_features": 8, "gamma": 0.2},
+    "embed": {"name": "embed", "num_features": 8, "num_positions": 6},
+    "embed-nearest": {"name": "embed", **MLP, "num_positions": 6, "interpolation": "nearest", "flat": True},
+    "pos_mlp": {"name": "pos_mlp", "num_features": 8, "hidden": 4},
+    "sine1d": {"name": "sine1d", **SINES, **MLP},
+    "sine_nd": {"name": "sine_nd", **SINES, **MLP},
+    "md_sine": {"name": "md_sine", **SINES, **MLP},
+    "hash": {"name": "hash", "num_levels": 3, "finest": 6, "table_size": 20},
+    "grid": {"name": "grid", "num_levels": 2, "finest": 6},
+    "lines": {"name": "lines", "rank": 6, "cells": 5},
+    "planes": {"name": "planes", "rank": 6, "cells": 5, "plane_cells": 3},
+    **{
+        f"{name}{'-each' if each else ''}": {"name": name, "num_features": 8, "trainable": True, "per_feature": each}
+        for name in ("gau", "tri", "laplace", "linf", "logf", "rff")
+        for each in (False, True)
+    },
+}
+"""Every registered encoder that has parameters, by a short name of the case."""
 
 
 def train(encoder: Encoder, seed: int = 0) -> Encoder:

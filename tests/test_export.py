@@ -64,7 +64,8 @@ def test_safetensors_and_back(run, capsys, name: str) -> None:
     assert values(type(module).load_from_checkpoint(folder / "back.ckpt").eval()).equal(expected)
 
 
-@pytest.mark.parametrize("name", ["complex-head", pytest.param("simple", marks=pytest.mark.slow)])
+@pytest.mark.slow  # torch.export takes seconds
+@pytest.mark.parametrize("name", ["complex-head", "simple"])
 def test_a_program_of_torch_export_takes_any_number_of_points(run, name: str) -> None:
     folder, module = run(name)
     assert main(["export", str(folder), "--format", "torch_export"]) == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from stopping import run_command
 
+pytestmark = pytest.mark.slow  # installs a package, and starts processes that can import it
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 
@@ -44,13 +45,6 @@ def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
     done = run(environment, tmp_path, "predict", "--ckpt_path", str(checkpoint), "--output_shape", "8", "8")
     assert done.returncode == 0, done.stderr
     assert (found.parent / "predict/8x8/astronaut.png").is_file()
-
-
-def test_a_misspelt_argument_of_it(environment, tmp_path):
-    config = str(ROOT / "configs/image/demo.yaml")
-    done = run(environment, tmp_path, "fit", "--config", config, "--model.encoder", "{name: chirp, num_feature: 3}")
-    assert done.returncode == 2
-    assert "did you mean 'num_features'" in done.stderr
 
 
 def test_a_fit_of_its_classes_alone(environment, tmp_path):

@@ -125,7 +125,7 @@ def state_of(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
     return {"steps": trainer.global_step, "epoch": trainer.current_epoch, "stopping": stopping, "rates": rates}
 
 
-QUICK = ("EarlyStopping", "ReduceLROnPlateau", "SWA, epochs")
+QUICK = ("EarlyStopping", "SWA, epochs")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES])

@@ -16,9 +16,7 @@ DEMO += ["--wandb.enabled", "false", "--trainer.enable_progress_bar", "false"]
 QUICK = ["--trainer.max_steps", "20"]
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def only_run() -> Path:

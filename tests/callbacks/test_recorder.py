@@ -258,16 +258,26 @@ def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatc
     assert curve.seconds[1] <= first < curve.seconds[2] < total
 
 
-def test_a_baseline_that_fails_costs_nothing_but_itself(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InputError("bicubic needs evenly spaced training samples"), "evenly spaced"),
+        (TypeError("a bug"), "left out: unexpected TypeError: a bug. This is a fault of the program"),
+    ],
+)
+def test_a_baseline_that_fails_costs_nothing_but_itself(error, reason, monkeypatch):
     def broken(name, batch, axes):
         if name == "bicubic":
-            raise InputError("bicubic needs evenly spaced training samples")
+            raise error
         return interpolate(name, batch, axes)
 
     monkeypatch.setattr("pe_lightning.callbacks.interpolation.interpolate", broken)
     found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1)))
     assert found["bicubic"]["test/psnr"] is None
-    assert "evenly spaced" in found["bicubic"]["test/psnr_reason"]
+    said = found["bicubic"]["test/psnr_reason"]
+    assert reason in said
+    if isinstance(error, TypeError):
+        assert "a bug" in Path(said.split("traceback is in ")[1]).read_text()
     assert found["linear"]["test/psnr"] > 0
 
 

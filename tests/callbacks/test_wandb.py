@@ -46,6 +46,9 @@ def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
     folder = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        for variable in ("WANDB_MODE", "WANDB_API_KEY"):
+            patch.delenv(variable, raising=False)
+        patch.setenv("NETRC", str(folder / "no-netrc"))
         settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]", "--wandb.artifact=true"]
         settings += ["--trainer.callbacks+=Snapshots", "--trainer.callbacks.every_n_steps=10"]
         assert main(["fit", *DEMO, *settings]) == 0

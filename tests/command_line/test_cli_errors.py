@@ -14,9 +14,7 @@ ROOT = Path(__file__).parents[2]
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--trainer.max_steps", "2"]
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def refused(capsys, arguments: list[str], *words: str) -> None:

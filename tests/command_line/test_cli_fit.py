@@ -23,12 +23,7 @@ DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer
 SOLVED = ["--data.resize", "64", "--model.encoder.num_features", "32", "--trainer.logger", "false"]
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for variable in ("WANDB_MODE", "WANDB_API_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def fit(*arguments: str) -> Path:
@@ -148,14 +143,6 @@ def test_data_and_model_are_built_once(fitted, monkeypatch, resumed):
     more = ["--trainer.max_steps", "40", "--ckpt_path", str(fitted / "checkpoints/last.ckpt")] if resumed else []
     assert main(["fit", *DEMO, *NO_WANDB, *more]) == 0
     assert built == [ComplexLinear, ImageDataModule, ComplexLinear]
-
-
-def test_wandb_is_on_and_offline_by_default():
-    (offline,) = (fit(*DEMO) / "wandb").glob("offline-run-*")
-    (record,) = offline.glob("*.wandb")
-    assert record.stat().st_size > 10_000
-    assert list(offline.glob("files/media/images/reconstructions_*.png"))
-    assert list(offline.glob("files/media/table/test/signals_*.json"))
 
 
 def test_logger_false_switches_every_logger_off_and_the_precision_of_products_is_a_setting():

@@ -20,9 +20,7 @@ ROOT = Path(__file__).parents[2]
 SMALL = ["--data.resize", "24", "--model.encoder.num_features", "8", "--trainer.logger", "false"]
 
 
-@pytest.fixture(autouse=True)
-def _empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def test_a_recipe_by_name_is_its_file(tmp_path):

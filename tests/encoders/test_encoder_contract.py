@@ -33,11 +33,6 @@ def small(name: str, **arguments: Any) -> Encoder:
 every = pytest.mark.parametrize("name", names())
 
 
-@pytest.fixture(autouse=True)
-def _same_coordinates_in_any_order() -> None:
-    torch.manual_seed(0)
-
-
 # -- features ---------------------------------------------------------------------------------------------------------
 
 

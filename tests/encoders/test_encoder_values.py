@@ -276,18 +276,9 @@ WRAPPED: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
     ("laplace", {"scale": 0.2}, lambda d: np.exp(-np.abs(d) / 0.2)),
     ("rect", {"sigma": 0.23}, lambda d: ((d >= -0.115) & (d < 0.115)).astype(float)),
     ("impulse", {}, lambda d: (np.abs(d) == np.abs(d).min(1, keepdims=True)).astype(float)),
-    ("keys", {}, lambda d: cubic_convolution(12 * np.abs(d))),
-    ("bspline", {}, lambda d: cubic_spline(12 * np.abs(d))),
+    ("keys", {}, lambda d: keys_kernel(12 * np.abs(d))),
+    ("bspline", {}, lambda d: spline_kernel(12 * np.abs(d))),
 ]
-
-
-def cubic_convolution(s: Array) -> Array:
-    near, far = 1 - 2.5 * s**2 + 1.5 * s**3, 2 - 4 * s + 2.5 * s**2 - 0.5 * s**3
-    return np.where(s <= 1, near, np.where(s < 2, far, 0))
-
-
-def cubic_spline(s: Array) -> Array:
-    return np.where(s <= 1, 2 / 3 - s**2 + s**3 / 2, np.maximum(2 - s, 0) ** 3 / 6)
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), WRAPPED, ids=[name for name, *_ in WRAPPED])

@@ -50,10 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("runs/*/1"))
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def refused(capsys: pytest.CaptureFixture[str], arguments: list[str], word: str = "") -> str:
@@ -135,30 +132,31 @@ def test_a_checkpoint_beside_a_configuration_does_not_make_its_folder_a_run(made
 # -- nothing is lost --------------------------------------------------------------------------------------------------------
 
 
-def test_the_last_checkpoint_follows_every_epoch_whatever_the_score_does(folder: Path) -> None:
+def test_the_last_checkpoint_follows_every_epoch_whatever_the_score_does() -> None:
     """Stopped within the eighth epoch by an error, with a rate at which the score falls after the first."""
     arguments = [*FIT, "--trainer.max_steps", "60", "--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0"]
     assert main([*arguments, "--trainer.callbacks+", f"{__name__}.FailAt38"]) == 1
-    (run,) = folder.glob("runs/*/1")
+    (run,) = Path().glob("runs/*/1")
     assert torch.load(run / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 35
     assert torch.load(run / "checkpoints/best.ckpt", weights_only=True)["global_step"] == 5
 
 
-def test_a_checkpoint_is_written_beside_the_old_one_and_renamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_written_beside_the_old_one_and_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lightning writes into the temporary folder, and copies over the old file from there."""
+    path = Path("a.ckpt")
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
-    CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.zeros(3)}}, folder / "a.ckpt")
-    old = (folder / "a.ckpt").read_bytes()
+    CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.zeros(3)}}, path)
+    old = path.read_bytes()
 
     def full(*_: object) -> None:
-        assert (folder / "a.ckpt").read_bytes() == old
+        assert path.read_bytes() == old
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(InputError, match=r"a\.ckpt', which takes .* kB: No space left on device; the disk has"):
-        CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.ones(3)}}, folder / "a.ckpt")
-    assert [path.name for path in folder.iterdir()] == ["a.ckpt"]
-    assert read_checkpoint(folder / "a.ckpt")["state_dict"]["a"].tolist() == [0, 0, 0]
+        CheckpointFiles().save_checkpoint({"state_dict": {"a": torch.ones(3)}}, path)
+    assert list(Path().iterdir()) == [path]
+    assert read_checkpoint(path)["state_dict"]["a"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.slow

@@ -135,18 +135,19 @@ def test_a_row_shows_truth_reconstruction_and_trained_samples() -> None:
 
 def test_a_long_row_shows_the_whole_and_its_middle() -> None:
     short, long = wave(DETAIL_SAMPLES), wave(DETAIL_SAMPLES * 50 + 7)
-    assert row_plot(long, long, None, "").width == 2 * row_plot(short, short, None, "").width
     ends = np.zeros(len(long), dtype=bool)
     ends[:DETAIL_SAMPLES] = True
     middle = np.roll(ends, len(long) // 2)
-    legend = amount(row_plot(long, long, ends, ""), BLUE)  # what is trained at an end is not in the middle
+    image = row_plot(long, long, ends, "")
+    assert image.width == 2 * row_plot(short, short, None, "").width
+    legend = amount(image, BLUE)  # what is trained at an end is not in the middle
     assert amount(row_plot(long, long, middle, ""), BLUE) > 10 * max(legend, 1)
 
 
-@pytest.mark.parametrize(("value", "count"), [(np.inf, 50), (np.nan, 5000), (3e38, 5000)])
-def test_predictions_that_diverged_have_pictures(value: float, count: int) -> None:
-    prediction = wave(count)
-    expected = row_plot(prediction, wave(count), None, "")
-    prediction[count // 2] = value
-    assert row_plot(prediction, wave(count), None, "").size == expected.size
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])
+def test_predictions_that_diverged_have_pictures(value: float) -> None:
+    prediction = wave(5000 if value == 3e38 else 50)
+    truth = prediction.copy()
+    prediction[len(truth) // 2] = value
+    assert row_plot(prediction, truth, None, "").height > 100
     assert comparison(np.full((4, 4, 3), value, dtype=np.float32), random(4, 4, 3), "reconstruction").mode == "RGB"

@@ -66,8 +66,7 @@ def test_scales_and_means_are_those_of_the_module(make_trainer, normalize, cente
     assert bool(model.mean.any()) == center
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
-@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize(("depth", "activation"), [(1, "relu"), (3, "gelu")])
 def test_a_head_starts_from_the_solution(make_trainer, depth, activation):
     data = TensorDataModule(smooth())
     linear = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)

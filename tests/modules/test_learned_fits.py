@@ -1,102 +1,99 @@
-"""Fits with the encoders that learn: each signal has its own, sizes follow the samples, what was learned is reported."""
+"""Fits of encoders with parameters: each signal has its own, all are trained, saved and reported."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fits import SAMPLINGS, MakeTrainer, fit, signals
-from learned_encoders import train
+from fits import SAMPLINGS, Losses, MakeTrainer, fit, signals
+from learned_encoders import REGISTERED, LearnedGaussian, Table
 from lightning.pytorch import seed_everything
 from torch import Tensor
-from torch.func import functional_call, stack_module_state, vmap
 
-from pe_lightning.data import TensorDataModule
-from pe_lightning.encoders import create, names, registry, resolve
+from pe_lightning.data import SignalInfo, TensorDataModule
+from pe_lightning.encoders import create, names, registry
+from pe_lightning.encoders.base import Width
+from pe_lightning.errors import InputError
 from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
 
-ROOT = Path(__file__).parents[2]
-MLP = {"num_features": 8, "num_inputs": 8, "hidden": 4, "mlp": True}
-SINES = {"num_features": 8, "num_positions": 6}
-LEARNED: dict[str, dict[str, Any]] = {
-    "lff": {"name": "lff", **MLP, "gamma": 0.2, "kl": 0.1},
-    "lff-no-mlp": {"name": "lff", "num_features": 8, "gamma": 0.2},
-    "embed": {"name": "embed", "num_features": 8, "num_positions": 6},
-    "embed-nearest": {"name": "embed", **MLP, "num_positions": 6, "interpolation": "nearest", "flat": True},
-    "pos_mlp": {"name": "pos_mlp", "num_features": 8, "hidden": 4},
-    "sine1d": {"name": "sine1d", **SINES, **MLP},
-    "sine_nd": {"name": "sine_nd", **SINES, **MLP},
-    "md_sine": {"name": "md_sine", **SINES, **MLP},
-    "hash": {"name": "hash", "num_levels": 3, "finest": 6, "table_size": 20},
-    "grid": {"name": "grid", "num_levels": 2, "finest": 6},
-    "lines": {"name": "lines", "rank": 6, "cells": 5},
-    "planes": {"name": "planes", "rank": 6, "cells": 5, "plane_cells": 3},
-    **{
-        f"{name}{'-each' if each else ''}": {"name": name, "num_features": 8, "trainable": True, "per_feature": each}
-        for name in ("gau", "tri", "laplace", "linf", "logf", "rff")
-        for each in (False, True)
-    },
+
+class Penalised(LearnedGaussian):
+    """Gaussians of a trained width, with a penalty that pulls it to 1."""
+
+    width = Width("sigma", "length", lambda k: 1 / k, "1/K")
+
+    def __init__(self, num_features: int = 8, sigma: float | None = 0.2, padding: int = 0, strength: float = 0.0) -> None:
+        super().__init__(num_features, sigma, padding)
+        self.strength = strength
+
+    def penalty(self) -> Tensor:
+        return self.strength * self.log_sigma.square()
+
+
+MODULES: dict[str, Callable[..., CoordinateModule]] = {
+    "complex": lambda encoder, **more: ComplexLinear(encoder, **more),
+    "complex-head": lambda encoder, **more: ComplexLinear(encoder, depth=1, width=8, **more),
+    "simple": lambda encoder, **more: SimpleMLP(encoder, depth=1, width=8, **more),
 }
-every = pytest.mark.parametrize("key", LEARNED)
+every_module = pytest.mark.parametrize("kind", MODULES)
+SGD = {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.05)}
 
 
-def test_all_encoders_that_learn_are_here() -> None:
-    tested = {description["name"] for description in LEARNED.values()}
+def log_widths(module: CoordinateModule) -> list[Tensor]:
+    """The logarithms of the widths of the distinct encoders."""
+    return [encoder.log_sigma.detach().clone() for encoder in dict.fromkeys(module.encoding.encoders)]
+
+
+def test_every_registered_encoder_with_parameters_is_tested() -> None:
+    tested = {description["name"] for description in REGISTERED.values()}
     for name in names():
         arguments = registry.parameters(registry.get(name))
         learns = {"trainable", "mlp"} & set(arguments) or any(True for _ in create(name).parameters())
         assert bool(learns) == (name in tested), name
 
 
-@every
-@pytest.mark.parametrize("num_axes", [1, 2])
-def test_encoders_of_many_signals_run_together(key: str, num_axes: int) -> None:
-    """Values and gradients, and copies that keep what was learned."""
-    encoder = resolve(LEARNED[key])
-    if num_axes == 2 and not encoder.joint:
-        return
-    encoder = encoder.copy(num_axes=2) if num_axes == 2 else encoder
-    x = torch.rand((20, num_axes) if num_axes > 1 else (20,), dtype=torch.float64)
-    several = [train(encoder.copy().double(), seed) for seed in range(3)]
-    parameters, buffers = stack_module_state(several)  # type: ignore[arg-type]
-
-    def features(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
-        return functional_call(encoder, (parameters, buffers), (x,))
-
-    together, alone = vmap(features)(parameters, buffers), torch.stack([one(x) for one in several])
-    torch.testing.assert_close(together, alone)
-    assert not torch.equal(alone[0], alone[1])
-    assert torch.equal(several[0].copy()(x), alone[0])
-    found = torch.autograd.grad(together.square().sum(), list(parameters.values()), allow_unused=True)
-    expected = [torch.autograd.grad(one(x).square().sum(), list(one.parameters()), allow_unused=True) for one in several]
-    for ours, theirs in zip(found, zip(*expected, strict=True), strict=True):
-        assert (ours is None) == (theirs[0] is None)  # the variance of the penalty
-        if ours is not None:
-            torch.testing.assert_close(ours, torch.stack(theirs))
+@every_module
+@pytest.mark.parametrize(("sampling", "shared"), [("grid", False), ("grid", True), ("random", False), ("shared", True)])
+def test_a_fit_is_a_bare_loop(kind: str, shared: bool, sampling: str, make_trainer: MakeTrainer) -> None:
+    """Gradients go through the features, which are computed anew each step."""
+    data, losses = TensorDataModule(signals(2, 8, 6), sampling=SAMPLINGS[sampling]), Losses()
+    seed_everything(0, verbose=False)
+    made = MODULES[kind](Penalised(), shared_encoder=shared, **SGD)
+    fit(made, data, make_trainer, 4, callbacks=[losses], limit_val_batches=0)
+    assert all((width != math.log(0.2)).all() for width in log_widths(made))
+    seed_everything(0, verbose=False)
+    bare, batch, expected = MODULES[kind](Penalised(), shared_encoder=shared), data.train_batch(), []
+    bare.build_from(data)
+    optimizer = torch.optim.SGD(bare.parameters(), lr=0.05)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = bare.errors(batch).square().mean(1).sum()
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    assert losses.values == pytest.approx(expected, rel=1e-5)
 
 
-MODULES: dict[str, Callable[..., CoordinateModule]] = {
-    "simple": lambda encoder: SimpleMLP(encoder, depth=1, width=8),
-    "complex": lambda encoder: ComplexLinear(encoder),
-}
+TOGETHER = [(key, kind, "grid") for key in REGISTERED for kind in ("simple", "complex")]
+TOGETHER += [(key, kind, "shared") for key in ("gau", "embed") for kind in MODULES] + [("gau", "complex-head", "grid")]
 
 
-@every
-@pytest.mark.parametrize("kind", MODULES)
-def test_fitted_alone_is_fitted_together(key: str, kind: str) -> None:
+@pytest.mark.parametrize(("key", "kind", "sampling"), TOGETHER)
+def test_fitted_alone_is_fitted_together(key: str, kind: str, sampling: str) -> None:
     values = signals(2, 10, 6)
 
     def fitted(some: Tensor) -> CoordinateModule:
         seed_everything(0, verbose=False)
-        data, module = TensorDataModule(some, sampling=SAMPLINGS["grid"]), MODULES[kind](LEARNED[key])
+        data, module = TensorDataModule(some, sampling=SAMPLINGS[sampling]), MODULES[kind](REGISTERED[key])
         data.setup("fit")
         module.build_from(data)
-        if isinstance(module, ComplexLinear):
-            module.weight.data.fill_(0.3)  # it starts at zero, where a table close to zero has hardly a gradient
+        if kind == "complex":  # it starts at zero, where a table close to zero has hardly a gradient
+            module.get_parameter("networks.network.weight").data.fill_(0.3)
         assert module.networks.features_are_trained
         batch, optimizer = data.train_batch(), torch.optim.SGD(module.parameters(), lr=0.05)
         for _ in range(3):
@@ -114,14 +111,10 @@ def test_fitted_alone_is_fitted_together(key: str, kind: str) -> None:
     assert together.num_params == alone.num_params
 
 
-PAIRS = [(key, "simple") for key in LEARNED if key == "gau-each" or not key.endswith("-each")]
-PAIRS += [(key, "complex") for key in ("gau", "hash", "lff")]
-
-
-@pytest.mark.parametrize(("key", "kind"), PAIRS)
-def test_derivatives_of_many_signals_are_those_of_their_networks(key: str, kind: str) -> None:
-    """Of every encoder below one of the modules, of which encoders know nothing, and of three below the other."""
-    data, module = TensorDataModule(signals(2, 10, 6)), MODULES[kind](LEARNED[key])
+@pytest.mark.parametrize("key", ["gau-each", "rff", "lff", "sine_nd", "embed", "hash", "planes"])
+def test_derivatives_of_many_signals_are_those_of_their_networks(key: str) -> None:
+    """Where each signal has features of its own: parameters below exponentials, perceptrons and interpolation."""
+    data, module = TensorDataModule(signals(2, 10, 6)), MODULES["complex" if key == "hash" else "simple"](REGISTERED[key])
     data.setup("fit")
     module.build_from(data)
     for _, tensor in module.networks.per_signal():
@@ -134,8 +127,93 @@ def test_derivatives_of_many_signals_are_those_of_their_networks(key: str, kind:
     module.laplacian(points).square().sum().backward()
 
 
-@pytest.mark.parametrize("encoder", [LEARNED["gau"], LEARNED["lff"], {"name": "rff", "num_features": 8}])
-@pytest.mark.parametrize("grid", [(12, 8, 8), (8, 8, 12), (8, 12, 8)])
+def test_a_shared_encoder_is_counted_once() -> None:
+    shared, own = ComplexLinear(Penalised(), shared_encoder=True), ComplexLinear(Penalised())
+    for module in (shared, own):
+        module.build(SignalInfo(("a", "b", "c"), (4, 4), 2))
+        assert module.num_params == 2 * 64 + 1
+    assert sum(p.numel() for p in shared.parameters()) == 3 * 128 + 1
+    assert sum(p.numel() for p in own.parameters()) == 3 * 129
+
+
+@pytest.mark.parametrize("sampling", ["grid", "random"])
+def test_a_chosen_width_is_where_training_starts(sampling: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """``sigma: auto`` and trained: chosen before the optimiser exists, then trained by it, and in the checkpoint."""
+    gau = {"name": "gau", "num_features": 16, "sigma": "auto", "trainable": True}
+    data = TensorDataModule(signals(1, 40, 40), sampling=SAMPLINGS[sampling])
+    still = ComplexLinear(gau, optimizer=lambda p: torch.optim.SGD(p, lr=0.0))
+    fit(still, data, make_trainer, 1, limit_val_batches=0)
+    (chosen,) = {float(width) for width in log_widths(still)}
+    assert chosen != pytest.approx(math.log(0.64 / 16))
+    assert still.solution is not None
+    module = ComplexLinear(gau, **SGD)
+    trainer = fit(module, data, make_trainer, 3, limit_val_batches=0)
+    stepped = {id(p) for group in trainer.optimizers[0].param_groups for p in group["params"]}
+    assert all(id(parameter) in stepped for parameter in module.parameters())
+    assert all(float(width) != chosen for width in log_widths(module))
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    again = ComplexLinear.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
+    assert log_widths(again) == log_widths(module)
+    x = torch.rand(5, 2)
+    assert torch.equal(again(x), module(x))
+
+
+@every_module
+def test_encoder_and_network_have_their_own_rates(kind: str, make_trainer: MakeTrainer) -> None:
+    module = MODULES[kind](Penalised(), encoder_lr=1e-9, **SGD)
+    trainer = fit(module, TensorDataModule(signals(2, 8, 6)), make_trainer, 3, limit_val_batches=0)
+    assert [group["lr"] for group in trainer.optimizers[0].param_groups] == [0.05, 1e-9]
+    for width in log_widths(module):
+        torch.testing.assert_close(width, torch.full_like(width, math.log(0.2)), rtol=1e-6, atol=0)
+    with pytest.raises(InputError, match="encoder_lr must be a positive number"):
+        MODULES[kind](Penalised(), encoder_lr=0.0)
+
+
+def test_an_optimiser_that_leaves_a_parameter_out_is_refused(make_trainer: MakeTrainer) -> None:
+    module = ComplexLinear(Penalised(), optimizer=lambda parameters: torch.optim.SGD(list(parameters)[:1], lr=0.1))
+    with pytest.raises(InputError, match=r"the optimiser leaves out .*log_sigma"):
+        fit(module, TensorDataModule(signals(1, 8, 6)), make_trainer, 1)
+
+
+@every_module
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_penalty_is_part_of_the_loss(kind: str, shared: bool, make_trainer: MakeTrainer) -> None:
+    losses = []
+    for strength in (0.0, 2.0):
+        seed_everything(0, verbose=False)
+        module, seen = MODULES[kind](Penalised(strength=strength), shared_encoder=shared, **SGD), Losses()
+        fit(module, TensorDataModule(signals(3, 8, 6)), make_trainer, 1, callbacks=[seen], limit_val_batches=0)
+        losses.append(seen.values[0])
+    encoders = len(dict.fromkeys(module.encoding.encoders)) * (1 if shared else 3)
+    assert losses[1] - losses[0] == pytest.approx(2 * math.log(0.2) ** 2 * encoders, rel=1e-4)
+
+
+@every_module
+def test_features_that_start_close_to_zero_are_not_scaled_up(kind: str, make_trainer: MakeTrainer) -> None:
+    module = MODULES[kind](Table(), optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-3))
+    fit(module, TensorDataModule(signals(1, 16, 16)), make_trainer, 2, limit_val_batches=0)
+    scale = getattr(module.encoding, "scales", None) if kind != "simple" else module.encoding.scale
+    assert scale is not None
+    assert scale.max() == 1
+    assert all(parameter.abs().max() < 0.1 for parameter in module.encoding.parameters())
+
+
+def test_a_model_built_before_its_width_was_chosen_is_refused(make_trainer: MakeTrainer) -> None:
+    module = ComplexLinear({"name": "gau", "sigma": "auto", "trainable": True})
+    data = TensorDataModule(signals(1, 40, 40))
+    module.build(data.info)
+    with pytest.raises(InputError, match="built before its width was chosen"):
+        fit(module, data, make_trainer, 1)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "grid"),
+    [
+        *((REGISTERED["gau"], grid) for grid in ((12, 8, 8), (8, 8, 12), (8, 12, 8))),
+        (REGISTERED["lff"], (12, 8, 8)),
+        ({"name": "rff", "num_features": 8}, (8, 12, 8)),
+    ],
+)
 def test_a_checkpoint_keeps_which_axes_share_their_encoder(
     encoder: dict[str, Any], grid: tuple[int, ...], make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:

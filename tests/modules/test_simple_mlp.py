@@ -145,10 +145,8 @@ def test_the_default_width_of_fourier_features_follows_the_samples() -> None:
 
 
 DERIVED: dict[str, CoordinateModule] = {
-    "simple": SimpleMLP({"name": "gau", "num_features": 16, "sigma": 0.15}, depth=1, width=8, activation="tanh"),
     "siren": SimpleMLP(activation="sine", signals_per_chunk=1, **SMALL),
     "complex": ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.15}),
-    "head": ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.15}, depth=1, width=8, activation="tanh"),
     "adaptive": Adaptive(angles=0, aspects=[]),
     "adaptive scattered": Adaptive(angles=0, aspects=[]),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,9 +168,14 @@ FITS: dict[str, tuple[tuple[int, ...], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FITS)
-@pytest.mark.parametrize(("normalize", "center"), [(True, True), (False, False)])
-@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-10), ("32-true", 2e-5)])
+@pytest.mark.parametrize(
+    ("name", "normalize", "center", "precision", "tolerance"),
+    [
+        *((name, True, True, "64-true", 1e-10) for name in FITS),
+        *((name, False, False, "64-true", 1e-10) for name in ("2", "per-axis")),
+        *((name, True, True, "32-true", 2e-5) for name in ("2", "3")),
+    ],
+)
 def test_a_fit_equals_that_through_the_samples(
     name: str,
     normalize: bool,
@@ -350,18 +354,3 @@ def test_where_it_does_not_apply(
     module = ComplexLinear(encoder, **more)
     fit(module, TensorDataModule(signals(2, 24, 20), **data), make_trainer, 3, limit_val_batches=0)
     assert made == []
-
-
-def test_a_resumed_fit_goes_on_bit_for_bit(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    """Where the loss was last evaluated exactly is not part of a checkpoint, and has no influence on the weights."""
-
-    def run(steps: int, **more: Any) -> ComplexLinear:
-        module, data = ComplexLinear(GAU), TensorDataModule(signals(2, 24, 20), batching=Batching(steps_per_epoch=5))
-        trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, limit_val_batches=0)
-        trainer.fit(module, data, **more)
-        trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")
-        return module
-
-    whole = run(13)
-    run(6)
-    assert torch.equal(run(13, ckpt_path=tmp_path / "6.ckpt", weights_only=False).weight, whole.weight)

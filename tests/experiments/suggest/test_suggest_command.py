@@ -17,9 +17,7 @@ from pe_lightning.experiments.suggest import networks
 FEW = ["--encoders", "gau,bspline,rff"]
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def picture(name: str, *size: int) -> str:

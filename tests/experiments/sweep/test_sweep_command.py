@@ -21,12 +21,7 @@ TRAINED += ["--trainer.log_every_n_steps", "5"]
 ENCODERS = ["--vary", "model.encoder=gau,rff", "--out", "s"]
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for variable in ("WANDB_MODE", "WANDB_API_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def record(folder: str = "s") -> dict:
