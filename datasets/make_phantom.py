@@ -2,9 +2,8 @@
 
     python datasets/make_phantom.py
 
-Ten ellipsoids after Shepp and Logan (1974), in their usual three-dimensional form, with contrasts that the eye can see.
-Each sample is the mean over 4 x 4 x 4 points, so that edges fall between grey levels as they
-do in a scan.
+The phantom is the sum of ten ellipsoids after Shepp and Logan (1974), in the usual three-dimensional form with increased
+contrast. Each sample is the mean over 4 x 4 x 4 points, so that edges have intermediate grey levels, as in a scan.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import tifffile
 
-SIZE, FINER = 96, 4
+SIZE = 96
+POINTS_PER_SAMPLE = 4  # along each axis
 
-# contrast, half axes (x, y, z), centre (x, y, z), rotation about z in degrees; the head fills [-1, 1]^3
+# contrast, half axes (x, y, z), centre (x, y, z) in [-1, 1], rotation about z in degrees
 ELLIPSOIDS = (
     (1.0, (0.69, 0.92, 0.9), (0.0, 0.0, 0.0), 0.0),
     (-0.8, (0.6624, 0.874, 0.88), (0.0, 0.0, 0.0), 0.0),
@@ -31,22 +31,22 @@ ELLIPSOIDS = (
 )
 
 
-def phantom(size: int, finer: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """The phantom in [0, 1], ``(z, y, x)``, ``(size, size, size)``."""
-    fine = (np.arange(size * finer) + 0.5) / (size * finer) * 2 - 1
+def phantom(size: int, points: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """The phantom in [0, 1], ``(z, y, x)``; each of ``size³`` samples is the mean over ``points³`` points."""
+    fine = (np.arange(size * points) + 0.5) / (size * points) * 2 - 1
     layers = []
-    for z in fine.reshape(size, finer):
-        layer = np.zeros((finer, size * finer, size * finer))
+    for z in fine.reshape(size, points):
+        layer = np.zeros((points, size * points, size * points))
         for contrast, axes, centre, degrees in ELLIPSOIDS:
             angle = np.deg2rad(degrees)
-            x, y = fine[None, None, :] - centre[0], -fine[None, :, None] - centre[1]  # rows run downwards
+            x, y = fine[None, None, :] - centre[0], -fine[None, :, None] - centre[1]  # y decreases with the row
             along, across = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
             height = (z[:, None, None] - centre[2]) / axes[2]
             layer += contrast * ((along / axes[0]) ** 2 + (across / axes[1]) ** 2 + height**2 <= 1)
-        layers.append(layer.reshape(finer, size, finer, size, finer).mean((0, 2, 4)))
+        layers.append(layer.reshape(points, size, points, size, points).mean((0, 2, 4)))
     return np.stack(layers)
 
 
 if __name__ == "__main__":
-    levels = np.rint(np.clip(phantom(SIZE, FINER), 0, 1) * 255).astype(np.uint8)
+    levels = np.rint(np.clip(phantom(SIZE, POINTS_PER_SAMPLE), 0, 1) * 255).astype(np.uint8)
     tifffile.imwrite(Path(__file__).with_name("phantom.tif"), levels, photometric="minisblack", compression="zlib")

@@ -18,7 +18,7 @@ from pe_lightning.data import SignalDataModule, make_datamodule
 from pe_lightning.data.sources.paths import Paths
 from pe_lightning.encoders import EncoderLike, create, registry
 from pe_lightning.errors import InputError
-from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
+from pe_lightning.modules import ComplexLinear, CoordinateModule
 
 __all__ = ["create_encoder", "fit", "list_encoders"]
 
@@ -59,8 +59,7 @@ def fit(
     if isinstance(encoder, str) and registry.get(encoder).width is not None:
         encoder = {"name": encoder, "width": "auto"}  # as the recipes of exact fits
     module = ComplexLinear(encoder, warm_start=True) if model is None else model  # type: ignore[arg-type]
-    exact = isinstance(module, Adaptive) or getattr(module, "warm_start", False)
-    if max_steps < 1 and not exact:
+    if max_steps < 1 and not module.solves:
         raise InputError(f"{type(module).__name__} is trained: give max_steps, such as max_steps=2000")
     if isinstance(signals, SignalDataModule):
         if data:

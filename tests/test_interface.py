@@ -66,8 +66,11 @@ def test_a_file_is_fitted_as_by_the_command(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_cannot_be_fitted_or_scored_is_said():
     values = signals(1, 8, 8)
-    with pytest.raises(InputError, match="SimpleMLP is trained: give max_steps"):
-        pe_lightning.fit(values, model=pe_lightning.SimpleMLP("gau"))
+    for trained in (pe_lightning.SimpleMLP("gau"), pe_lightning.ComplexLinear("gau")):
+        assert not trained.solves
+        with pytest.raises(InputError, match=f"{type(trained).__name__} is trained: give max_steps"):
+            pe_lightning.fit(values, model=trained)
+    assert pe_lightning.fit(values, model=pe_lightning.Adaptive()).solution.solver == "adaptive"
     with pytest.raises(InputError, match="sampling: give them to the DataModule"):
         pe_lightning.fit(pe_lightning.TensorDataModule(values), sampling="random")
     with pytest.raises(InputError, match=r"this ComplexLinear has no PSNR: Trainer\.test scores it"):

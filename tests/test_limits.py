@@ -60,6 +60,15 @@ def test_what_does_not_fit_in_the_free_memory_is_not_decoded(
         tracemalloc.stop()
 
 
+def test_only_a_change_of_size_needs_memory_to_resize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.png")
+    sizes = SLICES * SIDE, SIDE
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2 * BYTES))
+    ImageSource(str(path), resize=list(sizes)).read()
+    with pytest.raises(InputError, match=r"a\.png', resized, .* Set a smaller resize"):
+        ImageSource(str(path), resize=[sizes[0] + 1, sizes[1]]).read()
+
+
 def test_signals_that_do_not_fit_in_the_free_memory_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", data=np.arange(BYTES, dtype=np.uint8).reshape(SLICES, SIDE, SIDE), chunks=(1, SIDE, SIDE))

@@ -102,6 +102,10 @@ class Shifted(Encoder):
         x = x.to(exact_dtype(x))
         return x.clamp(max=(self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
 
+    def wrapped(self, index: Tensor) -> Tensor:
+        """Indices of shifts, or their differences, modulo ``K`` where the axis is periodic; overwrites them."""
+        return index.remainder_(self.num_shifts) if self.padding == "wrap" else index
+
     def kernel(self, offsets: Tensor) -> Tensor:
         """The kernel at ``offsets``; may overwrite them."""
         raise NotImplementedError
@@ -365,10 +369,8 @@ class Rectangle(Shifted):
         hi = cell(x, self.resolution, self._cells / 2)[..., None]
         whole = self._cells.is_integer()  # then hi - lo is the same for every x, whatever its rounding
         lo = hi - self._cells if whole else cell(x, self.resolution, -self._cells / 2)[..., None]
-        indices = self.indices(x)
-        if self.padding == "wrap":
-            return ((hi - indices).remainder_(self.num_shifts) < hi - lo).to(dtype)
-        return (indices <= hi).bitwise_and_(indices > lo).to(dtype)
+        below = self.wrapped(hi - self.indices(x))
+        return (below >= 0).bitwise_and_(below < hi - lo).to(dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = \sigma \max(1 - |\Delta|/\sigma, 0)`."""
@@ -404,9 +406,7 @@ class Impulse(Shifted):
 
     def forward(self, x: Tensor) -> Tensor:
         """One at the nearest shift."""
-        column = cell(self.placed(x), self.resolution, 0.5).add_(self.outside)
-        if self.padding == "wrap":
-            column.remainder_(self.num_shifts)
+        column = self.wrapped(cell(self.placed(x), self.resolution, 0.5)).add_(self.outside)
         column = column.clamp(0, self.num_features - 1).long()
         features = x.new_zeros(*x.shape, self.num_features)
         return features.scatter_add_(-1, column[..., None], features.new_ones(*x.shape, 1))
@@ -434,9 +434,9 @@ class CubicKernel(Shifted):
         left = (coords.detach() * self.resolution).floor_()  # the shift to the left of the coordinate
         # subtract first: near its shift, x - t_i is exact in floating point, K x - i is not
         values = torch.stack(self.weights((coords - left / self.resolution) * self.resolution), -1)
-        columns = left[..., None] + (self.outside + torch.arange(-1, 3, dtype=left.dtype, device=left.device))
-        if self.padding == "wrap":
-            columns.remainder_(self.num_shifts)
+        columns = self.wrapped(left[..., None] + torch.arange(-1, 3, dtype=left.dtype, device=left.device)).add_(
+            self.outside
+        )
         inside = (columns >= 0).bitwise_and_(columns < self.num_features)
         columns = columns.clamp(0, self.num_features - 1).long()
         features = values.new_zeros(*x.shape, self.num_features)

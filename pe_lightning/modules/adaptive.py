@@ -67,6 +67,8 @@ class Adaptive(CoordinateModule):
     twice the spacing; docs/adaptive.md has the derivation.
     """
 
+    solves = True
+
     def __init__(
         self,
         encoder: Encoder | str = "laplace",

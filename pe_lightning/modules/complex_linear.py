@@ -137,7 +137,7 @@ class ComplexLinear(CoordinateModule):
             raise InputError("keep is for a single linear layer, which is solved for; leave out --model.depth")
         self.sparse_weights: list[SparseWeight] = []
         """The sparse layers of the signals, once they are solved for or loaded."""
-        self.warm_start = warm_start or self.sparse is not None
+        self.warm_start = self.solves = warm_start or self.sparse is not None
         self.ridge = ridge
         self._choice: Choice | None = None
         self.save_arguments(

@@ -76,6 +76,8 @@ class CoordinateModule(TrainedModule):
     may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
     content_key: ClassVar[str] = SIGNALS_KEY
     content: ClassVar[str] = "shape of signals"
+    solves: bool = False
+    """Whether a fit solves for the weights, so that it needs no steps."""
     has_layers: ClassVar[bool] = False
     """Whether the networks have features and hidden layers, whose activations :meth:`Stack.hidden` returns."""
 

@@ -112,16 +112,12 @@ class FitReport:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> FitReport:
         """The report that :meth:`to_dict` described; also takes the ``report()`` of a solver's solution."""
-        nested: dict[str, Any] = {}
-        if plain.get("choice") is not None:
-            nested["choice"] = ChoiceReport(**plain["choice"])
-        if plain.get("spectrum") is not None:
-            nested["spectrum"] = SpectrumReport(**plain["spectrum"])
-        if plain.get("learned") is not None:
-            nested["learned"] = [LearnedReport(**entry) for entry in plain["learned"]]
-        if plain.get("sparse") is not None:
-            nested["sparse"] = SparseReport(**plain["sparse"])
-        return cls(**{**plain, **nested})
+        kinds = {"choice": ChoiceReport, "spectrum": SpectrumReport, "learned": LearnedReport, "sparse": SparseReport}
+        parts = dict(plain)
+        for name, kind in kinds.items():
+            if (part := plain.get(name)) is not None:
+                parts[name] = [kind(**entry) for entry in part] if isinstance(part, list) else kind(**part)
+        return cls(**parts)
 
 
 def _without_none(items: list[tuple[str, Any]]) -> dict[str, Any]:

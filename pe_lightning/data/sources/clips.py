@@ -120,13 +120,15 @@ class Clip:
 
         The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame.
         """
+        if self.size == size:
+            return self
 
         def resize(block: AnyArray) -> AnyArray:
             return np.stack([_resampled(frame, size) for frame in block])
 
         label = f"{self.file.given!r}, resized,"
         check_memory(label, (*size, 4), 4, "Set a smaller resize")  # Pillow works in 32 bits and up to four channels
-        return self if self.size == size else replace(self, size=size, edits=(*self.edits, resize))
+        return replace(self, size=size, edits=(*self.edits, resize))
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
         """Converts grey to RGB, or RGB to luma (0.299 R + 0.587 G + 0.114 B), in the same dtype.

@@ -1,6 +1,6 @@
 "use strict";
 
-// -- tables: click or press a head to sort; a second time turns the order round ------------------------------------------
+// -- tables: a click on a column's heading sorts by it, a second click reverses the order ---------------------------------
 
 for (const table of document.querySelectorAll("table.scores")) {
   const heads = Array.from(table.tHead.rows[0].cells);
@@ -12,25 +12,25 @@ for (const table of document.querySelectorAll("table.scores")) {
     const rows = Array.from(table.tBodies[0].rows, (row) => [row.cells[column].dataset.order, row]);
     rows.sort(([a], [b]) => {
       if (column === 0) return direction * a.localeCompare(b, undefined, { numeric: true });
-      return (a === "") - (b === "") || direction * (a - b);  // without a number: last, either way round
+      return (a === "") - (b === "") || direction * (a - b);  // rows without a number are last in both orders
     });
     table.tBodies[0].append(...rows.map(([, row]) => row));
   }));
 }
 
-// -- the viewer: one signal at a time, one zoom for all of its panes -----------------------------------------------------
+// -- the viewer: shows one signal, with the same zoom in all panes --------------------------------------------------------
 
 const content = (key) => document.getElementById(key).textContent;
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-/** An element with properties and children; text is never read as HTML. */
+/** Creates an element with properties and children; strings become text, not HTML. */
 function make(name, properties = {}, ...children) {
   const element = Object.assign(document.createElement(name), properties);
   element.append(...children);
   return element;
 }
 
-/** What a reconstruction is called, and what stands below: a group's runs share its name. */
+/** Caption of a reconstruction: the name of its group, the score, and the run if the group has another name. */
 function caption({ group, run, score }) {
   return [make("strong", {}, group), group === run ? score : `${score}, ${run}`];
 }
@@ -45,7 +45,7 @@ class Viewer {
     this.build();
   }
 
-  /** The chosen signal: `tiles` are all its reconstructions, `first` is one that is there. */
+  /** Loads the selected signal: `tiles` are its reconstructions, `first` is the first one that exists. */
   build() {
     [this.name, this.tiles] = this.signals[this.form.signal.value];
     this.first = this.tiles.find((tile) => !tile.reason);
@@ -53,13 +53,13 @@ class Viewer {
     this.panes.draw();
   }
 
-  /** Zooms by a factor; the point (u, v) stays where it is. */
+  /** Zooms by a factor about the fixed point (u, v), in widths and heights of a pane. */
   zoomAt(factor, u = 0.5, v = 0.5) {
     const zoom = clamp(this.zoom * factor, 1, this.panes.mostZoom);
     this.show(zoom, u - (u - this.x) * zoom / this.zoom, v - (v - this.y) * zoom / this.zoom);
   }
 
-  /** Puts the left upper corner at (x, y), in sides of a pane. */
+  /** Sets the zoom and the position (x, y) of the upper left corner, in widths and heights of a pane. */
   show(zoom, x, y) {
     Object.assign(this, { zoom, x: clamp(x, 1 - zoom, 0), y: clamp(y, 1 - zoom, 0) });
     this.panes.draw();
@@ -69,7 +69,7 @@ class Viewer {
     this.show(this.zoom, this.x + du, this.y + dv);
   }
 
-  /** Wheel, drag and keys of a pane; so many pixels at its left and right are margins. */
+  /** Handles wheel, drag and keys of a pane with `left` and `right` margins in pixels. */
   listen(pane, left = 0, right = 0) {
     const at = (event) => {
       const box = pane.getBoundingClientRect();
@@ -120,7 +120,7 @@ class Pictures {
     this.tiles.style.setProperty("--error", `url("#${filter.id}")`);
   }
 
-  /** The tiles of a signal: ground truth, then every run in the order of the table. */
+  /** Creates the figures of a signal: ground truth, then the runs in the order of the table. */
   build() {
     const { first, name, tiles } = this.viewer;
     const last = first.frames.length - 1;
@@ -144,14 +144,14 @@ class Pictures {
     return make("figure", {}, view, make("figcaption", {}, ...below));
   }
 
-  /** An image that follows the chosen frame. */
+  /** Creates an image that shows the selected frame. */
   image(keys, alt) {
     const image = make("img", { alt, draggable: false });
     this.images.push([image, keys]);
     return image;
   }
 
-  /** Shows the chosen frame in the chosen mode; one set of variables moves all pictures. */
+  /** Shows the selected frame in the selected mode; zoom and position are CSS variables of all pictures. */
   draw() {
     const { zoom, x, y, root, first: { frames, count, what, rate, size } } = this.viewer;
     const { mode, frame, split, largest, time } = this.form;
@@ -165,21 +165,21 @@ class Pictures {
     for (const [image, keys] of this.images) {
       if (image.key !== keys[frame.value]) image.src = content(image.key = keys[frame.value]);
     }
-    // pixels are shown as squares once they are large enough to be seen
+    // without interpolation where a pixel is at least 1.5 CSS pixels wide
     this.tiles.classList.toggle("pixels", zoom * this.tiles.querySelector(".view").clientWidth / size[0] >= 1.5);
   }
 }
 
 // -- rows ----------------------------------------------------------------------------------------------------------------
 
-const COLOURS = 8;
+const NUM_COLOURS = 8;
 const DASHES = { solid: [], dashed: [7, 3], dotted: [2, 3] };
-const SHOWN_AT_FIRST = 4;
+const NUM_SHOWN_INITIALLY = 4;
 const MARGIN = { left: 64, right: 24, top: 24, bottom: 26 };
 
 const bytes = (key) => Uint8Array.from(atob(content(key)), (character) => character.charCodeAt(0));
 
-/** Round numbers between two bounds, about `count` of them and `least` apart, with the decimals they need. */
+/** About `count` round numbers between two bounds, at least `least` apart, each with its text. */
 function ticks(low, high, count, least = 0) {
   const rough = Math.max(least, (high - low) / count);
   const power = 10 ** Math.floor(Math.log10(rough) + 1e-9);
@@ -193,13 +193,13 @@ function ticks(low, high, count, least = 0) {
 class Rows {
   constructor(viewer) {
     Object.assign(this, { viewer, form: viewer.form, legend: viewer.root.querySelector(".legend") });
-    this.hidden = new Set(viewer.signals.flatMap(([, tiles]) => tiles.slice(SHOWN_AT_FIRST).map(({ run }) => run)));
+    this.hidden = new Set(viewer.signals.flatMap(([, tiles]) => tiles.slice(NUM_SHOWN_INITIALLY).map(({ run }) => run)));
     this.plots = viewer.root.querySelectorAll("canvas");
     for (const plot of this.plots) viewer.listen(plot, MARGIN.left, MARGIN.right);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
-  /** The lines of a signal, and an entry of the legend for every run. */
+  /** Reads the lines of a signal, and creates the legend. */
   build() {
     const { tiles, first } = this.viewer;
     this.points = Math.ceil(first.count / first.step);
@@ -212,14 +212,14 @@ class Rows {
       if (tile.reason) return make("span", { className: "missing" }, caption(tile)[0], tile.reason);
       const line = {
         run: tile.run, values: floats(tile.reconstruction), error: floats(tile.error), width: 1.3,
-        colour: `--c${k % COLOURS}`, dash: Object.keys(DASHES)[Math.floor(k / COLOURS) % 3],
+        colour: `--c${k % NUM_COLOURS}`, dash: Object.keys(DASHES)[Math.floor(k / NUM_COLOURS) % 3],
       };
-      this.lines.unshift(line);  // the first run in front
+      this.lines.unshift(line);  // lines are drawn in this order: the first run is on top
       const box = make("input", { type: "checkbox", checked: !this.hidden.has(tile.run) });
       box.addEventListener("input", () => this.hidden[box.checked ? "delete" : "add"](tile.run));
       return make("label", {}, box, this.swatch(line), ...caption(tile));
     });
-    const dot = this.trained.length ? [make("span", {}, make("i", { className: "dot" }), "trained on, where there is room")] : [];
+    const dot = this.trained.length ? [make("span", {}, make("i", { className: "dot" }), "trained sample, shown if there is space")] : [];
     this.legend.replaceChildren(make("span", {}, this.swatch(this.truth), "ground truth"), ...dot, ...entries);
   }
 
@@ -236,12 +236,12 @@ class Rows {
       this.from = -x / zoom * this.points;
       this.to = this.from + this.points / zoom;
       this.seen = [Math.max(0, Math.floor(this.from) - 1), Math.min(this.points, Math.ceil(this.to) + 1)];
-      const per = first.step === 1 ? 1 : 2;  // a value, or the least and the greatest of a range
+      const per = first.step === 1 ? 1 : 2;  // numbers per point: its value, or minimum and maximum of a range
       const part = (array, k) => array.subarray((per * this.form.channel.value + k) * this.points).subarray(0, this.points);
       const line = (of, array) => ({ ...of, low: part(array, 0), high: part(array, per - 1) });
       const shown = this.lines.filter(({ run }) => !this.hidden.has(run));
       const truth = line(this.truth, this.truth.values);
-      // the range of the truth and a quarter of it beyond: what strays further leaves the plot
+      // the plot shows the range of the ground truth, extended by a quarter; values outside are clipped
       const [low, high] = this.bounds(truth);
       const margin = Math.max((high - low) / 4, 0.01);
       const within = low <= high ? [low - margin, high + margin] : [0, 1];
@@ -252,20 +252,20 @@ class Rows {
     });
   }
 
-  /** The least and the greatest number of a line among the points that are seen. */
+  /** Minimum and maximum of a line over the visible points. */
   bounds({ low, high }) {
     const finite = (array) => array.subarray(...this.seen).filter(Number.isFinite);
     return [finite(low).reduce((a, b) => Math.min(a, b), Infinity), finite(high).reduce((a, b) => Math.max(a, b), -Infinity)];
   }
 
-  /** Draws lines between two bounds into a canvas, with axes. */
+  /** Draws axes and lines into a canvas whose vertical axis is [low, high]. */
   plot(canvas, title, [low, high], lines, truth = null) {
     const [width, height, ratio] = [canvas.clientWidth, canvas.clientHeight, devicePixelRatio || 1];
     if (!width || !height) return;
     Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, height - MARGIN.bottom];
     const x = (point) => left + (point + 0.5 - this.from) / (this.to - this.from) * (right - left);
-    const y = (value) => clamp(bottom - (value - low) / (high - low) * (bottom - top), top - 9, bottom + 9);  // infinity too
+    const y = (value) => clamp(bottom - (value - low) / (high - low) * (bottom - top), top - 9, bottom + 9);  // also for infinity
     const colour = (name) => getComputedStyle(canvas).getPropertyValue(name).trim();
     const { count, step, rate } = this.viewer.first;
 
@@ -277,7 +277,7 @@ class Rows {
       context.strokeRect(left + 0.5, Math.round(y(value)) + 0.5, right - left - 1, 0);
       write(text, left - 7, y(value), "right");
     }
-    // samples are counted from 1, seconds from 0
+    // samples are numbered from 1, seconds start at 0
     const [unit, offset] = rate ? [rate, -0.5] : [1, 0.5];
     const marks = [this.from, this.to].map((point) => (point * step + offset) / unit);
     for (const [value, text] of ticks(...marks, Math.max(2, (right - left) / 90), rate ? 0 : 1)) {
@@ -294,7 +294,7 @@ class Rows {
     context.rect(left, top, right - left, bottom - top);
     context.clip();
     const ranged = step > 1 || x(1) - x(0) < 0.25;
-    // a line of truth lies behind those of the runs; the two edges of its range lie before them
+    // the ground truth is behind the runs as a line, and in front of them as the two edges of a range
     for (const line of truth ? (ranged ? [...lines, truth] : [truth, ...lines]) : lines) {
       Object.assign(context, { strokeStyle: colour(line.colour), lineWidth: line.width, lineJoin: "round" });
       context.setLineDash(ranged ? [] : DASHES[line.dash]);
@@ -306,7 +306,7 @@ class Rows {
     canvas.ariaLabel = `${title} of ${this.viewer.name}, samples ${start} to ${end} of ${count}; plus, minus and arrows move both`;
   }
 
-  /** Place, least and greatest value of every point that is seen; of every pixel where ranges are drawn. */
+  /** Position, minimum and maximum of every visible point, or of every pixel column if ranges are drawn. */
   columns({ low, high }, x, ranged) {
     const found = [];
     for (let k = this.seen[0]; k < this.seen[1]; k++) {
@@ -319,7 +319,7 @@ class Rows {
     return found;
   }
 
-  /** One line through these ends of all columns, with gaps where there is no number. */
+  /** Draws a line through the given ends (1: minimum, 2: maximum) of all columns, with gaps at NaN. */
   stroke(context, columns, ends, y) {
     context.beginPath();
     let pen = "moveTo";
@@ -333,7 +333,7 @@ class Rows {
     context.stroke();
   }
 
-  /** Dots on the truth where it was trained on, unless they would merge. */
+  /** Marks trained samples by dots on the ground truth, if they are at least 6 pixels apart. */
   dots(context, truth, x, y) {
     const places = Array.from(this.trained.keys()).slice(...this.seen).filter((k) => this.trained[k]);
     const space = (x(this.seen[1]) - x(this.seen[0])) / places.length;
@@ -346,7 +346,7 @@ class Rows {
   }
 }
 
-// -- all of them, once the page is there ---------------------------------------------------------------------------------
+// -- the viewers are created when the page is loaded ----------------------------------------------------------------------
 
 performance.mark("tables");
 document.addEventListener("DOMContentLoaded", () => {

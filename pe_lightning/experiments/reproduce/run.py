@@ -102,9 +102,7 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
     arguments: tuple[str, ...] = ()
     if "function" in tree:
         tree |= {"model": {"class_path": tree["function"], "init_args": tree.pop("arguments", {})}}
-        tree = {"data": None, "seed_everything": entry.repeat, **tree}
-        if entry.repeat:
-            tree["model"]["init_args"]["encoder"]["seed"] = entry.repeat
+        tree = reseeded({"data": None, "seed_everything": 0, **tree}, entry.repeat)
     else:
         # as options of fit, so that names and short forms have the same meaning as on the command line
         arguments = ("--config", json.dumps(tree), *options)

@@ -1,4 +1,4 @@
-"""One search: every candidate is scored on windows of the signals, the best again on all samples, within a budget."""
+"""The search of ``suggest``: scores every candidate on windows of the signals, then the best ones on all samples."""
 
 from __future__ import annotations
 
@@ -26,36 +26,37 @@ from pe_lightning.modules.exact_fit import size_encoders, solve_data
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
 
-VARIANTS: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
-"""Shares of the features that ``num_features: auto`` has which are tried."""
+FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
+"""Numbers of features that are tried, relative to ``num_features: auto``."""
 MAX_DENSE = 1024
-"""Features of an axis that are not local: their decomposition takes seconds, and eight times as long for twice as many."""
-MAX_WORK = 1 << 33
-"""The number of samples times the square of those features: seconds, too, however long the axis."""
-MEMORY_SHARE = 0.25
-"""Share of the free memory that weights and features may take."""
-FIRST_SHARE = 0.5
-"""Share of the time for the windows; the rest is for all samples."""
-CLOSE = 1.0
-"""Encoders that are further behind, in dB, are not tried on all samples."""
+"""Most features of an axis without local support: the decomposition takes seconds, its time grows with the cube."""
+MAX_DENSE_WORK = 1 << 33
+"""Largest number of samples of an axis times the square of its features, without local support."""
+MAX_MEMORY_SHARE = 0.25
+"""Largest share of the free memory for weights and features."""
+WINDOWS_TIME_SHARE = 0.5
+"""Share of the budget for windows; the rest is for all samples."""
+MAX_GAP_DB = 1.0
+"""Encoders whose score on windows is further below the best one are not tried on all samples."""
 RANK_POINTS = 1024
-"""Scattered points whose features' stable rank is shown."""
+"""Number of scattered points for the stable rank of the features."""
 ADAPTIVE = "Adaptive"
-"""The name of the candidate that is no encoder, but a model of its own."""
-NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
+"""Name of the candidate that is a model, not an encoder."""
+WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
+"""Notes on a trial, by the name of the warning of the solver."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An encoder and how many features it has, or an interpolation; width and ridge are chosen from the data.
+    """An encoder with a number of features, or an interpolation; width and ridge are chosen from the data.
 
     Args:
         name: The registered name.
         interpolation: Whether it is a method of :mod:`pe_lightning.baselines`.
-        share: Features as a share of those of ``num_features: auto``; 1 is ``auto`` itself.
-        count: Features per axis, instead of a share; neither is given for an encoder without that choice.
-        width: The argument that is chosen from the data, if there is one.
-        local: Whether a sample sees a few neighbouring features only.
+        share: Number of features relative to ``num_features: auto``.
+        count: Number of features per axis, instead of ``share``. Both are ``None`` for encoders without ``num_features``.
+        width: The argument that sets the width, if there is one.
+        local: Whether only a few neighbouring features are nonzero at a sample.
     """
 
     name: str
@@ -66,15 +67,15 @@ class Candidate:
     local: bool = False
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
-        """Features per axis, of the whole signals if ``full``; ``None`` for an encoder without that choice."""
+        """Features per axis, for the whole signals if ``full``; ``None`` for encoders without ``num_features``."""
         if self.share is None and self.count is None:
             return (None,) * len(signals.sizes)
         found = []
         for n, whole in signals.auto_features():
-            most = math.inf if self.local else min(MAX_DENSE, math.sqrt(MAX_WORK / whole))
+            most = math.inf if self.local else min(MAX_DENSE, math.sqrt(MAX_DENSE_WORK / whole))
             wanted = self.count or min(whole * (self.share or 1), most)
             count = wanted if full else wanted * n / whole
-            # even where it is not given: the Fourier encoders take no others
+            # a number that is not given is even, as Fourier encoders require
             found.append(round(count) if count in (self.count, n, whole) else max(2, 2 * round(count / 2)))
         return tuple(found)
 
@@ -89,7 +90,7 @@ class Candidate:
         return made[0] if all(entry == made[0] for entry in made) else made
 
     def label(self, signals: ScoredSignals) -> str:
-        """Name and number of features, of the whole signals."""
+        """Name and number of features for the whole signals, such as ``gau, K = 256``."""
         if self.interpolation:
             return f"{self.name} interpolation"
         counts = [str(count) for count in self.features(signals, full=True) if count is not None]
@@ -97,21 +98,21 @@ class Candidate:
         return f"{self.name}, K = {shown}" if shown else self.name
 
     def check_memory(self, signals: ScoredSignals) -> None:
-        """Raises InputError if there is no memory for weights and features."""
+        """Raises InputError if weights and features need more than :data:`MAX_MEMORY_SHARE` of the free memory."""
         info, counts = signals.info, [count or 0 for count in self.features(signals)]
         weights = info.num_signals * info.channels * math.prod(counts)
         dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
-        needed, free = 16 * weights + 24 * dense, MEMORY_SHARE * free_memory()
+        needed, free = 16 * weights + 24 * dense, MAX_MEMORY_SHARE * free_memory()
         if needed > free:
-            raise InputError(f"needs about {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are there for it")
+            raise InputError(f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB may be used")
 
 
 def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[Candidate], dict[str, str]]:
-    """What to try, in that order, and why other encoders cannot be solved for: Adaptive unless something is asked for.
+    """The candidates in the order in which they are tried, and reasons for the encoders that have no exact fit.
 
     Args:
-        names: Encoders to try, or ``Adaptive``; all registered ones if empty.
-        counts: Features per axis to try; those of :data:`VARIANTS` if empty.
+        names: Encoders to try, or ``Adaptive``; empty: all registered encoders, and Adaptive unless there are ``counts``.
+        counts: Features per axis to try; those of :data:`FEATURE_SHARES` if empty.
     """
     skipped = {} if names else dict(encoders.registry.broken())
     found = [Candidate(ADAPTIVE)] if ADAPTIVE in names or not (names or counts) else []
@@ -119,26 +120,26 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
         try:
             encoder = encoders.create(name)
             if any(parameter.requires_grad for parameter in encoder.parameters()):
-                raise InputError("its features are learned; the solvers fit the linear layer alone: use pe-lightning fit")
+                raise InputError("its features are trained, and the solvers fit only the linear layer; use pe-lightning fit")
             if encoder.num_axes != 1:
-                raise InputError("it encodes several axes at once; the solvers take one axis at a time")
+                raise InputError("it encodes several axes together; the solvers take encoders of one axis")
             if not encoder.axiswise:
-                raise InputError("it is for points of several axes, below a network; on one axis others do the same")
-        except Exception as error:  # a plugin's constructor can raise anything
+                raise InputError("it encodes points of several axes for a network; on one axis it equals other encoders")
+        except Exception as error:  # the constructor of a plug-in can raise any exception
             skipped[name] = reason(error)
             continue
         arguments = encoders.registry.parameters(type(encoder))
-        variants = [{"count": count} for count in counts] or VARIANTS
+        variants = [{"count": count} for count in counts] or FEATURE_SHARES
         if "num_features" not in arguments:
             variants = [{}]
         width = None if encoder.width is None else encoder.width.argument
         candidate = Candidate(name, width=width, local=_is_local(encoder))
         found += [replace(candidate, **variant) for variant in variants]
-    return sorted(found, key=lambda c: (-(c.share or 1), c.count or 0)), skipped  # every encoder once, first
+    return sorted(found, key=lambda c: (-(c.share or 1), c.count or 0)), skipped  # first every encoder once
 
 
 def _is_local(encoder: encoders.Encoder) -> bool:
-    """Whether the features of many are banded."""
+    """Whether the matrix of many features is banded."""
     try:
         return encoder.copy(num_features=1024).support is not None
     except (InputError, RuntimeError):
@@ -146,7 +147,7 @@ def _is_local(encoder: encoders.Encoder) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Why something was not tried, for the user."""
+    """The message of an error, in one line."""
     message = " ".join(str(error).split())[:500]
     return message if isinstance(error, InputError) else f"failed: {type(error).__name__}: {message}"
 
@@ -157,14 +158,14 @@ class TrialScore:
 
     Args:
         per_signal: Held-out score per signal, by the metric of the data.
-        seconds: From training samples to weights, the choice of width and ridge included.
+        seconds: Duration of the fit, including the choice of width and ridge.
         params: Parameters of one signal.
-        stable_rank: Of the features of the training samples.
-        encoders: With the values that were chosen, one per axis.
+        stable_rank: Stable rank of the features at the training samples.
+        encoders: One per axis, with the chosen values.
         ridge: The relative ridge.
-        notes: What the solver warned of, or how long was trained.
-        model: Of a network, the section of a configuration.
-        steps: Of a network.
+        notes: Warnings of the solver, or the duration of the training.
+        model: The section ``model`` of the configuration, for networks.
+        steps: Number of optimiser steps, for networks.
     """
 
     per_signal: tuple[float, ...]
@@ -179,7 +180,7 @@ class TrialScore:
 
     @property
     def mean(self) -> float:
-        """Mean over signals; minus infinity where a prediction is not finite."""
+        """Mean over signals; minus infinity if a prediction is not finite."""
         if any(math.isnan(value) or value == -math.inf for value in self.per_signal):
             return -math.inf
         return math.fsum(self.per_signal) / len(self.per_signal)
@@ -187,7 +188,7 @@ class TrialScore:
 
 @dataclass
 class Trial:
-    """A candidate that was tried, on windows of the signals if there are any, on all samples if there was time."""
+    """A candidate with its score on windows, if there are windows, and on all samples, if there was time."""
 
     candidate: Candidate
     windows: TrialScore | None = None
@@ -195,7 +196,7 @@ class Trial:
 
     @property
     def best(self) -> TrialScore:
-        """On all samples, else on the windows."""
+        """The score on all samples, else that on windows."""
         found = self.whole or self.windows
         assert found is not None
         return found
@@ -203,11 +204,11 @@ class Trial:
 
 @dataclass
 class SearchResult:
-    """Everything that was tried, the best first, and what was not, with the reasons.
+    """The trials, best first, and the candidates that were skipped, with the reasons.
 
     Args:
-        signals: All signals; ``None`` if they stay in their file.
-        windows: Windows of them; ``None`` if all are few.
+        signals: All signals; ``None`` if they are streamed from their file.
+        windows: Windows of them; ``None`` if all samples are few.
     """
 
     signals: ScoredSignals | None
@@ -217,7 +218,7 @@ class SearchResult:
 
     @property
     def shown(self) -> ScoredSignals:
-        """The signals whose numbers of features are shown."""
+        """The signals for which numbers of features are reported: all of them, else the windows."""
         shown = self.signals or self.windows
         assert shown is not None
         return shown
@@ -227,7 +228,7 @@ class SearchResult:
         return [trial for trial in self.trials if trial.candidate.interpolation == interpolation]
 
     def sort(self) -> None:
-        """Puts the best first, those on all samples before those on windows alone."""
+        """Sorts by score, best first; trials on all samples precede those on windows alone."""
         self.trials.sort(key=lambda trial: (trial.whole is None, -trial.best.mean))
 
 
@@ -239,15 +240,15 @@ def search(
     device: torch.device,
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Tries interpolation and candidates, in that order; nothing is begun after the deadline.
+    """Scores interpolation, then candidates; starts no trial after the deadline.
 
     Args:
         candidates: Encoders.
-        signals: All samples; ``None`` if they stay in their file.
-        windows: Windows of them; ``None`` if all of them are few.
+        signals: All signals; ``None`` if they are streamed from their file.
+        windows: Windows of them; ``None`` if all samples are few.
         deadline: In seconds of :func:`time.perf_counter`.
         device: Where to compute.
-        progress: Called with what is tried next.
+        progress: Called before each trial, with its description.
     """
     result = SearchResult(signals, windows)
     first, began = windows or result.shown, time.perf_counter()
@@ -257,7 +258,7 @@ def search(
         progress(f"{label}, {on.text}")
         try:
             return score(candidate, on, device)
-        except Exception as error:  # whatever fails with one encoder, the others are tried
+        except Exception as error:  # an encoder that fails does not end the search
             result.skipped[label] = reason(error)
         return None
 
@@ -267,13 +268,13 @@ def search(
         try:
             if baselines.create(name).applies_to(first.info, first.dataset.split):
                 methods.append(candidate)
-        except Exception as error:  # a plugin can raise anything
+        except Exception as error:  # a plug-in can raise any exception
             result.skipped[candidate.label(first)] = reason(error)
-    until = began + (FIRST_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
+    until = began + (WINDOWS_TIME_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
     labels: set[str] = set()
     for candidate in [*methods, *candidates]:
         label = candidate.label(result.shown)
-        if label in labels:  # where there are few samples, or very many, a half is as many as all
+        if label in labels:  # the limits on the number of features can make both shares equal
             continue
         labels.add(label)
         if time.perf_counter() > until:
@@ -285,7 +286,7 @@ def search(
     result.sort()
     if windows is not None and signals is not None:
         ranked = result.of(interpolation=False)
-        close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - CLOSE]
+        close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - MAX_GAP_DB]
         for trial in [*close[:1], *result.of(interpolation=True), *close[1:]]:
             if time.perf_counter() < deadline:
                 trial.whole = attempt(trial.candidate, signals)
@@ -294,7 +295,7 @@ def search(
 
 
 def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
-    """Fits a candidate to the trained samples and scores it on the held-out ones; the solver's warnings become notes.
+    """Fits a candidate to the trained samples and scores the held-out ones; warnings of the solver become notes.
 
     Raises:
         Exception: Any error of an encoder or a solver.
@@ -304,7 +305,7 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
         warnings.simplefilter("always")
         fit = _interpolate if candidate.interpolation else _adapt if candidate.name == ADAPTIVE else _solve
         found, prediction = fit(candidate, signals, device)
-    notes = dict.fromkeys(NOTES.get(type(entry.message).__name__, "") for entry in caught)
+    notes = dict.fromkeys(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)
     return replace(found, per_signal=measure(prediction, signals), notes=tuple(filter(None, notes)))
 
 
@@ -317,14 +318,14 @@ def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # may refuse all samples
+    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # raises for too many samples
     began = time.perf_counter()
     prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
     return TrialScore((), time.perf_counter() - began), prediction
 
 
 def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    """The exact fit with width and ridge chosen, as ``pe-lightning fit`` does it."""
+    """The exact fit, with width and ridge chosen as by ``pe-lightning fit``."""
     began = time.perf_counter()
     per = size_encoders(signals.dataset, per_axis(candidate.describe(signals), signals.info.num_axes))
     solution = solve_data(signals.dataset, Process(), per, "auto", True, device)
@@ -337,9 +338,9 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
 
 
 def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    """The model Adaptive with its defaults."""
+    """The model Adaptive with default arguments."""
     module, began = Adaptive(), time.perf_counter()
-    # coordinates of a window are multiples of another fraction than one over its samples
+    # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
     module.build(replace(signals.info, grid=grid))
     module.calibrate(signals.dataset.train_batch)

@@ -206,13 +206,16 @@ def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
 def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
     """A copy with ``repeat`` added to the seed of the fit and of every encoder.
 
-    The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them.
+    The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them. An encoder
+    that is described by its name, as argument of a function, has the seed 0 unless it is given.
     """
     tree = copy.deepcopy(tree)
     if repeat:
         tree["seed_everything"] += repeat
         encoders = tree["model"]["init_args"].get("encoder")
         for encoder in encoders if isinstance(encoders, list) else [encoders]:
+            if isinstance(encoder, dict) and "name" in encoder:
+                encoder["seed"] = encoder.get("seed", 0) + repeat
             arguments = encoder.get("init_args") if isinstance(encoder, dict) else None
             if isinstance(arguments, dict) and isinstance(arguments.get("seed"), int):
                 arguments["seed"] += repeat

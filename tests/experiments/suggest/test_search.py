@@ -120,7 +120,7 @@ def test_what_the_solvers_cannot_take_is_skipped_with_the_reason(monkeypatch):
     for name, cls in (("learned", Learned), ("breaking", Breaking)):
         encoders.registry.register(name)(cls)
     result = small_search(("learned", "breaking", "gau", "rff"), (8, 1 << 20))
-    assert "its features are learned" in result.skipped["learned"]
+    assert "its features are trained" in result.skipped["learned"]
     assert result.skipped["breaking, K = 8"] == "failed: RuntimeError: no kernel"
     assert {trial.candidate.label(result.shown) for trial in result.of(interpolation=False)} == {"gau, K = 8", "rff, K = 8"}
     assert "GB of memory" in result.skipped["gau, K = 1048576"]

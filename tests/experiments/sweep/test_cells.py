@@ -91,6 +91,8 @@ def test_a_repetition_changes_the_seed_and_that_of_the_encoder_and_not_of_the_sa
     assert TREE["seed_everything"] == 4, "a copy"
     assert differences(TREE, again) == ["model.encoder.seed: 7, now 9", "seed_everything: 4, now 6"]
     assert differences(TREE, {**TREE, "wandb": {"group": "other"}}) == []
+    called = {**TREE, "model": {"init_args": {"encoder": {"name": "rff"}}}}  # as arguments of a function
+    assert [reseeded(called, repeat)["model"]["init_args"]["encoder"].get("seed") for repeat in (0, 2)] == [None, 2]
 
 
 def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_reason():
