@@ -10,7 +10,10 @@
 - ``time``: where the core seconds of a picture of 512 x 768 go, medians.
 - ``worth``: transforms; the rotation of channels; ranking by the norms of synthesis vectors; a least-squares solve on the
   kept numbers; float16.
-- ``signals``: a clip, a volume and sound.
+- ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`plucked_strings`), and
+  recordings of your own, ``--sounds``.
+- ``memory``: peak memory of ``pe-lightning fit`` with the recipes: 4096 x 4096 pixels, 128 frames of 512 x 512, a minute of
+  sound. Four core minutes and 3 GB; not run unless named.
 - ``noise``: ``keep: auto`` on noisy pictures beside scikit-image's ``denoise_wavelet``; eight pictures.
 - ``held-out``: the same between held-out samples, beside the dense exact fit.
 - ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks on the same one
@@ -27,6 +30,8 @@ import json
 import logging
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -37,13 +42,15 @@ from typing import Any
 
 import av
 import numpy as np
+import soundfile
 import torch
 from lightning.pytorch.utilities import disable_possible_user_warnings
 from PIL import Image
 from quiet import machine, make_trainer
+from scipy.signal import lfilter
 from torch import Tensor
 
-from pe_lightning.data import ImageDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.data.sampling import GridSampling
 from pe_lightning.data.sources.samples import video_samples
 from pe_lightning.linalg import LIFTINGS, lifting
@@ -52,7 +59,9 @@ from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode
 
-SECTIONS = ("pictures", "time", "worth", "signals", "noise", "held-out", "trade")
+SECTIONS = ("pictures", "time", "worth", "signals", "noise", "held-out", "trade", "memory")
+ON_REQUEST = {"trade", "memory"}
+SOUND_RATE = 44_100
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
 PUBLISHED = {
@@ -255,15 +264,41 @@ def sound() -> Tensor:
     return (0.5 + 0.5 * mixed / mixed.abs().max())[:, None]
 
 
-def signals() -> None:
-    """A clip, a volume and sound."""
+def plucked_strings(seconds: int) -> Tensor:
+    """Synthesised sound: overlapping tones of plucked strings, one every quarter of a second, ``(P, 1)`` in [0, 1].
+
+    A string is a delay line with a two-point mean in its loop, excited by noise: Karplus and Strong, *Digital synthesis of
+    plucked-string and drum timbres*, Computer Music Journal 7, 1983.
+    """
+    generator, length = np.random.default_rng(0), SOUND_RATE * seconds
+    mixed, ring = np.zeros(length + 2 * SOUND_RATE), 2 * SOUND_RATE
+    for number in range(4 * seconds):
+        period = round(SOUND_RATE / (110 * 2 ** (generator.integers(0, 37) / 12)))  # three octaves above 110 Hz
+        excitation = np.zeros(ring)
+        excitation[:period] = generator.uniform(-1, 1, period)
+        loop = np.zeros(period + 2)
+        loop[[0, period, period + 1]] = 1, -0.498, -0.498
+        start = number * SOUND_RATE // 4
+        mixed[start : start + ring] += lfilter([1.0], loop, excitation)
+    heard = torch.from_numpy(mixed[:length]).float()
+    return (0.5 + 0.5 * heard / heard.abs().max())[:, None]
+
+
+def signals(recordings: list[str]) -> None:
+    """A clip, a volume and sounds."""
     clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).dataset.values[0]
+    # the clip of the prototype: a corner of the frames, which is smoother than whole frames made small
+    corner = VideoDataModule("samples://bigbuckbunny", frames=(0, 64)).dataset.values[0][:, :128, :128].contiguous()
     volume = VideoDataModule("samples://phantom3d").dataset.values[0]
     heard = sound()
+    strings = plucked_strings(10)
     made = {
-        f"clip {tuple(clip.shape)}": clip,
+        f"clip {tuple(clip.shape)}, resized": clip,
+        f"clip {tuple(corner.shape)}, upper left corner of the frames": corner,
         f"volume {tuple(volume.shape)}": volume,
         f"sound of the clip, {len(heard) / 48000:.1f} s at 48 kHz": heard,
+        f"plucked strings, synthesised, {len(strings) / SOUND_RATE:.1f} s at 44.1 kHz": strings,
+        **{Path(path).stem: RowDataModule(path).dataset.values[0] for path in recordings},
     }
     print("\nsignals: all samples\n\n| signal | kept | numbers | PSNR, dB | bytes | float32 bytes | core s |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
@@ -272,6 +307,61 @@ def signals() -> None:
             model, found, spent, size = fit(values, share)
             row = f"{psnr(found, values):.2f} | {size:,} | {4 * values.numel():,} | {spent:.2f}"
             print(f"| {name} | {share:.0%} | {model.num_params:,} | {row} |", flush=True)
+
+
+def memory() -> None:
+    """Peak memory of the command, of a process for each signal; the same with a small signal is that of the libraries."""
+    generator = np.random.default_rng(0)
+    picture = Image.fromarray((255 * load(f"samples://{PHOTOGRAPHS[0]}").numpy()).astype(np.uint8))
+    grain = generator.normal(0, 3, (4096, 4096, 3))
+    large = (np.asarray(picture.resize((4096, 4096), Image.Resampling.BICUBIC)) + grain).clip(0, 255).astype(np.uint8)
+    clip = "samples://bigbuckbunny", "--data.frames", "[0, 128]"
+    row = (32768 * (plucked_strings(60)[:, 0].numpy() * 2 - 1)).clip(-32768, 32767).astype(np.int16)
+    print("\nmemory: peak of a process, MB; signal: its size in float32, MB; times: above the libraries, and of all\n")
+    print("| signal | signal | libraries | fit | fit, test and files | fit, times | all, times | with libraries | core s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: str(Path(folder) / name) for name in ("large.png", "small.png", "minute.wav", "short.wav")}
+        for name, pixels in (("large.png", large), ("small.png", large[:64, :64])):
+            Image.fromarray(pixels).save(files[name], compress_level=1)
+        for name, samples in (("minute.wav", row), ("short.wav", row[:4096])):
+            soundfile.write(files[name], samples, SOUND_RATE)
+        for name, size, kind, whole, small in (
+            ("picture, 4096 x 4096", 4096**2 * 3, "image", [files["large.png"]], [files["small.png"]]),
+            (
+                "clip, 128 x 512 x 512",
+                128 * 512**2 * 3,
+                "video",
+                [*clip, "--data.resize", "[512, 512]"],
+                ["samples://bigbuckbunny", "--data.frames", "[0, 8]", "--data.resize", "[32, 32]"],
+            ),
+            ("sound, a minute", len(row), "row", [files["minute.wav"]], [files["short.wav"]]),
+        ):
+            found = [measured(folder, [*paths, "--config", f"{kind}/sparse"]) for paths in (small, whole)]
+            (_, libraries, _), (fitted, of_all, spent) = found
+            signal = 4 * size
+            megabytes = " | ".join(f"{x / 1e6:.0f}" for x in (signal, libraries, fitted, of_all))
+            times = [(fitted - libraries) / signal, (of_all - libraries) / signal, of_all / signal]
+            print(f"| {name} | {megabytes} | {' | '.join(f'{x:.1f}' for x in times)} | {spent:.1f} |", flush=True)
+
+
+def measured(folder: str, arguments: list[str]) -> tuple[int, int, float]:
+    """Peak bytes of ``pe-lightning fit`` when the fit ends, when the process ends, and its core seconds."""
+    program = (
+        "import sys, time; from pe_lightning.__main__ import main; "
+        "from pe_lightning.callbacks.memory import peak_resident_bytes; "
+        "code = main(sys.argv[1:]); print(); print(peak_resident_bytes(), time.process_time()); sys.exit(code)"
+    )
+    quiet = ["--trainer.callbacks+=PeakMemory", "--wandb.enabled", "false"]
+    run = Path(tempfile.mkdtemp(dir=folder))
+    command = [sys.executable, "-c", program, "fit", *arguments, *quiet]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=run, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[3:])} failed:\n{done.stderr[-2000:]}")
+    found = json.loads(next(run.glob("runs/*/*/metrics.json")).read_text())
+    peak, spent = done.stdout.split()[-2:]
+    return found["peak_memory"]["resident_bytes"], int(peak), float(spent)
 
 
 def noise(paths: list[str]) -> None:
@@ -381,8 +471,11 @@ def files_of(paths: list[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> None:
     """Runs the sections."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(SECTIONS[:-1]), help="sections, separated by commas")
+    parser.add_argument(
+        "--only", default=",".join(name for name in SECTIONS if name not in ON_REQUEST), help="sections, separated by commas"
+    )
     parser.add_argument("--paths", nargs="+", help="pictures, or folders of them; default: photographs of scikit-image")
+    parser.add_argument("--sounds", nargs="+", default=[], help="recordings for the section signals")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--figure", type=Path, help="where the section trade draws")
     options = parser.parse_args(arguments)
@@ -402,13 +495,15 @@ def main(arguments: list[str] | None = None) -> None:
     if "worth" in chosen:
         worth(paths)
     if "signals" in chosen:
-        signals()
+        signals(options.sounds)
     if "noise" in chosen:
         noise(paths[:8])
     if "held-out" in chosen:
         held_out(paths[:8])
     if "trade" in chosen:
         trade(paths[0], options.figure)
+    if "memory" in chosen:
+        memory()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""Blocks of a grid: one slice per axis."""
+"""Blocks of a grid, one slice per axis; and of the rows of an array."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Block", "grid_blocks", "shape_of", "whole"]
+__all__ = ["Block", "grid_blocks", "row_blocks", "shape_of", "whole"]
 
 Block: TypeAlias = tuple[slice, ...]
 """One slice of step 1 per axis."""
+ROW_BLOCK_VALUES = 1 << 20
+"""Number of values in a block of rows, roughly."""
 
 
 def whole(grid: Sequence[int]) -> Block:
@@ -45,3 +48,16 @@ def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
         raise InputError(f"a block has one size >= 1 per axis of the grid {tuple(grid)}; got {tuple(size)}")
     cuts = [[slice(first, min(first + n, end)) for first in range(0, end, n)] for end, n in zip(grid, size, strict=True)]
     yield from itertools.product(*cuts)
+
+
+def row_blocks(shape: Sequence[int]) -> Iterator[slice]:
+    """Divides the first axis of an array of this shape, in order, so that temporary copies of a block stay small.
+
+    A block has about :data:`ROW_BLOCK_VALUES` values, and one row at least.
+
+    >>> [(rows.start, rows.stop) for rows in row_blocks((5, 512, 1024))]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    rows = max(1, ROW_BLOCK_VALUES // max(1, math.prod(shape[1:])))
+    for first in range(0, shape[0], rows):
+        yield slice(first, min(first + rows, shape[0]))

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
+from pe_lightning.blocks import row_blocks
 from pe_lightning.files import figure_bytes, replacing, save_figure
 
 __all__ = [
@@ -50,7 +51,9 @@ HEADER_PIXELS, GAP_PIXELS = 22, 4  # pixels of a comparison
 
 def to_levels(values: Array, dtype: type[np.unsignedinteger[Any]] = np.uint8) -> npt.NDArray[Any]:
     """Converts [0, 1] to the full range of an integer dtype, clipped; NaN becomes 0."""
-    levels: npt.NDArray[Any] = np.rint(np.nan_to_num(np.clip(values, 0, 1)) * np.iinfo(dtype).max).astype(dtype)
+    levels: npt.NDArray[Any] = np.empty(values.shape, dtype)
+    for rows in row_blocks(values.shape):
+        levels[rows] = np.rint(np.nan_to_num(np.clip(values[rows], 0, 1)) * np.iinfo(dtype).max).astype(dtype)
     return levels
 
 
@@ -72,9 +75,12 @@ def write_png(path: Path, image: Image.Image) -> Path:
 
 def error_map(prediction: Array, truth: Array) -> Image.Image:
     """Mean absolute error over the channels in matplotlib's ``magma``, from 0 to :data:`ERROR_FULL_SCALE`."""
-    difference = np.abs(prediction.astype(np.float64) - truth).mean(-1)
-    scaled = np.nan_to_num(difference, nan=1.0, posinf=1.0) / ERROR_FULL_SCALE  # NaN is shown as the largest error
-    return Image.fromarray(matplotlib.colormaps["magma"](np.minimum(scaled, 1.0), bytes=True)[..., :3])
+    colours, levels = matplotlib.colormaps["magma"], np.empty((*truth.shape[:2], 3), np.uint8)
+    for rows in row_blocks(truth.shape):
+        difference = np.abs(prediction[rows].astype(np.float64) - truth[rows]).mean(-1)
+        scaled = np.nan_to_num(difference, nan=1.0, posinf=1.0) / ERROR_FULL_SCALE  # NaN is shown as the largest error
+        levels[rows] = colours(np.minimum(scaled, 1.0), bytes=True)[..., :3]
+    return Image.fromarray(levels)
 
 
 def comparison(

@@ -30,6 +30,7 @@ import png
 import soundfile
 from av.video.frame import VideoFrame
 
+from pe_lightning.blocks import row_blocks
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError, did_you_mean
@@ -50,8 +51,6 @@ GIF_MAX_RATE = 50
 """Largest frames per second of a GIF: players slow down frames of less than two hundredths of a second."""
 H264_RATE_FACTOR = "15"
 """Constant rate factor of x264: 17 to 18 is considered visually lossless, 0 is lossless."""
-BLOCK_VALUES = 1 << 20
-"""Number of values converted to the source's dtype at a time."""
 
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
 FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
@@ -164,10 +163,9 @@ def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) ->
 
 def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> None:
     """Writes values in the source's range and dtype to an array, a block of rows at a time."""
-    rows = max(1, BLOCK_VALUES * len(values) // max(1, values.size))
-    for start in range(0, len(values), rows):
+    for rows in row_blocks(values.shape):
         with np.errstate(over="ignore"):  # values beyond the dtype become infinite
-            target[start : start + rows] = scaling.restore(values[start : start + rows], index)
+            target[rows] = scaling.restore(values[rows], index)
 
 
 def _write_png(path: Path, values: Array, deep: bool) -> None:

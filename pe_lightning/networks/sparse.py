@@ -189,7 +189,7 @@ class Coefficients:
             least = float(ordered[self.size - count])
             del ordered
         mask = importance > least
-        if least > 0 and (missing := count - int(mask.sum())):
+        if least > 0 and (missing := count - int(torch.count_nonzero(mask))):
             mask[torch.nonzero(importance == least)[:missing, 0]] = True
         values = self.values.flatten()[mask]
         if stored_as == "float16":

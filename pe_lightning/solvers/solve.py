@@ -86,8 +86,8 @@ def solve_grid(
     mean = values.new_zeros(len(values), values.shape[-1])
     if center:  # before the projection, which is more accurate in float32
         mean = values.flatten(1, -2).mean(1, dtype=torch.float64).to(values.dtype)
-        channels_first = values.movedim(-1, 1).contiguous()  # the layout of the solver
-        values = (channels_first - mean.reshape(*mean.shape, *[1] * len(sizes))).movedim(1, -1)
+        centred = values.movedim(-1, 1).clone(memory_format=torch.contiguous_format)  # the layout of the solver
+        values = centred.sub_(mean.reshape(*mean.shape, *[1] * len(sizes))).movedim(1, -1)
     solver.accumulate(values)
     solution = solver.solve(choice.ridge)
     seconds = time.perf_counter() - began

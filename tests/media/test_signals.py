@@ -15,11 +15,10 @@ import pytest
 import soundfile
 from PIL import Image, ImageSequence
 
-from pe_lightning import files
+from pe_lightning import blocks, files
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.signals import Scaling
 from pe_lightning.errors import InputError
-from pe_lightning.media import signals
 from pe_lightning.media.signals import choose_format, write_signal
 
 FULL = {
@@ -203,7 +202,7 @@ def test_audio_is_wav_in_the_dtype_of_its_source(dtype: str, channels: int, tmp_
 def test_arrays_have_the_dtype_and_range_of_their_source(
     grid: tuple[int, ...], dtype: str, formats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(signals, "BLOCK_VALUES", 30)  # several parts
+    monkeypatch.setattr(blocks, "ROW_BLOCK_VALUES", 30)  # several blocks
     low, high = FULL[dtype]
     scaling = Scaling(dtype, (low / 2, low), (high / 2, high))
     values = random(*grid, 2) * 1.2 - 0.1

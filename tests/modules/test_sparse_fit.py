@@ -1,12 +1,14 @@
 """A ComplexLinear whose layer is sparse."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from test_exact_fit import fitted, smooth
 
 from pe_lightning import encoders
+from pe_lightning.callbacks.memory import peak_resident_bytes
 from pe_lightning.data import RandomSampling, TensorDataModule
 from pe_lightning.data.sampling import GridSampling
 from pe_lightning.errors import InputError
@@ -148,6 +150,17 @@ def test_a_long_row(make_trainer):
     data = everything((0.5 + 0.4 * torch.sin(1000 * t**2))[None, :, None])
     model = fitted(make_trainer, ComplexLinear("keys", keep=0.05, **EXACT), data)
     assert psnr(predicted(model, data), data.evaluation_batch().values) > 30
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").is_file(), reason="only Linux resets the peak")
+def test_the_fit_of_a_large_picture_takes_five_times_its_memory(make_trainer):
+    data = everything(smooth(1, (1024, 1024)))
+    fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), everything(smooth(1, (64, 64))))
+    data.setup("fit")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from what is resident now
+    before = peak_resident_bytes()
+    fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), data)
+    assert peak_resident_bytes() - before < 5 * 4 * 3 * 1024**2
 
 
 @pytest.mark.parametrize(
