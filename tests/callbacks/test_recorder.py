@@ -11,6 +11,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from commands import DEMO, NO_WANDB, metrics
+from commands import fit as fit_by_command
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from rich.console import Console
@@ -32,8 +34,6 @@ from pe_lightning.experiments.compare.reading import find_runs
 from pe_lightning.metrics import psnr
 from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
 from pe_lightning.runs import frames_of
-
-ROOT = Path(__file__).parents[2]
 
 
 class Silent(LightningModule):
@@ -239,15 +239,12 @@ def test_rows_have_the_seconds_of_training_and_a_resumed_fit_goes_on(fit, now):
 
 def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    command = ["fit", "--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--wandb.enabled", "false"]
-    command += ["--data.steps_per_epoch", "10", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
-    command += ["--trainer.log_every_n_steps", "5"]
-    assert main([*command, "--trainer.max_steps", "20"]) == 0
-    (run,) = Path("runs").glob("*/1")
-    first = json.loads((run / "metrics.json").read_text())["fit_seconds"]
+    run = fit_by_command(*DEMO, *NO_WANDB)
+    first = metrics(run)["fit_seconds"]
     assert float(rows(run)[-1]["seconds"]) == first, "the scores of the end"
-    assert main([*command, "--trainer.max_steps", "40", "--ckpt_path", str(run / "checkpoints/last.ckpt")]) == 0
-    total = json.loads((run / "metrics.json").read_text())["fit_seconds"]
+    more = ["--trainer.max_steps", "40", "--ckpt_path", str(run / "checkpoints/last.ckpt")]
+    assert main(["fit", *DEMO, *NO_WANDB, *more]) == 0
+    total = metrics(run)["fit_seconds"]
     for version, low, high in ((0, 0, first), (1, first, total)):
         seconds = [float(row["seconds"]) for row in rows(run, version)]
         assert seconds == sorted(seconds)

@@ -1,21 +1,18 @@
 """What a run leaves for W&B, read back from its offline files."""
 
-import json
 import logging
 import os
 import struct
 from pathlib import Path
 
 import pytest
+from commands import DEMO, fit, metrics
 from stopping import run_command
 from wandb.proto.wandb_internal_pb2 import Record
 
 from pe_lightning.__main__ import main
 
 ROOT = Path(__file__).parents[2]
-DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
-DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
-DEMO += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
 
 
 def records(path: Path) -> list[Record]:
@@ -51,8 +48,7 @@ def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
         patch.setenv("NETRC", str(folder / "no-netrc"))
         settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]", "--wandb.artifact=true"]
         settings += ["--trainer.callbacks+=Snapshots", "--trainer.callbacks.every_n_steps=10"]
-        assert main(["fit", *DEMO, *settings]) == 0
-    (record,) = folder.glob("runs/*/1/wandb/offline-run-*/*.wandb")
+        (record,) = fit(*DEMO, *settings, root=folder).glob("wandb/offline-run-*/*.wandb")
     return record.parent, records(record)
 
 
@@ -82,6 +78,11 @@ def test_the_run_is_named_and_grouped(offline):
 
 def test_history_and_summary(offline):
     history = [plain(record.history.item) for record in offline[1] if record.HasField("history")]
+    rows = [row for row in history if any("psnr" in key for key in row)]
+    assert {key for row in rows for key in row if "psnr" in key} == {"train/psnr", "val/psnr", "test/psnr", "test/psnr_std"}
+    seconds = [float(row["seconds"]) for row in rows]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
     steps = [row["trainer/global_step"] for row in history if "train/loss" in row]
     assert steps == ["4", "9", "14", "19"]
     assert sum("val/psnr" in row for row in history) == 2
@@ -98,20 +99,9 @@ def test_history_and_summary(offline):
     assert {metric.step_metric for metric in defined.values()} == {"trainer/global_step"}
 
 
-def test_a_metric_has_one_name_and_every_row_the_seconds(offline):
-    history = [plain(record.history.item) for record in offline[1] if record.HasField("history")]
-    rows = [row for row in history if any("psnr" in key for key in row)]
-    names = {key for row in rows for key in row if "psnr" in key}
-    assert names == {"train/psnr", "val/psnr", "test/psnr", "test/psnr_std"}
-    seconds = [float(row["seconds"]) for row in rows]
-    assert seconds == sorted(seconds)
-    assert seconds[0] > 0
-
-
 def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["fit", *DEMO]) == 0
-    checkpoint = next(Path("runs").rglob("last.ckpt"))
+    checkpoint = fit(*DEMO) / "checkpoints/last.ckpt"
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)  # the user has logged in meanwhile
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     assert main(["fit", *DEMO, "--trainer.max_steps", "40", "--ckpt_path", str(checkpoint)]) == 0
@@ -135,10 +125,9 @@ def test_folders_that_cannot_be_written_end_no_fit(tmp_path, monkeypatch, caplog
     for name in ("WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "file/folder"))
     with caplog.at_level(logging.INFO):
-        assert main(["fit", *DEMO, "--wandb.artifact", "true"]) == 0
+        run = fit(*DEMO, "--wandb.artifact", "true")
     assert "W&B failed (PermissionError" in caplog.text
-    (run,) = Path().glob("runs/*/1")
-    assert json.loads((run / "metrics.json").read_text())["test/psnr"]
+    assert metrics(run)["test/psnr"]
     assert list(run.glob("reconstructions/*_comparison.png"))
 
 

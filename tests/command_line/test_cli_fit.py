@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import json
 import shutil
 from pathlib import Path
 
@@ -10,51 +9,29 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from commands import DEMO, NO_WANDB, fit, metrics, picture
 from PIL import Image
 
 from pe_lightning.__main__ import main
 from pe_lightning.data import ImageDataModule, grid_axes
 from pe_lightning.modules import ComplexLinear
 
-ROOT = Path(__file__).parents[2]
-NO_WANDB = ["--wandb.enabled", "false"]
-DEMO = ["--config", str(ROOT / "configs/image/demo.yaml"), "--model.encoder.num_features", "16", "--data.resize", "32"]
-DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
 SOLVED = ["--data.resize", "64", "--model.encoder.num_features", "32", "--trainer.logger", "false"]
 
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-def fit(*arguments: str) -> Path:
-    """The run directory of a fit."""
-    before = set(Path().glob("runs/*/*"))
-    assert main(["fit", *arguments]) == 0
-    (run,) = set(Path().glob("runs/*/*")) - before
-    return run
-
-
 def solve(recipe: str, *arguments: str) -> tuple[Path, dict]:
-    run = fit("--config", str(ROOT / "configs/image" / recipe), *SOLVED, *arguments)
+    run = fit("--config", f"image/{recipe}", *SOLVED, *arguments)
     return run, metrics(run)
-
-
-def metrics(run: Path) -> dict:
-    return json.loads((run / "metrics.json").read_text())
-
-
-def picture(path: Path) -> np.ndarray:
-    with Image.open(path) as image:
-        return np.asarray(image)
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> Path:
     """The run of one fit, for tests that only look at it."""
     root = tmp_path_factory.mktemp("demo")
-    assert main(["fit", *DEMO, *NO_WANDB, "--trainer.default_root_dir", str(root)]) == 0
-    (run,) = root.glob("runs/*/*")
-    return run
+    return fit(*DEMO, *NO_WANDB, root=root)
 
 
 @pytest.fixture
@@ -210,7 +187,7 @@ def test_predict_needs_neither_data_nor_configuration(fitted, tmp_path):
 
 
 def test_closed_form():
-    run, found = solve("closed_form.yaml")
+    run, found = solve("closed_form")
     assert found["steps"] == 0
     assert found["fit_seconds"] >= found["solve_seconds"] > 0
     assert found["ridge"] == found["solution"]["choice"]["ridge"] > 0
@@ -227,7 +204,7 @@ def test_closed_form():
 
 
 def test_inpaint_and_a_given_ridge():
-    run, found = solve("inpaint.yaml", "--model.encoder.scale", "0.03", "--model.ridge", "0.01")
+    run, found = solve("inpaint", "--model.encoder.scale", "0.03", "--model.ridge", "0.01")
     assert found["ridge"] == 0.01
     assert not (run / "choice.png").exists(), "nothing was chosen"
     assert found["solution"]["solver"] == "points"
@@ -244,7 +221,7 @@ def test_the_choice_knows_nothing_of_the_held_out_samples():
     found = []
     for name, values in (("a.png", picture), ("b.png", other)):
         Image.fromarray(values).save(name)
-        found.append(solve("closed_form.yaml", "--data.paths", name, "--data.resize", "null")[1])
+        found.append(solve("closed_form", "--data.paths", name, "--data.resize", "null")[1])
     assert found[0]["solution"]["choice"] == found[1]["solution"]["choice"]
     assert found[0]["train/psnr"] == pytest.approx(found[1]["train/psnr"])
     assert found[0]["test/psnr"] != found[1]["test/psnr"]
@@ -254,5 +231,5 @@ def test_the_choice_knows_nothing_of_the_held_out_samples():
 def test_the_recipe_that_continues_never_ends_below_the_solution():
     """The first steps must not throw away what the solver found."""
     named = ["--model.encoder", "{name: rff, num_features: 32}"]
-    scores = [solve(recipe, *named)[1]["test/psnr"] for recipe in ("closed_form.yaml", "warm_head.yaml")]
+    scores = [solve(recipe, *named)[1]["test/psnr"] for recipe in ("closed_form", "warm_head")]
     assert scores[1] > scores[0] + 0.1, "the head learns"

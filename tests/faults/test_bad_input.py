@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from commands import error_of
 from PIL import Image
 
 from pe_lightning.__main__ import main
@@ -19,7 +20,7 @@ from pe_lightning.callbacks.loggers import TolerantWandbLogger
 from pe_lightning.data import ImageDataModule, RowDataModule, VideoDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
-from pe_lightning.solvers import solve_points
+from pe_lightning.solvers import ConvergenceWarning, solve_points
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
 FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.steps_per_epoch", "5"]
@@ -27,14 +28,6 @@ FIT += ["--trainer.max_steps", "5", "--trainer.log_every_n_steps", "5"]
 
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
-
-
-def error_of(capsys: pytest.CaptureFixture[str], arguments: list[str], status: int = 2) -> str:
-    assert main(arguments) == status
-    text = capsys.readouterr().err
-    assert "Traceback" not in text
-    (line,) = [line for line in text.splitlines() if line.startswith("pe-lightning: error: ")]
-    return line
 
 
 @pytest.mark.parametrize(
@@ -71,9 +64,7 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
         "--data.paths /dev/zero": "neither a file nor a folder",
     }
     for given, words in cases.items():
-        line = error_of(capsys, [*FIT, *given.split()])
-        assert words in line
-        assert len(line) < 700
+        assert words in error_of(capsys, [*FIT, *given.split()])
 
 
 @pytest.mark.slow
@@ -214,8 +205,7 @@ def test_a_baseline_that_cannot_be_computed_is_left_out(capsys: pytest.CaptureFi
 
 def test_a_function_in_an_argument_of_a_callback_is_not_called(capsys: pytest.CaptureFixture[str]) -> None:
     callback = ["--trainer.callbacks+", "LambdaCallback", "--trainer.callbacks.on_fit_start", "os.mkdir"]
-    assert main([*FIT, *callback]) == 2
-    assert "'posix.mkdir' is not a class, and a configuration names classes only" in capsys.readouterr().err
+    assert "'posix.mkdir' is not a class, and a configuration names classes only" in error_of(capsys, [*FIT, *callback])
     assert not Path("runs").exists()
 
 
@@ -238,8 +228,7 @@ def test_a_damaged_configuration_beside_a_checkpoint(capsys: pytest.CaptureFixtu
     ],
 )
 def test_arguments_of_the_trainer(option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*FIT, f"--trainer.{option}", value]) == 2
-    assert words in capsys.readouterr().err
+    assert words in error_of(capsys, [*FIT, f"--trainer.{option}", value])
 
 
 def test_a_solver_that_cannot_move_does_not_say_that_it_has_converged() -> None:
@@ -249,4 +238,5 @@ def test_a_solver_that_cannot_move_does_not_say_that_it_has_converged() -> None:
     assert not found.converged.any()
     assert found.weight.isfinite().all()
     features = {"name": "sine", "frequency": 1e-9, "num_features": 8}  # which hardly differ from zero
-    assert solve_points(values, features, coords=points, ridge=0.0).weight.isfinite().all()
+    with pytest.warns(ConvergenceWarning, match="times the least squared error"):
+        assert solve_points(values, features, coords=points, ridge=0.0).weight.isfinite().all()
