@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pe_lightning.data import ImageDataModule, PointsDataModule, RowDataModule, TensorDataModule, VideoDataModule
     from pe_lightning.encoders import Encoder
     from pe_lightning.export import load
+    from pe_lightning.filling import fill
     from pe_lightning.interface import create_encoder, fit, list_encoders
     from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
 
@@ -34,6 +35,7 @@ MODULE_OF_NAME = {
     "TensorDataModule": "data",
     "VideoDataModule": "data",
     "create_encoder": "interface",
+    "fill": "filling",
     "fit": "interface",
     "list_encoders": "interface",
     "load": "export",
@@ -52,6 +54,7 @@ __all__ = [
     "VideoDataModule",
     "__version__",
     "create_encoder",
+    "fill",
     "fit",
     "list_encoders",
     "load",

@@ -20,7 +20,7 @@ from pe_lightning.encoders import EncoderLike, create, registry
 from pe_lightning.errors import InputError
 from pe_lightning.modules import ComplexLinear, CoordinateModule
 
-__all__ = ["create_encoder", "fit", "list_encoders"]
+__all__ = ["create_encoder", "fit", "fit_quietly", "list_encoders", "quiet"]
 
 create_encoder = create
 
@@ -67,11 +67,29 @@ def fit(
         module_data = signals
     else:
         module_data = make_datamodule(signals, **data)
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    with _quiet():
-        trainer = Trainer(max_steps=max_steps, num_sanity_val_steps=0, **quiet)  # type: ignore[arg-type]
-        trainer.fit(module, module_data)
-        trainer.test(module, module_data, verbose=False)
+    return fit_quietly(module, module_data, max_steps, score=True)
+
+
+def fit_quietly(
+    module: CoordinateModule, data: SignalDataModule, max_steps: int = 0, *, score: bool = False
+) -> CoordinateModule:
+    """Fits a module without logs, files and messages of Lightning.
+
+    Args:
+        module: The module.
+        data: The signals.
+        max_steps: Optimiser steps.
+        score: Whether to predict the whole grid and score the held-out samples.
+
+    Returns:
+        The module, on the CPU.
+    """
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    with quiet():
+        trainer = Trainer(max_steps=max_steps, num_sanity_val_steps=0, limit_val_batches=None if score else 0, **options)  # type: ignore[arg-type]
+        trainer.fit(module, data)
+        if score:
+            trainer.test(module, data, verbose=False)
     return module.cpu().eval()
 
 
@@ -86,7 +104,7 @@ def list_encoders(pattern: str = "*") -> list[str]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Hides Lightning's notes on devices and why a fit ends, and warnings that nobody can act on."""
     logger = logging.getLogger("lightning.pytorch")
     before = logger.level

@@ -20,7 +20,7 @@ from pe_lightning.data.datamodules import (
     make_datamodule,
 )
 from pe_lightning.data.options import Batching, Storage
-from pe_lightning.data.sampling import GridSampling, MaskSampling, RandomSampling, Sampling, samplings
+from pe_lightning.data.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
@@ -28,6 +28,7 @@ from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
 __all__ = [
     "Axis",
     "Batching",
+    "FoldSampling",
     "GridBatch",
     "GridSampling",
     "GridSplit",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import Sampling, samplings
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import GridSplit, Protocol, Split
-from pe_lightning.data.values import FileValues, load, unit_blocks
+from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
 from pe_lightning.distributed import Process, SignalsStrategy
 from pe_lightning.errors import InputError
 
@@ -95,21 +95,34 @@ class SignalDataModule(LightningDataModule):
         loaded = scattered or self.storage.loads(raw)
         split = (self.sampling.split if loaded else self.sampling.stream)(raw.grid, info.num_signals)
         split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in raw.grid))  # raises if the protocol does not apply
-        if self.batching.kind == "blocks" and (scattered or not isinstance(split, GridSplit)):
+        if not loaded and getattr(self.source, "missing", "nan") != "nan":
             raise InputError(
-                f"batches of blocks need a training grid, which {self.sampling!r} does not give: set --data.batch points"
+                "signals with missing samples are held in memory: set --data.in_memory true, or make them smaller (resize, "
+                "center_crop, frames, length)"
             )
         if self.batching.kind == "full" and not loaded:
             raise InputError(
                 f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
                 "batch: set --data.batch points or blocks, or --data.in_memory true"
             )
-        everything = self.protocol == "rest" and split.num_train == math.prod(raw.grid)
         try:
             values = load(raw) if loaded else FileValues(raw)
         except DamagedEntry as error:
             warnings.warn(error.notice, CacheNotice, stacklevel=2)
             values = load(open_signals(self.source, self.storage))
+        if isinstance(values, Tensor) and (known := known_samples(values)) is not None:
+            check_known(known, info.names)
+            split = self.sampling.split_known(raw.grid, info.num_signals, known)
+            if split.num_train < 2:
+                raise InputError(f"{split.num_train} sample(s) would be trained on after the missing ones are left out")
+            values = values.where(known[..., None], torch.nan)
+        if self.batching.kind == "blocks" and (scattered or not isinstance(split, GridSplit)):
+            reason = "" if split.known is None else ", since trained samples are missing"
+            raise InputError(
+                f"batches of blocks need a training grid, which {self.sampling!r} does not give{reason}: set --data.batch "
+                "points"
+            )
+        everything = self.protocol == "rest" and split.trains_all
         # assigned last, so that a failed attempt leaves no partial state
         protocol: Protocol = "none" if everything else self.protocol
         self._dataset: SignalDataset
@@ -125,6 +138,22 @@ class SignalDataModule(LightningDataModule):
                 "replaced by 'none': there is no held-out PSNR. Hold samples out, or set protocol: all."
             )
 
+    def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> SignalDataModule:
+        """The same signals in memory with other trained samples."""
+        values, known, other = self.values, self.split.known, copy.copy(self)
+        grid, count = self.info.grid, self.info.num_signals
+        split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
+        other.sampling, other.protocol, other.trainer = sampling, protocol, None
+        other._dataset, other._shard, other._device_copies = SignalDataset(values, split, protocol), None, {}
+        vars(other).pop("fingerprint", None)
+        return other
+
+    @property
+    def num_missing(self) -> list[int] | None:
+        """Missing samples of each signal; ``None`` if there are none."""
+        known = self.split.known
+        return None if known is None else (~known).flatten(1).sum(1).tolist()
+
     @property
     def dataset(self) -> SignalDataset:
         """The batches of all signals."""
@@ -138,7 +167,7 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1].
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples.
 
         Raises:
             InputError: If the signals are read from their file.
@@ -185,6 +214,7 @@ class SignalDataModule(LightningDataModule):
             "streamed": self.streamed,
             "protocol": self.effective_protocol,
             "fingerprint": self.fingerprint,
+            **({} if self.num_missing is None else {"num_missing": self.num_missing}),
         }
 
     def train_batch(self) -> GridBatch | PointBatch:

@@ -39,7 +39,7 @@ class SignalDataset:
     """Batches of one set of signals.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)`` in [0, 1], or the file that holds them.
+        values: ``(S, N_1, ..., N_D, C)`` in [0, 1], NaN at missing samples; or the file that holds them.
         split: The trained samples.
         protocol: Which samples are scored.
     """
@@ -53,10 +53,7 @@ class SignalDataset:
 
     def of(self, signals: slice) -> SignalDataset:
         """The dataset of a subset of the signals in memory."""
-        split = self.split
-        if isinstance(split, PointSplit) and len(split.index) > 1:
-            split = PointSplit(split.grid, split.index[signals])
-        return SignalDataset(self.in_memory()[signals], split, self.protocol)
+        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol)
 
     def in_memory(self) -> Tensor:
         """The values.

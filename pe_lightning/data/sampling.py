@@ -7,22 +7,26 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pe_lightning.checks import flag, integer, integers, number
+from pe_lightning.checks import choice, flag, integer, integers, number
 from pe_lightning.data.random_keys import chosen_positions, largest_chosen_key
-from pe_lightning.data.sources.arrays import find_array
-from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand, format_of, reading
-from pe_lightning.data.sources.pictures import decode_image
+from pe_lightning.data.sources.missing import read_mask
+from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand
 from pe_lightning.data.splits import GridSplit, PointSplit, RandomSplit, Split
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
+__all__ = ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
+
+
+BLOCK_SAMPLES = 16
+"""Default samples per axis of the blocks of a fold."""
 
 
 class Sampling(ABC):
@@ -42,6 +46,10 @@ class Sampling(ABC):
     def stream(self, grid: Sequence[int], num_signals: int) -> Split:
         """Like :meth:`split`, for signals that are read from their file; the result should not list all samples."""
         return self.split(grid, num_signals)
+
+    def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
+        """Like :meth:`split`, without the samples that are missing: ``known``, ``(S, N_1, ..., N_D)``, is false there."""
+        return self.split(grid, num_signals).among(known)
 
     def spec(self) -> dict[str, Any]:
         """Name and arguments as plain values; ``samplings.resolve`` returns an equal sampling."""
@@ -136,9 +144,19 @@ class RandomSampling(Sampling):
         size, count = self._sizes(grid)
         return RandomSplit(tuple(grid), self.seed, count, largest_chosen_key(self.seed, 0, size, count))
 
-    def _sizes(self, grid: Sequence[int]) -> tuple[int, int]:
-        """Number of samples of a signal, and of trained ones."""
-        size = math.prod(grid)
+    def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
+        """Samples chosen among those that are not missing: the fraction is of those of the signal that has fewest."""
+        if self.shared:
+            return super().split_known(grid, num_signals, known)
+        positions = [row.nonzero().flatten() for row in known.flatten(1)]
+        _, count = self._sizes(grid, min(map(len, positions)))
+        chosen = [chosen_positions(self.seed, signal, len(row), count) for signal, row in enumerate(positions)]
+        index = torch.stack([row[torch.from_numpy(places)] for row, places in zip(positions, chosen, strict=True)])
+        return PointSplit(tuple(grid), index, known=known)
+
+    def _sizes(self, grid: Sequence[int], size: int | None = None) -> tuple[int, int]:
+        """Number of samples of a signal that are not missing, by default all, and of trained ones."""
+        size = math.prod(grid) if size is None else size
         count = max(round(self.fraction * size), 1) if self.count is None else self.count
         if count > size:
             raise InputError(f"count {count} is more than the {size} samples of a signal ({_by(grid)})")
@@ -182,7 +200,7 @@ class MaskSampling(Sampling):
 
     def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
         """Row-major positions of the trained samples, ascending, ``(P,)``."""
-        mask = _read_mask(file)
+        mask = read_mask(file)
         if mask.shape != grid:
             raise InputError(
                 f"the mask {file.given!r} has {_by(mask.shape)} samples, but the signals have {_by(grid)}. A mask has the "
@@ -196,23 +214,71 @@ class MaskSampling(Sampling):
         return index
 
 
-def _read_mask(file: SourceFile) -> NDArray[np.bool_]:
-    kind = format_of(file.path)
-    if kind == "npy":
-        values: NDArray[Any] = find_array(file).load()
-        if values.dtype.kind == "f" and np.isnan(values).any():
-            raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
-        return np.asarray(values != 0)
-    with reading(file.given), file.path.open("rb") as opened:
-        is_jpeg = opened.read(2) == b"\xff\xd8"
-    if kind not in PICTURES or is_jpeg:  # JPEG does not preserve zeros
-        raise InputError(f"the mask {file.given!r} is neither a .npy file nor an image in a lossless format such as PNG")
-    image = decode_image(file)
-    if np.isnan(image).any():
-        raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")
-    if image.shape[-1] in (2, 4):
-        return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
-    return np.asarray(image.any(axis=-1))
+@samplings.register("folds")
+class FoldSampling(Sampling):
+    """All samples but those of one fold, for cross-validation; the folds are disjoint, and together all samples.
+
+    Args:
+        kind: ``random``: single samples. ``blocks``: blocks of samples, which show how gaps of that size are filled.
+        number: Number of folds.
+        fold: The fold that is not trained on, from 0.
+        size: Samples of a block per axis; one number or one per axis. ``None``: 16, and at most a fifth of the axis.
+        seed: Seed of the choice.
+
+    Raises:
+        InputError: If an argument is out of range; at :meth:`split`, if there are fewer blocks than folds.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["random", "blocks"] = "random",
+        number: int = 5,
+        fold: int = 0,
+        size: int | list[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.kind = choice("folds.kind", kind, ("random", "blocks"))
+        self.number = integer("folds.number", number, 2)
+        self.fold = integer("folds.fold", fold)
+        self.size = None if size is None else integers("folds.size", size, 1)
+        self.seed = integer("folds.seed", seed)
+        if self.fold >= self.number:
+            raise InputError(f"fold {fold} of {number} folds: folds count from 0 to {number - 1}")
+        if kind == "random" and size is not None:
+            raise InputError("folds.size is the size of blocks; set kind: blocks, or leave it out")
+
+    def sizes(self, grid: Sequence[int]) -> list[int]:
+        """Samples of a block per axis."""
+        if self.size is None:
+            return [1 if self.kind == "random" else min(BLOCK_SAMPLES, max(1, n // 5)) for n in grid]
+        sizes = self.size if isinstance(self.size, list) else [self.size] * len(grid)
+        if len(sizes) != len(grid):
+            raise InputError(f"folds.size {self.size} has {len(sizes)} numbers for signals of {len(grid)} axes; give one")
+        return sizes
+
+    def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        """The samples outside the fold, shared by all signals."""
+        sizes = self.sizes(grid)
+        counts = [-(-n // size) for n, size in zip(grid, sizes, strict=True)]
+        blocks = math.prod(counts)
+        if blocks < self.number:
+            raise InputError(
+                f"{self.number} folds of {blocks} block(s) of {_by(sizes)} samples: set a smaller folds.size or kind: random"
+            )
+        # choices with one seed are nested: the fold is what its choice has more than the one before
+        ends = [chosen_positions(self.seed, 0, blocks, blocks * k // self.number) for k in (self.fold + 1, self.fold) if k]
+        held_out = np.zeros(blocks, dtype=bool)
+        held_out[ends[0]] = True
+        held_out[ends[1] if len(ends) > 1 else []] = False
+        mask = held_out.reshape(counts)
+        for axis, (size, n) in enumerate(zip(sizes, grid, strict=True)):
+            mask = mask.repeat(size, axis).take(range(n), axis)
+        return PointSplit(tuple(grid), torch.from_numpy(np.flatnonzero(~mask))[None])
+
+    def words(self) -> str:
+        """The folds in words: ``5 random folds``."""
+        of = "" if self.kind == "random" else f" of blocks of {self.size or BLOCK_SAMPLES} samples per axis"
+        return f"{self.number} random folds{of}"
 
 
 def _by(numbers: Sequence[int]) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
+from typing_extensions import Self
 
 from pe_lightning.blocks import Block, shape_of, whole
-from pe_lightning.data.random_keys import chosen_in
+from pe_lightning.data.random_keys import chosen_in, chosen_positions
 from pe_lightning.errors import InputError
 
 __all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split"]
@@ -33,9 +35,16 @@ SAMPLES_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Split(ABC):
-    """The trained samples of a set of signals on a grid of ``(N_1, ..., N_D)`` samples."""
+    """The trained samples of a set of signals on a grid of ``(N_1, ..., N_D)`` samples.
+
+    Args:
+        grid: ``(N_1, ..., N_D)``.
+        known: Samples that are not missing, ``(S or 1, N_1, ..., N_D)`` booleans; ``None``: all. The others are neither
+            trained nor scored; :meth:`among` sets it.
+    """
 
     grid: tuple[int, ...]
+    known: Tensor | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -77,6 +86,11 @@ class Split(ABC):
         Raises:
             InputError: If the protocol does not suit the split.
         """
+        scored = self._scored_of(protocol, block)
+        return scored if self.known is None else scored & self.known[(slice(None), *block)]
+
+    def _scored_of(self, protocol: Protocol, block: Block) -> Tensor:
+        """:meth:`test_mask_of` before missing samples are left out."""
         if protocol == "rest":
             return ~self.train_mask_of(block)
         if protocol == "midpoints":
@@ -93,6 +107,42 @@ class Split(ABC):
     def test_mask(self, protocol: Protocol) -> Tensor:
         """Mask of the scored samples, ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
         return self.test_mask_of(protocol, whole(self.grid))
+
+    @property
+    def trains_all(self) -> bool:
+        """Whether every sample is trained on that is not missing; of several signals, of the one with fewest."""
+        least = math.prod(self.grid) if self.known is None else int(self.known.flatten(1).sum(1).min())
+        return self.num_train == least
+
+    def of(self, signals: slice) -> Self:
+        """The split of a subset of the signals."""
+        return self if self.known is None or len(self.known) == 1 else replace(self, known=self.known[signals])
+
+    def among(self, known: Tensor) -> Split:
+        """The split without the samples that are missing.
+
+        It is of the same kind where no trained sample is missing, and otherwise of scattered samples. Signals that are
+        fitted together have equally many: of those with more, some are drawn out at random, and count as not trained.
+
+        Args:
+            known: Samples that are not missing, ``(S, N_1, ..., N_D)`` booleans.
+        """
+        chosen = self.train_mask()
+        trained = (chosen & known).flatten(1)
+        if bool((trained == chosen.flatten(1)).all()):
+            return replace(self, known=known)
+        counts = trained.sum(1).tolist()
+        least = min(counts)
+        rows = [row.nonzero().flatten() for row in trained]
+        if len(set(counts)) > 1:
+            rank_zero_info(
+                f"Signals that are fitted together are trained on equally many samples, {least}: of those with fewer "
+                "missing ones some are left out. pe-lightning fill fits each by itself."
+            )
+        for signal, count in enumerate(counts):
+            if count > least > 0:
+                rows[signal] = rows[signal][torch.from_numpy(chosen_positions(0, signal, count, least))]
+        return PointSplit(self.grid, torch.stack([row[:least] for row in rows]), known=known)
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
         """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending.
@@ -194,6 +244,11 @@ class PointSplit(Split):
     def train_indices(self) -> tuple[Tensor, ...]:
         """Row-major positions."""
         return (self.index,)
+
+    def of(self, signals: slice) -> PointSplit:
+        """The split of a subset of the signals."""
+        found = super().of(signals)
+        return found if len(self.index) == 1 else replace(found, index=self.index[signals])
 
     def take(self, values: Tensor) -> Tensor:
         """The trained samples of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, P, C)``, contiguous."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.blocks import Block, grid_blocks
@@ -15,10 +16,21 @@ from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
 from pe_lightning.errors import InputError
 from pe_lightning.limits import check_memory
 
-__all__ = ["FileValues", "decoded_blocks", "file_blocks", "load", "unit_blocks"]
+__all__ = [
+    "FileValues",
+    "check_known",
+    "decoded_blocks",
+    "file_blocks",
+    "known_samples",
+    "load",
+    "unit_blocks",
+]
 
 BLOCK_BYTES = 1 << 24
 """Float32 bytes per block when all values are read. Larger blocks need more memory and are not faster."""
+
+MAX_LISTED = 8
+"""Most signals that a notice lists."""
 
 
 class FileValues:
@@ -46,7 +58,7 @@ class FileValues:
         """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` float32 in [0, 1].
 
         Raises:
-            InputError: If a value is NaN or infinite.
+            InputError: If a value is missing (NaN or infinite).
         """
         index, scaling = (slice(None), *block, slice(None)), self.raw.scaling
         part = self._opened[index]
@@ -62,7 +74,10 @@ class FileValues:
         # the sum is cheaper than a test of each value, and not finite if one value is not
         if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
             where = [axis.start for axis in block]
-            raise InputError(f"the block that starts at sample {where} holds values that are not finite (NaN or infinite)")
+            raise InputError(
+                f"the block that starts at sample {where} holds missing samples (NaN or infinite), which signals that are "
+                "read from their file cannot have: set --data.in_memory true, or fit a part of the signals"
+            )
         # a copy of a memory-mapped file, since a tensor may be written to
         return torch.from_numpy(np.require(values, requirements=["C", "W"]))
 
@@ -91,6 +106,37 @@ def load(raw: RawSignals) -> Tensor:
         rows[first : first + len(block)] = block
         first += len(block)
     return torch.from_numpy(values)
+
+
+def known_samples(values: Tensor) -> Tensor | None:
+    """Samples whose channels are all finite: ``(S, N_1, ..., N_D, C)`` -> ``(S, N_1, ..., N_D)``; ``None`` if all are."""
+    if bool(values.sum().isfinite()):  # cheaper than a test of each value
+        return None
+    known = values.isfinite().all(-1)
+    return None if bool(known.all()) else known
+
+
+def check_known(known: Tensor, names: Sequence[str]) -> None:
+    """Prints how many samples are missing.
+
+    Args:
+        known: Samples that are not missing, ``(S, N_1, ..., N_D)`` booleans.
+        names: Names of the signals.
+
+    Raises:
+        InputError: If all samples of a signal are missing.
+    """
+    missing, size = (~known).flatten(1).sum(1).tolist(), known[0].numel()
+    some = [(name, count) for name, count in zip(names, missing, strict=True) if count]
+    if empty := [name for name, count in some if count == size]:
+        raise InputError(f"all {size} samples are missing (NaN, infinite or marked) of: {', '.join(empty)}; leave it out")
+    listed = ", ".join(f"{count} of {name}" for name, count in some[:MAX_LISTED]) + (
+        ", ..." if len(some) > MAX_LISTED else ""
+    )
+    rank_zero_info(
+        f"Missing samples are neither trained on nor scored: {sum(missing)} of {known.numel()} "
+        f"({100 * sum(missing) / known.numel():.3g} %){f': {listed}' if len(names) > 1 else ''}."
+    )
 
 
 def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:

@@ -19,6 +19,7 @@ from pe_lightning.files import figure_bytes, replacing, save_figure
 
 __all__ = [
     "COMPARED_FRAMES",
+    "before_after",
     "comparison",
     "comparison_frames",
     "error_map",
@@ -45,6 +46,9 @@ DETAIL_SAMPLES = 120
 """Number of samples of a row in its detail view."""
 MAX_ROW_CHANNELS = 4
 """Largest number of channels of a row in a plot."""
+
+MISSING_COLOUR = (255, 0, 255)
+"""Colour of missing samples in pictures, which is rare in photographs."""
 
 HEADER_PIXELS, GAP_PIXELS = 22, 4  # pixels of a comparison
 
@@ -74,10 +78,14 @@ def write_png(path: Path, image: Image.Image) -> Path:
 
 
 def error_map(prediction: Array, truth: Array) -> Image.Image:
-    """Mean absolute error over the channels in matplotlib's ``magma``, from 0 to :data:`ERROR_FULL_SCALE`."""
+    """Mean absolute error over the channels in matplotlib's ``magma``, from 0 to :data:`ERROR_FULL_SCALE`.
+
+    It is 0 at missing samples, where the truth is NaN.
+    """
     colours, levels = matplotlib.colormaps["magma"], np.empty((*truth.shape[:2], 3), np.uint8)
     for rows in row_blocks(truth.shape):
         difference = np.abs(prediction[rows].astype(np.float64) - truth[rows]).mean(-1)
+        difference[np.isnan(truth[rows]).any(-1)] = 0
         scaled = np.nan_to_num(difference, nan=1.0, posinf=1.0) / ERROR_FULL_SCALE  # NaN is shown as the largest error
         levels[rows] = colours(np.minimum(scaled, 1.0), bytes=True)[..., :3]
     return Image.fromarray(levels)
@@ -93,6 +101,8 @@ def comparison(
 ) -> Image.Image:
     """Pictures side by side with captions: trained samples, truth, reconstruction, interpolation, error.
 
+    Missing samples of the truth, which are NaN, are shown in :data:`MISSING_COLOUR`.
+
     Args:
         prediction: ``(H, W, C)``.
         truth: Same shape.
@@ -102,15 +112,37 @@ def comparison(
         interpolation: Caption and values of an interpolation of the trained samples, ``(H, W, C)``.
     """
     channel = "" if truth.shape[-1] <= 4 else f", channel 1 of {truth.shape[-1]}"
-    panels = [(title + channel, to_image(truth)), (caption, to_image(prediction))]
+    panels = [(title + channel, marked_image(truth)), (caption, to_image(prediction))]
     if trained is not None:
-        panels.insert(0, (f"trained on: {100 * trained.mean():.3g} %", to_image(truth * trained[..., None])))
+        shown = np.where(trained[..., None] | np.isnan(truth), truth, 0)  # missing samples are marked here too
+        panels.insert(0, (f"trained on: {100 * trained.mean():.3g} %", marked_image(shown)))
     if interpolation is not None:
         panels.append((interpolation[0], to_image(interpolation[1])))
     panels.append((f"absolute error, 0 to {ERROR_FULL_SCALE:g}", error_map(prediction, truth)))
+    return side_by_side(panels)
+
+
+def before_after(before: Array, after: Array) -> Image.Image:
+    """A picture with its missing samples marked, and filled, side by side: ``(H, W, C)`` each, NaN where missing."""
+    return side_by_side([("missing samples marked", marked_image(before)), ("filled", to_image(after))])
+
+
+def marked_image(values: Array) -> Image.Image:
+    """:func:`to_image` with missing samples, NaN in a channel, in :data:`MISSING_COLOUR`; unchanged without any."""
+    missing = np.isnan(values).any(-1)
+    if not missing.any():
+        return to_image(values)
+    pixels = np.array(to_image(values).convert("RGB"))
+    pixels[missing] = MISSING_COLOUR
+    return Image.fromarray(pixels)
+
+
+def side_by_side(panels: Sequence[tuple[str, Image.Image]]) -> Image.Image:
+    """Pictures of one size with captions above them."""
+    width, height = panels[0][1].size
     # small signals are enlarged by an integer factor, so that captions fit and pixels are visible
-    zoom = max(1, round(256 / max(truth.shape[:2])))
-    width, height = truth.shape[1] * zoom, truth.shape[0] * zoom
+    zoom = max(1, round(256 / max(width, height)))
+    width, height = width * zoom, height * zoom
     sheet = Image.new("RGB", (len(panels) * (width + GAP_PIXELS) - GAP_PIXELS, height + HEADER_PIXELS), "white")
     longest = max(ImageFont.load_default(14).getlength(name) for name, _ in panels)
     font = ImageFont.load_default(
@@ -173,6 +205,7 @@ def row_plot(
     caption: str,
     rate: float | None = None,
     interpolation: tuple[str, Array] | None = None,
+    names: tuple[str, str] = ("ground truth", "reconstruction"),
 ) -> Image.Image:
     """Plot of truth, reconstruction, interpolation and trained samples of a row, one line of panels per channel.
 
@@ -187,6 +220,7 @@ def row_plot(
         caption: Title of the plot.
         rate: Samples per second, for an axis in seconds.
         interpolation: Name in the legend and values of an interpolation, ``(N, C)``.
+        names: Of truth and prediction in the legend.
     """
     count, channels = truth.shape
     shown, start = min(channels, MAX_ROW_CHANNELS), max(0, (count - DETAIL_SAMPLES) // 2)
@@ -194,7 +228,7 @@ def row_plot(
     figure = Figure(figsize=(6 * len(ranges), 0.6 + 2.4 * shown), layout="constrained")
     figure.suptitle(caption if shown == channels else f"{caption}; channels 1 to {shown} of {channels}", fontsize=10)
     panels = figure.subplots(shown, len(ranges), squeeze=False)
-    lines = [("ground truth", truth, "black", 2.2, "-"), ("reconstruction", prediction, "tab:orange", 1.2, "-")]
+    lines = [(names[0], truth, "black", 2.2, "-"), (names[1], prediction, "tab:orange", 1.2, "-")]
     if interpolation is not None:
         lines.append((*interpolation, "tab:green", 1.2, ":"))
     for channel in range(shown):
@@ -211,8 +245,9 @@ def row_plot(
 
 def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], trained: Mask | None, rate: float) -> None:
     truth, times = lines[0][1], np.arange(where.start, where.stop) / rate
-    margin = max(float(np.ptp(truth)) / 4, 0.01)
-    low, high = float(truth.min()) - margin, float(truth.max()) + margin
+    least, most = float(np.nanmin(truth)), float(np.nanmax(truth))
+    margin = max((most - least) / 4, 0.01)
+    low, high = least - margin, most + margin
     axes.set_ylim(low, high)
     axes.grid(alpha=0.3)
     very_long = len(truth) > 8 * DETAIL_SAMPLES
@@ -223,11 +258,11 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
             continue
         starts = np.arange(0, len(line), -(-len(line) // (2 * DETAIL_SAMPLES)))
         low_line, high_line = np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts)
-        if name == "reconstruction":  # filled between minimum and maximum of each bin
+        if colour == "tab:orange":  # filled between minimum and maximum of each bin
             axes.fill_between(
                 times[starts], low_line, high_line, step="post", color=colour, alpha=0.6, linewidth=0.5, zorder=1
             )
-        elif name == "ground truth":
+        elif colour == "black":
             axes.plot(times[starts], np.stack([low_line, high_line], 1), color=colour, linewidth=0.6)
     if trained is not None and len(truth) <= DETAIL_SAMPLES:
         known = trained[where]

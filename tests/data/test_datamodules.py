@@ -216,7 +216,7 @@ def test_the_description_is_plain_and_complete(tmp_path):
     assert json.loads(json.dumps(described)) == described
     assert described == {
         "paths": [str(tmp_path)], "center_crop": [8, 6], "resize": None, "color": "auto", "alpha": "composite",
-        "key": None, "value_range": None, "names": ["a"], "grid": [8, 6], "channels": 3,
+        "key": None, "value_range": None, "missing": "nan", "names": ["a"], "grid": [8, 6], "channels": 3,
         "scaling": {"dtype": "uint8", "low": [0.0], "high": [255.0]}, "rate": None, "media": "image", "metric": "psnr",
         "batch": "full", "streamed": False, "protocol": "rest", "fingerprint": data.fingerprint,
         "sampling": {"name": "random", "fraction": 0.5, "seed": 0, "shared": False, "count": None},

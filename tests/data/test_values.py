@@ -63,7 +63,7 @@ def test_values_that_are_not_finite_are_found_where_they_are_read(bad):
     array[0, 5, 3, 0] = bad
     values = FileValues(raw_of(array, Scaling("float32")))
     values.read((slice(0, 5), slice(0, 4)))
-    with pytest.raises(InputError, match=r"the block that starts at sample \[4, 2\] holds values that are not finite"):
+    with pytest.raises(InputError, match=r"the block that starts at sample \[4, 2\] holds missing samples"):
         values.read((slice(4, 6), slice(2, 4)))
 
 

@@ -13,19 +13,29 @@ import numpy as np
 
 from pe_lightning.blocks import Block
 from pe_lightning.data.signals import AnyArray, RawSignals
-from pe_lightning.data.sources.checks import in_common, join_scalings, number_range, one_length, value_scaling
+from pe_lightning.data.sources.checks import (
+    float_for,
+    in_common,
+    join_scalings,
+    number_range,
+    one_length,
+    value_scaling,
+    with_nan,
+)
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.hdf5 import check_dataset
 from pe_lightning.limits import check_claim, check_memory
 
-__all__ = ["ArrayFile", "Channels", "FileArrays", "find_array", "in_place", "read_arrays"]
+__all__ = ["ArrayFile", "Channels", "FileArrays", "declared_fills", "find_array", "in_place", "read_arrays"]
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
 
 BLOCK_VALUES = 1 << 22
 """Number of values read at a time."""
+FILL_ATTRIBUTES = ("_FillValue", "missing_value")
+"""Attributes of an HDF5 dataset that declare the values of missing samples (CF conventions, Sec. 2.5.1)."""
 MAX_CHANNELS = 4
 """Largest last axis that ``channels: auto`` takes for channels."""
 
@@ -48,11 +58,18 @@ class ArrayFile:
     """Whether the first axis of the file counts signals."""
     with_channels: bool = True
     """Whether the last axis of the file is channels."""
+    fills: tuple[float, ...] = ()
+    """Values in place of missing samples, which are read as NaN."""
 
     @property
     def label(self) -> str:
         """Label in messages."""
         return f"{self.key!r} in {self.file.given!r}" if self.key else repr(self.file.given)
+
+    @property
+    def read_as(self) -> np.dtype[Any]:
+        """Dtype of the values that :meth:`read` returns."""
+        return float_for(self.dtype) if self.fills else self.dtype
 
     @property
     def stems(self) -> list[str]:
@@ -78,6 +95,8 @@ class ArrayFile:
         index = tuple(slice(*part.indices(size)) for part, size in zip(index, self.shape, strict=True))
         inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
         values: AnyArray = np.array(array[inner], dtype=self.dtype)
+        if self.fills:
+            values = with_nan(values, np.isin(values, self.fills))
         values = values if self.counted else values[None]
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
@@ -146,6 +165,7 @@ def read_arrays(
     value_range: Sequence[float] | None = None,
     channels: Channels = "auto",
     length: int | None = None,
+    fill: float | None = None,
 ) -> RawSignals:
     """Describes array files as signals of D = ``num_axes`` axes without loading them.
 
@@ -160,14 +180,15 @@ def read_arrays(
             first axis counts signals. ``auto``: channels if it is at most 4. An array of D axes is one signal of one
             channel; D + 2 axes are signals, grid and channels.
         length: Number of leading samples to take along the first axis.
+        fill: A value in place of missing samples, besides those that an HDF5 file declares.
 
     Raises:
         InputError: If a file is damaged, has an unsupported shape or dtype, or the files differ in shape or dtype.
     """
     limits = number_range("value_range", value_range)
-    arrays = [find_array(file, key, num_axes, channels) for file in files]
+    arrays = [find_array(file, key, num_axes, channels, fill) for file in files]
     remedy = "Save them alike, or fit them in separate runs"
-    dtype = in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
+    in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
     shapes = [(array.file.given, array.shape[1 if num_axes > 1 else 2 :]) for array in arrays]
     in_common("shapes of a signal (samples per axis, then channels)", shapes, remedy)
     samples = one_length([(array.file.given, array.shape[1]) for array in arrays], length)
@@ -178,7 +199,7 @@ def read_arrays(
         names=distinct_names([(array.file, stem) for array in arrays for stem in array.stems]),
         grid=arrays[0].shape[1:-1],
         channels=arrays[0].shape[-1],
-        stored=dtype,
+        stored=in_common("declarations of missing values", [(a.file.given, a.read_as.name) for a in arrays], remedy),
         scaling=join_scalings(each, notify=limits is None),
         unit=False,
         blocks=partial(_blocks, arrays),
@@ -197,7 +218,11 @@ def in_place(files: Sequence[SourceFile]) -> bool:
 
 
 def find_array(
-    file: SourceFile, key: str | None = None, num_axes: int | None = None, channels: Channels = "auto"
+    file: SourceFile,
+    key: str | None = None,
+    num_axes: int | None = None,
+    channels: Channels = "auto",
+    fill: float | None = None,
 ) -> ArrayFile:
     """Describes one array of a file without loading it.
 
@@ -206,6 +231,7 @@ def find_array(
         key: Name of the array; needed if the file has several.
         num_axes: Number of axes of its signals; ``None``: do not name the axes.
         channels: Meaning of its last axis, see :func:`read_arrays`.
+        fill: A value in place of missing samples, besides those that an HDF5 file declares.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:
@@ -225,7 +251,8 @@ def find_array(
             chunks = (*shape[:-1], 1)
         # extended precision is converted to float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-        found = ArrayFile(file, format, name, shape, native, chunks)
+        fills = [fill] * (fill is not None) + (declared_fills(array) if format == "hdf5" else [])
+        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(fills)))
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
@@ -235,6 +262,13 @@ def find_array(
             "numbers as two channels, and objects as plain arrays)"
         )
     return found if num_axes is None else _named(found, num_axes, channels)
+
+
+def declared_fills(dataset: Any) -> list[float]:
+    """The values that the attributes of an HDF5 dataset declare to stand for missing ones (CF conventions)."""
+    given = [dataset.attrs[name] for name in FILL_ATTRIBUTES if name in dataset.attrs]
+    numbers = [value for entry in given for value in np.ravel(entry) if np.asarray(value).dtype.kind in "iuf"]
+    return [float(value) for value in numbers if np.isfinite(value)]
 
 
 def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:

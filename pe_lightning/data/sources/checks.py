@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
+from numpy.typing import NDArray
 
 from pe_lightning.checks import integers
 from pe_lightning.data.signals import AnyArray, Scaling
@@ -17,12 +18,14 @@ __all__ = [
     "Size",
     "as_size",
     "check_area",
+    "float_for",
     "in_common",
     "join_scalings",
     "number_range",
     "one_length",
     "resized",
     "value_scaling",
+    "with_nan",
 ]
 
 MAX_PIXELS = 178_956_970
@@ -127,7 +130,8 @@ def value_scaling(
     Args:
         label: Label in messages.
         dtype: Dtype of the values.
-        blocks: Reads all values in blocks along the first axis; not called if the dtype decides.
+        blocks: Reads all values in blocks along the first axis; not called if the dtype decides. Values that are not finite
+            are missing, and left out.
         limits: ``(low, high)``, the values that become 0 and 1; values outside are an error.
         full_range: Whether integers use the range of their dtype, instead of their minimum and maximum.
         unit: Whether values within [0, 1] are unchanged.
@@ -146,6 +150,17 @@ def value_scaling(
         raise InputError(f"{label} holds the single value {low}; set value_range: [low, high]")
     low, high = limits or (float(low), float(high))
     return Scaling(dtype.name, (low,), (high,))
+
+
+def float_for(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
+    """The floating-point dtype that represents the values of ``dtype``, and NaN."""
+    dtype = np.dtype(dtype)
+    return dtype if dtype.kind == "f" else np.dtype(np.float32 if dtype.itemsize <= 2 else np.float64)
+
+
+def with_nan(values: AnyArray, marked: NDArray[np.bool_]) -> AnyArray:
+    """A floating-point copy with NaN where ``marked``, which is broadcast."""
+    return np.where(marked, np.nan, values).astype(float_for(values.dtype))
 
 
 def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scaling:
@@ -169,16 +184,17 @@ def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scal
 
 
 def _extent(label: str, blocks: Iterator[AnyArray]) -> tuple[Any, Any]:
-    """Minimum and maximum as Python numbers."""
-    low, high, start = np.inf, -np.inf, 0
+    """Minimum and maximum of the finite values, as Python numbers."""
+    low, high = np.inf, -np.inf
     for block in blocks:
         with np.errstate(invalid="ignore"):
             least, greatest = block.min().item(), block.max().item()
         if not np.isfinite([least, greatest]).all():  # both are NaN if any value is
-            first, *others = np.argwhere(~np.isfinite(block))[0].tolist()
-            raise InputError(
-                f"{label} holds values that are not finite (NaN or infinite): the first is sample {start + first} along the "
-                f"first axis, at {others} of the other axes (the last one is channels). Correct them first"
-            )
-        low, high, start = min(low, least), max(high, greatest), start + len(block)
+            finite = block[np.isfinite(block)]
+            if not finite.size:
+                continue
+            least, greatest = finite.min().item(), finite.max().item()
+        low, high = min(low, least), max(high, greatest)
+    if low > high:
+        raise InputError(f"{label} holds no value that is finite: all samples are missing. Leave it out")
     return low, high

@@ -16,7 +16,7 @@ from PIL import Image
 from pe_lightning.data.signals import AnyArray, Media, RawSignals, Scaling
 from pe_lightning.data.sources.checks import join_scalings
 from pe_lightning.data.sources.paths import SourceFile, distinct_names
-from pe_lightning.data.sources.pictures import full_value
+from pe_lightning.data.sources.pictures import full_value, to_unit
 from pe_lightning.errors import InputError
 from pe_lightning.limits import check_memory
 
@@ -118,7 +118,8 @@ class Clip:
     def resized(self, size: tuple[int, int]) -> Clip:
         """Every frame resampled to ``(h, w)`` by Pillow's bicubic filter, which is anti-aliased when it reduces the size.
 
-        The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame.
+        The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame. NaN is left out, and
+        a sample is NaN if less than half of the weight of the filter is on others.
         """
         if self.size == size:
             return self
@@ -129,6 +130,14 @@ class Clip:
         label = f"{self.file.given!r}, resized,"
         check_memory(label, (*size, 4), 4, "Set a smaller resize")  # Pillow works in 32 bits and up to four channels
         return replace(self, size=size, edits=(*self.edits, resize))
+
+    def marked(self, mark: Callable[[AnyArray, str], AnyArray]) -> Clip:
+        """Every frame ``(H, W, C)`` as ``mark(frame, file)`` returns it, with NaN at missing samples, in [0, 1]."""
+
+        def each(block: AnyArray) -> AnyArray:
+            return np.stack([to_unit(mark(frame, self.file.given)) for frame in block])
+
+        return replace(self, stored="float32", unit=True, edits=(*self.edits, each))
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
         """Converts grey to RGB, or RGB to luma (0.299 R + 0.587 G + 0.114 B), in the same dtype.
@@ -178,11 +187,26 @@ def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
     if frame.dtype == np.uint8 and frame.shape[-1] == 3:
         pixels: AnyArray = np.asarray(Image.fromarray(np.ascontiguousarray(frame)).resize(turned, Image.Resampling.BICUBIC))
     else:
-        planes = [Image.fromarray(np.ascontiguousarray(plane, dtype=np.float32)) for plane in np.moveaxis(frame, -1, 0)]
-        pixels = np.stack([np.asarray(plane.resize(turned, Image.Resampling.BICUBIC)) for plane in planes], axis=-1)
+        planes = [np.ascontiguousarray(plane, dtype=np.float32) for plane in np.moveaxis(frame, -1, 0)]
+        pixels = np.stack([_resized_plane(plane, turned) for plane in planes], axis=-1)
     if frame.dtype.kind in "iu":
         pixels = np.rint(pixels)
+    if frame.dtype.kind == "f" and not np.isfinite(frame.sum()):
+        finite = frame[np.isfinite(frame)]
+        return np.clip(pixels, *((finite.min(), finite.max()) if finite.size else (0, 1))).astype(frame.dtype)
     return np.clip(pixels, frame.min(), frame.max()).astype(frame.dtype)
+
+
+def _resized_plane(plane: AnyArray, turned: tuple[int, int]) -> AnyArray:
+    """``(H, W)`` float32 resampled to (width, height)."""
+
+    def resize(values: AnyArray) -> AnyArray:
+        return np.asarray(Image.fromarray(values).resize(turned, Image.Resampling.BICUBIC))
+
+    if np.isfinite(plane.sum()) or (known := np.isfinite(plane)).all():
+        return resize(plane)
+    share = resize(known.astype(np.float32))
+    return np.where(share >= 0.5, resize(np.where(known, plane, 0)) / np.maximum(share, 0.5), np.nan)
 
 
 def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:

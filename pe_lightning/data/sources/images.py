@@ -24,6 +24,7 @@ from pe_lightning.data.sources.checks import (
     value_scaling,
 )
 from pe_lightning.data.sources.clips import Clip, Color, alike, as_signals
+from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, expand, format_of
 from pe_lightning.data.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers
 from pe_lightning.data.sources.stacks import read_stack_arrays
@@ -51,6 +52,9 @@ class ImageSource(Source):
         max_pixels: Largest number of pixels in the header of a file, checked before decoding; ``None``: no limit.
         key: Array files: the dataset of an ``.h5`` or the array of an ``.npz`` file that has several.
         value_range: Arrays and floating-point image files: ``[low, high]``, the values that become 0 and 1.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (opacity 0), a colour ``#rrggbb``, a number, or a
+            mask file that is not zero there, one for all or a list
+            (:class:`pe_lightning.data.sources.missing.Missing`).
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a path is missing or not a readable image, or the
@@ -65,6 +69,7 @@ class ImageSource(Source):
     max_pixels: int | None = MAX_PIXELS
     key: str | None = None
     value_range: list[float] | None = None
+    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
@@ -75,37 +80,38 @@ class ImageSource(Source):
         if self.max_pixels is not None:
             integer("max_pixels", self.max_pixels, 1)
         self._limits = number_range("value_range", self.value_range)
+        self._missing = Missing(self.missing)
         self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in self.paths)
         if not self._are_arrays and self.key is not None:
             raise InputError("key is for array files (.npz, .h5); leave it out for images")
 
     def read(self) -> RawSignals:
         """Reads the images, or describes the arrays, as signals ``(S, H, W, C)``."""
-        files = self._found
+        files, missing = self._found, self._missing
+        missing.check("arrays" if self._are_arrays else "pictures", *([] if self._are_arrays else ["alpha", "colour"]))
         if self._are_arrays and self._unedited:
-            return read_arrays(files, 2, self.key, self.value_range)
+            return missing.in_signals(read_arrays(files, 2, self.key, self.value_range, fill=missing.value))
         clips: list[Clip] = []
         for file in files:
             if self._are_arrays:
-                arrays = read_stack_arrays(file, self.key, self._limits, num_axes=2)
+                arrays = read_stack_arrays(file, self.key, self._limits, num_axes=2, fill=missing.value)
                 clips += [edited(clip, self._crop, self.resize) for clip in arrays]
             else:
-                clips.append(
-                    read_picture(file, self._crop, self.resize, self.alpha == "keep", self.max_pixels, self._limits)
-                )
+                keep = self.alpha == "keep"
+                clips.append(read_picture(file, self._crop, self.resize, keep, self.max_pixels, self._limits, missing))
         common = [min(clip.size[axis] for clip in clips) for axis in (0, 1)]
         size = in_common(
             "sizes (height x width)",
             [(clip.file.given, clip.size) for clip in clips],
             f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]",
         )
-        return as_signals(alike(clips, self.color), size, notify=self._limits is None)
+        return missing.in_signals(as_signals(alike(clips, self.color), size, notify=self._limits is None))
 
     def files(self) -> list[Path]:
-        """The files that are decoded, which excludes arrays that are read in place."""
+        """The files that are decoded, and masks, which excludes arrays that are read in place."""
         if self._are_arrays and self._unedited and in_place(self._found):
             return []
-        return [file.path for file in self._found]
+        return [*(file.path for file in self._found), *self._missing.paths()]
 
     @property
     def _unedited(self) -> bool:
@@ -123,9 +129,10 @@ def read_picture(
     keep_alpha: bool,
     max_pixels: int | None,
     limits: tuple[float, float] | None = None,
+    missing: Missing = Missing(),  # noqa: B008  (frozen)
 ) -> Clip:
     """One picture as a clip of one frame in memory, cropped, then resized."""
-    image, range_dtype = decode_image(file, max_pixels), header_of(file).dtype
+    image, range_dtype = missing.in_picture(decode_image(file, max_pixels), file.given), header_of(file).dtype
     opacity = image.shape[-1] in (2, 4)
     scaling, stored = Scaling(range_dtype), image.dtype.name
     if range_dtype != "float32":

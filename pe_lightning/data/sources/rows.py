@@ -19,6 +19,7 @@ from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.checks import MAX_PIXELS, Size
 from pe_lightning.data.sources.clips import Color, alike
 from pe_lightning.data.sources.images import read_picture
+from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import (
     ARRAYS,
     PICTURES,
@@ -52,7 +53,7 @@ ARGUMENTS_OF_KIND = {
     "sound files": ("seconds",),
     "tables": ("select", "value_range"),
 }
-"""Arguments that apply to each kind of files; ``paths`` and ``length`` apply to all."""
+"""Arguments that apply to each kind of files; ``paths``, ``length`` and ``missing`` apply to all."""
 
 
 @sources.register("rows")
@@ -80,6 +81,9 @@ class RowSource(Source):
         value_range: Arrays, tables and floating-point images: ``[low, high]``, the values that become 0 and 1.
         seconds: Sound: ``[start, stop]`` of the excerpt to take.
         length: Number of leading samples to take of each signal.
+        missing: Which samples are missing besides NaN and empty cells: ``nan``, ``alpha`` or a colour ``#rrggbb`` (images),
+            a number (arrays, tables), or a mask file that is not zero there
+            (:class:`pe_lightning.data.sources.missing.Missing`).
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, an argument does not apply to the
@@ -102,6 +106,7 @@ class RowSource(Source):
     value_range: list[float] | None = None
     seconds: list[float] | None = None
     length: int | None = None
+    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
@@ -126,6 +131,7 @@ class RowSource(Source):
         choice("channels", self.channels, Channels)
         self._limits = checks.number_range("value_range", self.value_range)
         self._seconds = checks.number_range("seconds", self.seconds, 0)
+        self._missing = Missing(self.missing)
 
     def read(self) -> RawSignals:
         """Describes the signals ``(S, N, C)``."""
@@ -137,25 +143,31 @@ class RowSource(Source):
             raise InputError(
                 f"signals of one axis are read from files of one kind, {', '.join(ARGUMENTS_OF_KIND)}; got {listed}"
             )
-        allowed = ("paths", "length", *ARGUMENTS_OF_KIND[kind])
+        self._missing.check(kind, *(["alpha", "colour"] if kind == "images" else []))
+        allowed = ("paths", "length", "missing", *ARGUMENTS_OF_KIND[kind])
         for field in fields(self):
             if field.name not in allowed and getattr(self, field.name) != field.default:
                 raise InputError(
                     f"{field.name} is not for {kind} such as {files[0].given!r}; leave it out. Arguments for {kind}: "
                     f"{', '.join(allowed)}"
                 )
+        return self._missing.in_signals(self._read(kind, files))
+
+    def _read(self, kind: str, files: Sequence[SourceFile]) -> RawSignals:
+        """The signals before masks of missing samples are applied."""
+        fill = self._missing.value
         if kind == "arrays":
-            return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length)
+            return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length, fill)
         if kind == "sound files":
             return read_sound(files, self._seconds, self.length)
         if kind == "tables":
-            return read_tables(files, self.select, self._limits, self.length)
+            return read_tables(files, self.select, self._limits, self.length, fill)
         return self._read_images(files)
 
     def files(self) -> list[Path]:
         """The files that are decoded; none if all are arrays that are read in place."""
         files = self._found
-        return [] if in_place(files) else [file.path for file in files]
+        return [] if in_place(files) else [*(file.path for file in files), *self._missing.paths()]
 
     @cached_property
     def _found(self) -> list[SourceFile]:
@@ -166,7 +178,8 @@ class RowSource(Source):
         found: list[tuple[SourceFile, str, list[int], AnyArray, Scaling]] = []
         square = True
         for number, file in enumerate(files):
-            (clip,) = alike([read_picture(file, self._crop, self.resize, False, self.max_pixels, self._limits)], self.color)
+            picture = read_picture(file, self._crop, self.resize, False, self.max_pixels, self._limits, self._missing)
+            (clip,) = alike([picture], self.color)
             scaling = clip.scaling if clip.scaling.dtype == "float32" else Scaling("float32")
             image = to_unit(next(clip.blocks())[0])
             square = square and image.shape[0] == image.shape[1]

@@ -18,6 +18,7 @@ from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.arrays import ArrayFile, find_array
 from pe_lightning.data.sources.checks import check_area, in_common, value_scaling
 from pe_lightning.data.sources.clips import BLOCK_BYTES, Clip, frames_at_once
+from pe_lightning.data.sources.missing import Missing
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.data.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers, to_unit
 from pe_lightning.errors import InputError
@@ -46,7 +47,13 @@ def check_frames(frames: object) -> None:
     )
 
 
-def read_frames(folder: SourceFile, limits: Limits, fps: float | None, max_pixels: int | None) -> Clip:
+def read_frames(
+    folder: SourceFile,
+    limits: Limits,
+    fps: float | None,
+    max_pixels: int | None,
+    missing: Missing = Missing(),  # noqa: B008  (frozen)
+) -> Clip:
     """Describes the pictures of a folder, numbers in their names sorted by value, as frames composited over white.
 
     The dtype is uint8 if all pictures have 8 bits, uint16 if all have 8 or 16, else float32. Floating point beyond [0, 1] is
@@ -63,15 +70,17 @@ def read_frames(folder: SourceFile, limits: Limits, fps: float | None, max_pixel
     sizes = [(file.path.name, (header.height, header.width)) for file, header in zip(files, headers, strict=True)]
     size = in_common("sizes (height x width) of frames", sizes, "Use ImageDataModule if each picture is a signal")
     bits = {max(header.bits, 8) for header in headers}
-    stored = "uint8" if bits == {8} else "uint16" if bits <= {8, 16} else "float32"
+    stored = range_dtype = "uint8" if bits == {8} else "uint16" if bits <= {8, 16} else "float32"
+    if missing.kind in ("alpha", "colour", "value"):
+        stored = "float32"
     channels = 1 if all(header.grey for header in headers) else 3
-    read, every = partial(_decode, files, (*size, channels), stored, max_pixels), range(len(files))
-    scaling = Scaling(stored) if stored == "float32" else Scaling.of_integers(stored)
+    read, every = partial(_decode, files, (*size, channels), stored, max_pixels, missing), range(len(files))
+    scaling = Scaling(stored) if range_dtype == "float32" else Scaling.of_integers(range_dtype)
     if 32 in bits:
         scaling = value_scaling(repr(folder.given), np.dtype(stored), partial(read, every), limits)
     elif limits is not None:
         raise range_of_integers(folder)
-    unit = stored == "float32" and scaling == Scaling(stored)
+    unit = stored == "float32" and (range_dtype != "float32" or scaling == Scaling(stored))
     return Clip(folder, every, size, channels, stored, scaling, "video", read, fps, unit)
 
 
@@ -81,10 +90,16 @@ def _natural_key(path: Path) -> list[Any]:
 
 
 def _decode(
-    files: Sequence[SourceFile], shape: tuple[int, int, int], stored: str, max_pixels: int | None, frames: range
+    files: Sequence[SourceFile],
+    shape: tuple[int, int, int],
+    stored: str,
+    max_pixels: int | None,
+    missing: Missing,
+    frames: range,
 ) -> Iterator[AnyArray]:
     for part in _parts(frames, 4 * shape[0] * shape[1] * shape[2]):
-        images = [over_white(decode_image(files[number], max_pixels)) for number in part]
+        some = [files[number] for number in part]
+        images = [over_white(missing.in_picture(decode_image(file, max_pixels), file.given)) for file in some]
         values = np.stack([np.broadcast_to(to_unit(image), shape) for image in images])  # grey pictures among RGB ones
         yield values if stored == "float32" else np.rint(values * np.float32(full_value(stored))).astype(stored)
 
@@ -94,7 +109,12 @@ def _parts(frames: range, frame_bytes: int) -> Iterator[range]:
     return (frames[start : start + limit] for start in range(0, len(frames), limit))
 
 
-def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
+def read_tiff(
+    file: SourceFile,
+    limits: Limits,
+    max_pixels: int | None,
+    missing: Missing = Missing(),  # noqa: B008  (frozen)
+) -> Clip:
     """Describes a TIFF stack: pages, or one image of three axes, with up to 4 channels.
 
     Values are unchanged, also those of inverted grey. ``limits`` are the values that become 0 and 1.
@@ -131,7 +151,7 @@ def read_tiff(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
 
     if dtype.kind == "b" and limits is None:
         limits = (0.0, 1.0)
-    return _clip(file, (depth, height, width, channels), _native(np.empty(0, dtype)).dtype, read, limits, True)
+    return _clip(file, (depth, height, width, channels), _native(np.empty(0, dtype)).dtype, read, limits, True, missing)
 
 
 @contextmanager
@@ -152,7 +172,12 @@ def _opened(file: SourceFile) -> Iterator[Any]:
         logging.getLogger("tifffile").removeHandler(handler)
 
 
-def read_nifti(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip:
+def read_nifti(
+    file: SourceFile,
+    limits: Limits,
+    max_pixels: int | None,
+    missing: Missing = Missing(),  # noqa: B008  (frozen)
+) -> Clip:
     """Describes a NIfTI volume, transposed from ``(x, y, z)`` to ``(Z, Y, X)``; its orientation matrix is not applied.
 
     Slope and intercept of the header are applied, which gives float32; without them the dtype is unchanged. The minimum and
@@ -172,7 +197,7 @@ def read_nifti(file: SourceFile, limits: Limits, max_pixels: int | None) -> Clip
         for part in _parts(frames, whole[:1].nbytes):
             yield np.ascontiguousarray(whole[part.start : part.stop : part.step])
 
-    return _clip(file, volume.shape, volume.dtype, read, limits, False)
+    return _clip(file, volume.shape, volume.dtype, read, limits, False, missing)
 
 
 def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
@@ -213,17 +238,24 @@ def _clip(
     read: Callable[[range], Iterator[AnyArray]],
     limits: Limits,
     full_range: bool,
+    missing: Missing,
 ) -> Clip:
     if dtype.kind not in "iuf":
         raise InputError(f"{file.given!r} holds {dtype} values; supported are integers and floating point")
-    every = range(shape[0])
-    scaling = value_scaling(repr(file.given), dtype, partial(read, every), limits, full_range)
-    return Clip(file, every, (shape[1], shape[2]), shape[3], dtype.name, scaling, "array", read)
+    every, stored = range(shape[0]), missing.stored(dtype).name
+
+    def marked(frames: range) -> Iterator[AnyArray]:
+        return map(missing.in_values, read(frames))
+
+    scaling = value_scaling(repr(file.given), dtype, partial(marked, every), limits, full_range)
+    return Clip(file, every, (shape[1], shape[2]), shape[3], stored, scaling, "array", marked)
 
 
-def read_stack_arrays(file: SourceFile, key: str | None, limits: Limits, num_axes: int = 3) -> list[Clip]:
+def read_stack_arrays(
+    file: SourceFile, key: str | None, limits: Limits, num_axes: int = 3, fill: float | None = None
+) -> list[Clip]:
     """Describes the signals of an array file as clips; those of two axes have one frame."""
-    array = find_array(file, key, num_axes)
+    array = find_array(file, key, num_axes, fill=fill)
     scaling = value_scaling(array.label, array.dtype, array.blocks, limits)
     height, width, channels = array.shape[-3:]
     return [
@@ -232,7 +264,7 @@ def read_stack_arrays(file: SourceFile, key: str | None, limits: Limits, num_axe
             frames=range(array.shape[1] if num_axes == 3 else 1),
             size=(height, width),
             channels=channels,
-            stored=array.dtype.name,
+            stored=array.read_as.name,
             scaling=scaling,
             media="array",
             read=partial(array.frames if num_axes == 3 else partial(_picture, array), range(signal, signal + 1)),

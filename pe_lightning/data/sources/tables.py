@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +19,18 @@ from pe_lightning.data.sources.checks import join_scalings, one_length, value_sc
 from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["MISSING_VALUES", "Cells", "Column", "file_name_of", "read_cells", "read_table", "read_tables"]
+__all__ = [
+    "MISSING_VALUES",
+    "Cells",
+    "Column",
+    "TableLayout",
+    "file_name_of",
+    "is_missing",
+    "layout_of",
+    "read_cells",
+    "read_table",
+    "read_tables",
+]
 
 DELIMITERS = "\t;, "
 """Delimiters in order of preference, if several fit equally well."""
@@ -29,15 +41,78 @@ SAMPLE_LINES = 50
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 MISSING_VALUES = frozenset(
     {"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"}
-)  # cells that are not names of columns
+)  # cells without a value, which are not names of columns
 
 
 class Column(NamedTuple):
-    """A column of numbers: name (header or index; empty for the only column without header), label in messages, values."""
+    """A column of numbers, NaN where one is missing: name (header or index; empty for the only column without header)."""
 
     name: str
     label: str
     values: NDArray[np.float64]
+    place: int
+    """Index of the column in the table."""
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Where the cells of a text table are, to replace some of them and nothing else.
+
+    Args:
+        text: The whole file.
+        lines: Numbers of the lines of the rows of numbers, from 1.
+        delimiter: Between cells.
+        decimal_comma: Whether the decimal mark is a comma.
+    """
+
+    text: str
+    lines: Sequence[int]
+    delimiter: str
+    decimal_comma: bool
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """First and last character of each cell of a line, without its quotes."""
+        cell = r"\S+" if self.delimiter == " " else rf'"(?:[^"]|"")*"|[^{self.delimiter}]*'
+        if self.delimiter == " ":
+            return [found.span() for found in re.finditer(cell, line)]
+        found, start = [], 0
+        while start <= len(line):
+            match = re.compile(rf" *({cell})").match(line, start)
+            assert match is not None
+            found.append(match.span(1))
+            start = match.end() + 1
+        return found
+
+    def decimals(self, column: int) -> int | None:
+        """The most digits after the decimal mark in a column; ``None`` if it has exponents."""
+        rows = self.text.splitlines()
+        cells = [rows[number - 1][slice(*self.spans(rows[number - 1])[column])].strip(' "') for number in self.lines]
+        known = [cell for cell in cells if not is_missing(cell)]
+        if any("e" in cell.lower() for cell in known):
+            return None
+        return max((len(re.split("[.,]", cell)[1]) for cell in known if re.search("[.,]", cell)), default=0)
+
+    def written(self, value: float, decimals: int | None) -> str:
+        """A number as the cells of its column are written."""
+        text = f"{value:.6g}" if decimals is None else f"{value:.{decimals}f}"
+        return text.replace(".", ",") if self.decimal_comma else text
+
+    def replaced(self, cells: Mapping[tuple[int, int], str]) -> bytes:
+        """The file with other texts in some cells, by row of numbers and column, each from 0."""
+        lines = self.text.splitlines(keepends=True)
+        for row, column in sorted(cells, reverse=True):
+            line = lines[self.lines[row] - 1]
+            start, end = self.spans(line.rstrip("\r\n"))[column]
+            lines[self.lines[row] - 1] = line[:start] + cells[row, column] + line[end:]
+        return "".join(lines).encode()
+
+
+def layout_of(file: SourceFile) -> TableLayout:
+    """The layout of a text table that :func:`read_table` reads."""
+    numbers, rows, delimiter = _rows(file)
+    with_points, mark = _with_decimal_points(file, rows)
+    header = _has_header(with_points)
+    return TableLayout(file.path.read_bytes().decode("utf-8"), numbers[header:], delimiter, mark == "comma")
 
 
 class Cells(NamedTuple):
@@ -54,6 +129,7 @@ def read_tables(
     columns: Sequence[str | int] | None = None,
     limits: tuple[float, float] | None = None,
     length: int | None = None,
+    fill: float | None = None,
 ) -> RawSignals:
     """Reads text tables. Each column is a float64 signal, whose minimum and maximum become 0 and 1.
 
@@ -62,8 +138,9 @@ def read_tables(
         columns: Names or indices (from 0) of the columns to take from each file; by default all columns of numbers.
         limits: The values that become 0 and 1 in all columns.
         length: Number of leading rows to take.
+        fill: A number in place of missing ones, besides empty cells and words such as ``NA``.
     """
-    every = [(file, column) for file in files for column in read_table(file, columns)]
+    every = [(file, column) for file in files for column in read_table(file, columns, fill)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
     scalings = [
@@ -82,20 +159,20 @@ def read_tables(
     )
 
 
-def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> list[Column]:
+def read_table(file: SourceFile, columns: Sequence[str | int] | None = None, fill: float | None = None) -> list[Column]:
     """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
 
     The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same number
-        of
-    cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a number, or if
-    one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a comma, with a
+    of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a number, or
+    if one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a comma, with a
     notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
+    Empty cells, the words of :data:`MISSING_VALUES` and the number ``fill`` are NaN.
 
     Raises:
         InputError: If the file is not text, a row has another number of cells than the first, there is no such column, or a
-            cell is missing or not a finite number; the message has the line.
+            cell is neither a number nor empty; the message has the line.
     """
-    lines, rows = _rows(file)
+    lines, rows, _ = _rows(file)
     rows, mark = _with_decimal_points(file, rows)
     if columns is None and len(rows[0]) > MAX_COLUMNS:
         raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {MAX_COLUMNS}: choose columns by select")
@@ -117,13 +194,17 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None) -> 
     found = []
     for place in chosen:
         values = np.array([_number(cell) for cell in cells[place]])
-        if len(bad := np.flatnonzero(~np.isfinite(values))):
-            raise InputError(
-                f"{labels[place]}, line {lines[header + bad[0]]}: {cells[place][bad[0]]!r} is not a finite number (the "
-                f"decimal mark is taken to be a {mark}); correct it, or leave it out"
-            )
+        values[~np.isfinite(values)] = np.nan
+        for row in np.flatnonzero(np.isnan(values)):
+            if not is_missing(cells[place][row]):
+                raise InputError(
+                    f"{labels[place]}, line {lines[header + row]}: {cells[place][row]!r} is not a number (the decimal mark "
+                    f"is taken to be a {mark}); correct it, or leave the cell empty where the value is missing"
+                )
+        if fill is not None:
+            values[values == fill] = np.nan
         alone = not header and len(chosen) == 1
-        found.append(Column("" if alone else names[place] or str(place), labels[place], values))
+        found.append(Column("" if alone else names[place] or str(place), labels[place], values, place))
     return found
 
 
@@ -133,7 +214,7 @@ def read_cells(file: SourceFile, columns: Sequence[str]) -> list[Cells]:
     Raises:
         InputError: If the file is not text, a row has another number of cells than the first, or there is no such column.
     """
-    lines, rows = _rows(file)
+    lines, rows, _ = _rows(file)
     rows, _ = _with_decimal_points(file, rows)
     header = _has_header(rows)
     names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
@@ -145,8 +226,13 @@ def read_cells(file: SourceFile, columns: Sequence[str]) -> list[Cells]:
     return found
 
 
-def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
-    """Line numbers and cells of all rows, without comments and empty lines at both ends."""
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that its value is missing."""
+    return cell.strip(" +-").lower() in MISSING_VALUES
+
+
+def _rows(file: SourceFile) -> tuple[list[int], list[list[str]], str]:
+    """Line numbers, cells and delimiter of all rows, without comments and empty lines at both ends."""
     with reading(file.given):
         text = file.path.read_bytes().decode("utf-8-sig")
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
@@ -165,7 +251,7 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]]]:
             f"{file.given!r}{where}, but line {numbers[0]} has {len(rows[0])} (the delimiter is taken to be {delimiter!r}). "
             "All rows need the same number of cells, and quotes must be closed on their line"
         )
-    return list(numbers), rows
+    return list(numbers), rows, delimiter
 
 
 def _split(lines: Iterable[str], delimiter: str) -> list[list[str]]:
@@ -195,9 +281,7 @@ def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     first, second = ([np.isfinite(_number(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
-    text = [
-        not known and cell.strip(" +-").lower() not in MISSING_VALUES for known, cell in zip(first, rows[0], strict=True)
-    ]
+    text = [not known and not is_missing(cell) for known, cell in zip(first, rows[0], strict=True)]
     return any(text) and (not any(first) or any(above and below for above, below in zip(text, second, strict=True)))
 
 

@@ -28,13 +28,14 @@ class TensorSource(Source):
         values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels. Of fewer than 3 axes, or 3 of which
             the last is 3 or 4 long, one signal: ``(N,)`` a row, ``(H, W)`` or ``(H, W, 3)`` a picture, as
             :func:`~pe_lightning.data.sources.kinds.plausible_layouts` reads its shape, with a notice. Floating point in
-            [0, 1], which becomes float32; or uint8 or uint16, divided by 255 or 65535. It is copied.
+            [0, 1], which becomes float32, and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. It is
+            copied.
         names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
             for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
 
     Raises:
-        InputError: If the array has another or an ambiguous layout, another dtype, values that are not finite or outside
-            [0, 1], or the names do not fit.
+        InputError: If the array has another or an ambiguous layout, another dtype, values outside [0, 1], or the
+            names do not fit.
     """
 
     def __init__(self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None) -> None:
@@ -69,12 +70,12 @@ def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
     tensor = values.detach().cpu()
     if tensor.dtype in FULL_VALUES:
         return tensor.contiguous().to(torch.float32) / FULL_VALUES[tensor.dtype]
-    bad = (~torch.isfinite(tensor)).nonzero()
-    if len(bad) or tensor.min() < 0 or tensor.max() > 1:
-        found = f"values from {float(tensor.min()):g} to {float(tensor.max()):g}"
-        if len(bad):
-            found = f"{len(bad)} entries that are not finite, the first at {tuple(bad[0].tolist())}"
-        raise InputError(f"values must be in [0, 1], because PSNR takes 1 as the peak; got {found}; rescale them first")
+    finite = tensor[torch.isfinite(tensor)]
+    if finite.numel() and (finite.min() < 0 or finite.max() > 1):
+        raise InputError(
+            "values must be in [0, 1], because PSNR takes 1 as the peak; got values from "
+            f"{float(finite.min()):g} to {float(finite.max()):g}; rescale them first"
+        )
     return tensor.to(torch.float32, copy=True).contiguous()
 
 

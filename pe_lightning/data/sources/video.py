@@ -15,6 +15,7 @@ from pe_lightning.data.sources.arrays import in_place, read_arrays
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.checks import MAX_PIXELS, Size, in_common
 from pe_lightning.data.sources.clips import Clip, Color, alike, as_signals
+from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import (
     ARRAYS,
     PICTURES,
@@ -65,6 +66,9 @@ class VideoSource(Source):
         key: Name of the array of an ``.npz`` or HDF5 file.
         value_range: Volumes and floating-point frames: ``[low, high]``, the values that become 0 and 1.
         max_pixels: Largest number of pixels of a frame; ``None``: no limit.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (frames), a colour ``#rrggbb`` (videos and
+            frames), a number, or a mask file that is not zero there
+            (:class:`pe_lightning.data.sources.missing.Missing`).
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, or the files differ in size,
@@ -81,6 +85,7 @@ class VideoSource(Source):
     key: str | None = None
     value_range: list[float] | None = None
     max_pixels: int | None = MAX_PIXELS
+    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
@@ -102,6 +107,7 @@ class VideoSource(Source):
         flat_size = checks.as_size("center_crop", flat)
         self._crop = None if flat_size is None else (depth, *flat_size)
         self._limits = checks.number_range("value_range", self.value_range)
+        self._missing = Missing(self.missing)
 
     def read(self) -> RawSignals:
         """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
@@ -113,20 +119,25 @@ class VideoSource(Source):
             raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
         if self.value_range is not None and any(kind == "video" for _, kind in found):
             raise InputError("value_range is for volumes and floating-point frames, not for videos; leave it out")
+        missing, kinds = self._missing, {kind for _, kind in found}
+        missing.check(
+            "volumes", *(["alpha", "colour"] if kinds <= {"frames"} else ["colour"] * (kinds <= {"video", "frames"}))
+        )
         if "array" in given and self._unedited:
-            raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range)
-            return replace(raw, rate=self.fps)
+            raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range, fill=missing.value)
+            return missing.in_signals(replace(raw, rate=self.fps))
         clips: list[Clip] = []
         for file, kind in found:
             if kind == "array":
-                clips += read_stack_arrays(file, self.key, self._limits)
+                clips += read_stack_arrays(file, self.key, self._limits, fill=missing.value)
             elif kind in ("tiff", "nifti"):
-                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels))
+                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels, missing))
             elif kind == "video":
-                clips.append(read_video(file, self.fps, self.max_pixels))
+                clip = read_video(file, self.fps, self.max_pixels)
+                clips.append(clip.marked(missing.in_picture) if missing.kind in ("colour", "value") else clip)
             else:
-                clips.append(read_frames(file, self._limits, self.fps, self.max_pixels))
-        return self._joined([self._edited(clip) for clip in clips])
+                clips.append(read_frames(file, self._limits, self.fps, self.max_pixels, missing))
+        return missing.in_signals(self._joined([self._edited(clip) for clip in clips]))
 
     def files(self) -> list[Path]:
         """The files that are decoded, with those of frame folders; none if all are arrays that are read in place."""
@@ -134,7 +145,7 @@ class VideoSource(Source):
         if self._unedited and all(kind == "array" for _, kind in found) and in_place([file for file, _ in found]):
             return []
         inside = [visible_files(file.path) if kind == "frames" else [file.path] for file, kind in found]
-        return [path for paths in inside for path in paths]
+        return [*(path for paths in inside for path in paths), *self._missing.paths()]
 
     @property
     def _unedited(self) -> bool:

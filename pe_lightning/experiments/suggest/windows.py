@@ -13,7 +13,7 @@ from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import SignalDataset
 from pe_lightning.data.splits import GridSplit, PointSplit, Split
-from pe_lightning.data.values import FileValues
+from pe_lightning.data.values import FileValues, known_samples
 from pe_lightning.errors import InputError
 
 __all__ = ["ScoredSignals", "all_signals", "make_windows"]
@@ -108,7 +108,10 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     read = [values.read(block) if isinstance(values, FileValues) else values[(slice(None), *block)] for block in blocks]
     windowed = _split_of_windows(split, grid, blocks, signals, info.num_signals)
     names = tuple(f"{info.names[signal]} {number}" for number in range(per_signal) for signal in signals)
-    dataset = SignalDataset(torch.cat([window[signals] for window in read]), windowed, data.effective_protocol)
+    windows = torch.cat([window[signals] for window in read])
+    if (known := known_samples(windows)) is not None:
+        windowed = replace(windowed, known=known)
+    dataset = SignalDataset(windows, windowed, data.effective_protocol)
     # as in the signal, trained samples are at multiples of 1/w, which are the shifts of w features
     dataset.axes = tuple(torch.arange(n) / (w * step) for n, (_, w), step in zip(grid, axes, stride, strict=True))
     return ScoredSignals(

@@ -11,6 +11,7 @@ import pytest
 from source_checks import refused as refused_call
 from source_checks import stored, unit
 
+from pe_lightning.data.signals import Scaling
 from pe_lightning.data.sources import arrays
 from pe_lightning.data.sources import paths as source_paths
 from pe_lightning.data.sources.paths import ARRAYS
@@ -161,12 +162,30 @@ def test_a_given_range(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
-def test_values_that_are_not_finite(tmp_path, monkeypatch, suffix):
+def test_values_that_are_not_finite_are_left_out_of_the_range(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(arrays, "BLOCK_VALUES", 16)
-    array = RNG.random((6, 7, 8))
+    array = RNG.random((6, 7, 8)) * 5
     array[4, 0, 0], array[2, 5, 7] = np.nan, np.inf
-    parts = ["not finite", "sample 2 along the first axis, at [5, 7, 0]"]
-    refused(*parts, paths=save(tmp_path / f"a.{suffix}", array), num_axes=3)
+    raw = read_arrays(save(tmp_path / f"a.{suffix}", array), 3)
+    known = np.isfinite(array)
+    assert raw.scaling == Scaling("float64", (array[known].min(),), (array[known].max(),))
+    np.testing.assert_array_equal(np.isfinite(unit(raw)[0, ..., 0]), known)
+    array[:] = np.nan
+    refused("all samples are missing", paths=save(tmp_path / f"b.{suffix}", array), num_axes=3)
+
+
+def test_fill_values_of_a_file_and_given_ones_are_missing(tmp_path):
+    array = RNG.integers(0, 900, (5, 6)).astype(np.int16)
+    array[1, 2], array[3, 4] = -99, 901
+    path = save(tmp_path / "a.h5", array)
+    with h5py.File(path, "r+") as file:
+        next(iter(file.values())).attrs["_FillValue"] = np.int16(-99)
+    raw = read_arrays(path, 2, fill=901)
+    assert raw.stored == "float32"
+    assert raw.scaling.dtype == "int16"
+    values = unit(raw)[0, ..., 0]
+    np.testing.assert_array_equal(np.isnan(values), np.isin(array, [-99, 901]))
+    np.testing.assert_array_equal(raw.scaling.restore(values, 0)[array != -99][0:1], array[array != -99][0:1])
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])

@@ -48,8 +48,7 @@ def test_it_is_copied():
         (np.zeros((1, 1, 1)), ["at least 2 samples"]),
         (np.zeros((1, 4, 1), int), ["dtype int64"]),
         (np.zeros((1, 4, 1), complex), ["dtype complex128"]),
-        (np.full((1, 4, 1), np.nan), ["4 entries that are not finite", "(0, 0, 0)"]),
-        (np.full((1, 4, 1), 1.5), ["from 1.5 to 1.5", "PSNR takes 1 as the peak"]),
+        (np.array([1.5, np.nan, 1.5])[None, :, None], ["from 1.5 to 1.5", "PSNR takes 1 as the peak"]),
     ],
 )
 def test_what_is_refused(values, parts):

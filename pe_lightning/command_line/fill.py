@@ -1,0 +1,149 @@
+"""The verb ``fill``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pe_lightning.command_line.verbs import console
+from pe_lightning.errors import InputError
+
+if TYPE_CHECKING:
+    from pe_lightning.filling import Filled
+
+__all__ = ["fill_files"]
+
+MAX_TABLES = 8
+"""Of more signals than this only the mean is shown."""
+
+
+def fill_files(
+    paths: list[str],
+    /,
+    *,
+    out: Path,
+    missing: list[str] | None = None,
+    smooth: bool = False,
+    upscale: Literal[1, 2, 3, 4] = 1,
+    model: Literal["auto", "adaptive", "exact"] = "auto",
+    encoder: str | None = None,
+    folds: Literal["auto", "random", "blocks", "none"] = "auto",
+    block: int | None = None,
+    axes: int | None = None,
+    force: bool = False,
+    seed: int = 0,
+) -> int:
+    """Predicts the missing samples of a file, or enlarges it.
+
+    All known samples are trained on, and the others predicted. The result has the format, dtype and metadata of the file,
+    with known samples unchanged to the bit; a picture before and after is written beside it. The table scores known samples
+    that are held out in turn, beside interpolation of the same samples.
+
+    Missing are NaN, empty cells, values that the file declares, lost frames in a folder of frames, and what --missing marks.
+
+    Args:
+        paths: Pictures, TIFF, .npy, HDF5, NIfTI, sound, tables, folders of frames, or samples://NAME.
+        out: The file to write, or a folder for the results of several files.
+        missing: alpha (opacity 0), a colour '#rrggbb', a number, or a mask file that is not zero at missing samples;
+            one mask for all files, or one for each.
+        smooth: Denoise known samples too.
+        upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
+        model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: adaptive where it
+            applies.
+        encoder: Encoder of the exact fit (default: laplace).
+        folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto chooses by the gaps.
+        block: Samples per axis of a block.
+        axes: Number of axes of a signal, where the shape of an array leaves it open.
+        force: Overwrite the result if it exists.
+        seed: Seed of the folds.
+
+    Raises:
+        InputError: If a file, a mask or an option cannot be used; nothing is written then.
+    """
+    targets = _targets(paths, out, force)
+    marks = missing or ["nan"]
+    if len(marks) not in (1, len(paths)):
+        raise InputError(f"--missing has {len(marks)} values for {len(paths)} file(s): give one, or one for each")
+    from pe_lightning.filling import (
+        check_suffix,
+        fill,
+        read_file,
+        write_original,
+    )  # imports torch, which --help does not need
+    from pe_lightning.media.fill_pictures import write_before_after
+
+    for number, (path, target) in enumerate(targets.items()):
+        mark = marks[number if len(marks) > 1 else 0]
+        original = read_file(path, mark, axes)
+        check_suffix(target, original)
+        filled = fill(
+            original,
+            model=model,
+            encoder=encoder,
+            smooth=smooth,
+            upscale=upscale,
+            folds=folds,
+            block=block,
+            seed=seed,
+        )
+        _print_scores(filled, path)
+        write_original(target, original, filled.stack)
+        print(f"wrote {target}")
+        if (picture := write_before_after(target, original, filled.stack)) is not None:
+            print(f"before and after: {picture}")
+    return 0
+
+
+def _targets(paths: list[str], out: Path, force: bool) -> dict[str, Path]:
+    """The file to write for each file that is read.
+
+    Raises:
+        InputError: If one exists already, or is the file that is read.
+    """
+    several = len(paths) > 1 or (out.is_dir() and not Path(paths[0]).is_dir())
+    if len({Path(path).name for path in paths}) < len(paths):
+        raise InputError("two files have the same name, and the results are named as them: fill them one by one")
+    targets = {path: out / _result_name(path) if several else out for path in paths}
+    if several and out.exists() and not out.is_dir():
+        raise InputError(f"--out {str(out)!r} is a file: {len(paths)} results need a folder")
+    for path, target in targets.items():
+        if target.exists() and target.resolve() == Path(path).resolve():
+            raise InputError(f"--out {str(target)!r} is the file that is read; give another")
+        if target.exists() and (target.is_dir() or not force):
+            raise InputError(f"--out {str(target)!r} exists; choose another name, or replace a file with --force")
+    return targets
+
+
+def _result_name(path: str) -> str:
+    """The name of the result for a file among several; pictures are written as PNG."""
+    from pe_lightning.data.sources.paths import format_of
+
+    name = Path(path).name
+    return Path(name).with_suffix(".png").name if format_of(Path(path), by_content=False) == "picture" else name
+
+
+def _print_scores(filled: Filled, path: str) -> None:
+    """Prints how much was missing, and a table of scores for each signal."""
+    from rich.table import Table
+
+    output = console()
+    for signal in filled.signals[:MAX_TABLES]:
+        share = 100 * signal.num_missing / signal.num_samples
+        print(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
+        if (scores := signal.scores) is None:
+            continue
+        if not bool(scores.scores.isfinite().all()):
+            print(f"no score: {scores.protocol}")
+            continue
+        table = Table(title=f"held-out known samples: {scores.protocol}")
+        table.add_column("method")
+        for title in ("PSNR", "RMSE"):
+            table.add_column(title, justify="right")
+        rows = {type(signal.model).__name__: (scores.scores, scores.errors), **scores.baselines}
+        for name, (psnr, error) in sorted(rows.items(), key=lambda row: float(row[1][1])):
+            table.add_row(name, f"{float(psnr):.2f} dB", f"{float(error) * signal.unit:.4g}")
+        output.print(table)
+        for name, reason in scores.left_out.items():
+            output.print(f"{name}: {reason}", highlight=False, markup=False)
+    if len(filled.signals) > MAX_TABLES:
+        print(f"and {len(filled.signals) - MAX_TABLES} more signals")

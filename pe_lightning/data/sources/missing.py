@@ -1,0 +1,196 @@
+"""Missing samples of a source: which values, colours, transparent pixels or masks mark them, and NaN in their place.
+
+NaN is the only mark of a missing sample in the values of :class:`~pe_lightning.data.signals.RawSignals`; whoever loads them
+(:class:`~pe_lightning.data.datamodule.SignalDataModule`) neither trains nor scores such a sample. A sample is missing if a
+channel of it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_lightning.data.signals import AnyArray, RawSignals
+from pe_lightning.data.sources.arrays import find_array
+from pe_lightning.data.sources.checks import float_for, with_nan
+from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand, format_of, reading
+from pe_lightning.data.sources.pictures import decode_image, to_unit
+from pe_lightning.errors import InputError
+
+__all__ = ["Missing", "MissingLike", "read_mask", "spread_mask"]
+
+MissingLike: TypeAlias = str | float | list[str]
+"""``nan``, ``alpha``, a colour ``#rrggbb``, a number, a mask file, or one mask file per signal."""
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What marks missing samples, besides NaN, infinite values and fill values that a file declares.
+
+    Args:
+        given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value.
+            Otherwise a mask file that is not zero at missing samples, or a list of one per signal: a picture in a lossless
+            format or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading axes
+            (frames of a clip), or of the last ones (the same in every frame).
+
+    Raises:
+        InputError: If it is none of these.
+    """
+
+    given: MissingLike = "nan"
+
+    def __post_init__(self) -> None:
+        if (
+            isinstance(self.given, bool)
+            or not isinstance(self.given, (str, float, int, list))
+            or not self.given == self.given
+        ):
+            raise InputError(f"missing must be nan, alpha, a colour '#rrggbb', a number, or a mask file; got {self.given!r}")
+        if self.kind == "mask" and not self.given:
+            raise InputError("missing: give nan, alpha, a colour '#rrggbb', a number, or a mask file")
+        if isinstance(self.given, str) and self.given.startswith("#") and self.kind != "colour":
+            raise InputError(f"missing: a colour is '#rrggbb' in hexadecimal digits, such as '#ff00ff'; got {self.given!r}")
+
+    @cached_property
+    def kind(self) -> Literal["nan", "alpha", "colour", "value", "mask"]:
+        """What marks them."""
+        if self.given in ("nan", "alpha"):
+            return self.given  # type: ignore[return-value]
+        if isinstance(self.given, str) and COLOUR.fullmatch(self.given):
+            return "colour"
+        return "mask" if self.value is None else "value"
+
+    @cached_property
+    def value(self) -> float | None:
+        """The number that marks them."""
+        try:
+            found = float(self.given) if isinstance(self.given, (str, int, float)) else np.nan
+        except ValueError:
+            return None
+        return found if np.isfinite(found) else None
+
+    @cached_property
+    def masks(self) -> list[SourceFile]:
+        """The mask files."""
+        return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
+
+    def paths(self) -> list[Path]:
+        """The files that a cached result depends on."""
+        return [file.path for file in self.masks]
+
+    def check(self, what: str, *kinds: str) -> None:
+        """Refuses what does not apply to a kind of files; numbers and masks apply to all.
+
+        Args:
+            what: The files, in the plural, for the message.
+            kinds: Which of ``alpha`` and ``colour`` apply.
+        """
+        if self.kind in ("alpha", "colour") and self.kind not in kinds:
+            raise InputError(f"missing: {self.given} is for pictures, not for {what}; give nan, a number, or a mask file")
+
+    def in_picture(self, image: AnyArray, file: str) -> AnyArray:
+        """A decoded picture ``(H, W, C)`` with NaN at missing samples, in [0, 1] where integers have some.
+
+        Opacity that marks missing pixels is removed; it stays where it is partial somewhere else.
+        """
+        marked = np.zeros(image.shape[:2], dtype=bool)
+        opacity = image.shape[-1] in (2, 4)
+        if self.kind == "alpha":
+            if not opacity:
+                raise InputError(f"missing: alpha needs transparent pixels, and {file!r} has no opacity; give a mask file")
+            marked = image[..., -1] == 0
+            if (opaque := image[..., -1][~marked]).size and (opaque == opaque.max()).all():
+                image = image[..., :-1]
+        elif self.kind == "colour":
+            colour = np.array([int(str(self.given)[place : place + 2], 16) for place in (1, 3, 5)])
+            values = image[..., :-1] if opacity else image
+            levels = np.rint(to_unit(values) * 255) if values.dtype != np.uint8 else values
+            marked = (levels == colour).all(-1)
+        elif self.kind == "value":
+            marked = (image == self.value).all(-1)
+        return with_nan(to_unit(image), marked[..., None]) if marked.any() else image
+
+    def in_values(self, values: AnyArray) -> AnyArray:
+        """Values with NaN in place of the number that marks missing ones; integers become floating point."""
+        return values if self.value is None else with_nan(values, values == self.value)
+
+    def stored(self, dtype: np.dtype[Any] | str) -> np.dtype[Any]:
+        """The dtype of :meth:`in_values`."""
+        return np.dtype(dtype) if self.value is None else float_for(dtype)
+
+    def in_signals(self, raw: RawSignals) -> RawSignals:
+        """The signals with NaN where the masks are not zero.
+
+        Raises:
+            InputError: If a mask cannot be read or is of another size.
+        """
+        if self.kind != "mask":
+            return raw
+        if len(self.masks) not in (1, len(raw.names)):
+            raise InputError(
+                f"{len(self.masks)} masks of missing samples for {len(raw.names)} signal(s); give one for all, or one each"
+            )
+        marked = [spread_mask(read_mask(file), raw.grid, file.given) for file in self.masks]
+
+        def blocks() -> Iterator[AnyArray]:
+            row = 0
+            for block in raw.blocks():
+                signal, first = divmod(row, raw.grid[0])
+                mask = marked[signal if len(marked) > 1 else 0][first : first + len(block)]
+                row += len(block)
+                yield with_nan(block, mask[..., None])
+
+        stored = float_for(raw.stored).name
+        return replace(raw, blocks=blocks, array=None, stored=stored)
+
+
+def spread_mask(mask: NDArray[np.bool_], grid: Sequence[int], file: str) -> NDArray[np.bool_]:
+    """A mask for the whole grid from one of its shape, of its leading or of its last axes.
+
+    Raises:
+        InputError: If it is of another shape.
+    """
+    grid, axes = tuple(grid), mask.ndim
+    if mask.shape == grid[:axes]:
+        return np.broadcast_to(mask.reshape(*mask.shape, *[1] * (len(grid) - axes)), grid)
+    if mask.shape == grid[len(grid) - axes :]:
+        return np.broadcast_to(mask, grid)
+    raise InputError(
+        f"the mask {file!r} has {'x'.join(map(str, mask.shape))} samples, but the signals have {'x'.join(map(str, grid))}. "
+        "A mask of missing samples has the shape of the signals after crop and resize"
+    )
+
+
+def read_mask(file: SourceFile) -> NDArray[np.bool_]:
+    """Where a mask file is not zero: a ``.npy`` file of any shape, or a picture ``(H, W)``.
+
+    A pixel of a picture is not zero if a colour channel is not, and it is not transparent.
+
+    Raises:
+        InputError: If it is neither, holds NaN, or is a JPEG, which does not preserve zeros.
+    """
+    kind = format_of(file.path)
+    if kind == "npy":
+        values: NDArray[Any] = find_array(file).load()
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
+        return np.asarray(values != 0)
+    with reading(file.given), file.path.open("rb") as opened:
+        is_jpeg = opened.read(2) == b"\xff\xd8"
+    if kind not in PICTURES or is_jpeg:
+        raise InputError(f"the mask {file.given!r} is neither a .npy file nor an image in a lossless format such as PNG")
+    image = decode_image(file)
+    if np.isnan(image).any():
+        raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")
+    if image.shape[-1] in (2, 4):
+        return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
+    return np.asarray(image.any(axis=-1))

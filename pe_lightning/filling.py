@@ -1,0 +1,406 @@
+"""Missing samples filled: a fit of all known samples predicts the others.
+
+:func:`fill` is the verb ``pe-lightning fill`` and ``pe_lightning.fill``. Each signal is fitted by itself. Only missing
+samples are predicted; known ones are copied.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from lightning.pytorch import seed_everything
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.ndimage import distance_transform_edt
+from torch import Tensor
+
+from pe_lightning import checks
+from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.datamodules import TensorDataModule
+from pe_lightning.data.sampling import FoldSampling, GridSampling
+from pe_lightning.data.signals import AnyArray, Scaling
+from pe_lightning.data.sources.missing import Missing, MissingLike
+from pe_lightning.data.sources.paths import SourceFile
+from pe_lightning.data.sources.paths import missing as no_such_file
+from pe_lightning.data.sources.samples import SCHEME, sample_path
+from pe_lightning.errors import InputError
+from pe_lightning.files import replacing
+from pe_lightning.folds import FoldScores, predicted_at, score_folds
+from pe_lightning.interface import fit_quietly, quiet
+from pe_lightning.media.originals import Original, read_original, signals_of
+from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
+from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
+
+__all__ = ["Filled", "FilledSignal", "FoldsLike", "ModelName", "check_suffix", "fill", "read_file", "write_original"]
+
+FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
+ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
+Mask = NDArray[np.bool_]
+
+MAX_FOLD_SAMPLES = 1 << 19
+"""Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
+WIDE_GAP = 1.5
+"""Mean distance of missing samples to the nearest known one, in samples, above which blocks are held out."""
+LANCZOS_MARGIN = 2
+"""Samples at the edges that the score of an enlargement leaves out."""
+
+
+@dataclass
+class FilledSignal:
+    """One signal with its missing samples predicted.
+
+    Args:
+        name: Its name.
+        num_missing: Missing samples.
+        num_samples: All samples.
+        model: The fitted model.
+        scores: Scores of held-out known samples; ``None`` without folds.
+        unit: What an error of 1 in [0, 1] is in the units of the source.
+    """
+
+    name: str
+    num_missing: int
+    num_samples: int
+    model: CoordinateModule
+    scores: FoldScores | None
+    unit: float
+
+
+@dataclass
+class Filled:
+    """Filled signals.
+
+    Args:
+        values: In the shape and dtype of what was given.
+        missing: Where a value was missing, of the same shape.
+        signals: Each signal: its model and its scores.
+        original: The file that they come from, if any.
+    """
+
+    values: AnyArray
+    missing: Mask
+    signals: list[FilledSignal]
+    original: Original | None = None
+    stack: AnyArray = field(default_factory=lambda: np.zeros(0), repr=False)
+    """The values as ``(S, N_1, ..., N_D, C)``."""
+
+    @property
+    def score(self) -> float:
+        """PSNR in dB of held-out known samples, mean over signals; NaN without folds."""
+        found = [float(signal.scores.scores.mean()) for signal in self.signals if signal.scores is not None]
+        return float(np.mean(found)) if found else math.nan
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a copy of the file with the filled values, in its format and with its metadata.
+
+        Raises:
+            InputError: If the values do not come from a file, or its format has another suffix.
+        """
+        if self.original is None:
+            raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
+        check_suffix(Path(path), self.original)
+        write_original(Path(path), self.original, self.stack)
+        return Path(path)
+
+
+def fill(
+    values: str | os.PathLike[str] | AnyArray | Tensor | Original,
+    missing: MissingLike | Mask = "nan",
+    *,
+    model: ModelName | Callable[[], CoordinateModule] = "auto",
+    encoder: str | None = None,
+    smooth: bool = False,
+    upscale: Literal[1, 2, 3, 4] = 1,
+    folds: FoldsLike = "auto",
+    block: int | None = None,
+    axes: int | None = None,
+    seed: int = 0,
+) -> Filled:
+    """Fills the missing samples of a file or an array.
+
+    A model is fitted to all known samples of a signal and predicts the missing ones; known samples are unchanged to the bit.
+    The same fit of four fifths of the known samples predicts the rest, in turn for five folds, which gives the score.
+
+    Args:
+        values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
+            ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, or a mask file
+            that is not zero there (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
+        model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
+            and ridge by held-out samples. ``auto``: the first where it applies, else the second. Or a function that makes a
+            model which is solved for.
+        encoder: Encoder of the exact fit.
+        smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
+        upscale: Samples per axis of the result relative to the source, 1 to 4.
+        folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: blocks
+            as wide as the gaps where these are wide, else random ones.
+        block: Samples per axis of a block.
+        axes: Number of axes of a signal, where the shape of an array leaves it open.
+        seed: Seed of folds and models.
+
+    Returns:
+        The filled values and their scores.
+
+    Raises:
+        InputError: If nothing or everything is missing, or an argument or the file cannot be used.
+
+    Example:
+        >>> import numpy as np
+        >>> y, x = np.mgrid[:24, :24] / 24
+        >>> picture = np.sin(4 * x * y)
+        >>> picture[5:8, 5:20] = np.nan
+        >>> bool(np.isfinite(fill(picture).values).all())
+        True
+    """
+    checks.choice("upscale", upscale, (1, 2, 3, 4))
+    checks.choice("folds", folds, FoldsLike)
+    if isinstance(model, str):
+        checks.choice("model", model, ModelName)
+    if encoder is not None and model == "adaptive":
+        raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
+    if smooth and upscale > 1:
+        raise InputError("smooth and upscale are two results: fill with smooth first, then enlarge what it wrote")
+    original, stack, marked, shape = _read(values, missing, axes)
+    if not marked.any() and not smooth and upscale == 1:
+        raise InputError(
+            "no sample is missing, so there is nothing to fill: mark some (missing: alpha, a colour, a number, a mask), "
+            "enlarge (upscale: 2), or denoise (smooth: true)"
+        )
+    seed_everything(seed, verbose=False)
+    names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
+    options = {"model": model, "encoder": encoder, "smooth": smooth, "upscale": upscale, "folds": folds, "block": block}
+    changed, signals = [], []
+    for name, signal, where in zip(names, stack, marked, strict=True):
+        if not where.any() and not smooth and upscale == 1:
+            changed.append(signal)
+            continue
+        result, about = _fill_signal(name, signal, where, seed, **options)
+        changed.append(result)
+        signals.append(about)
+    whole = np.stack(changed)
+    if upscale > 1:
+        shape = _upscaled_shape(shape, stack.shape, whole.shape)
+        marked = np.zeros(whole.shape, bool)
+    return Filled(whole.reshape(shape), marked.reshape(shape), signals, original, whole)
+
+
+def _read(
+    values: str | os.PathLike[str] | AnyArray | Tensor | Original, missing: MissingLike | Mask, axes: int | None
+) -> tuple[Original | None, AnyArray, Mask, tuple[int, ...]]:
+    """The file, its signals ``(S, N_1, ..., N_D, C)``, where they are missing, and the shape of the result."""
+    if isinstance(values, (str, os.PathLike, Original)):
+        if not isinstance(missing, (str, int, float, list)):
+            raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
+        original = values if isinstance(values, Original) else read_file(values, missing, axes)
+        shape = original.values.shape
+        return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"fill takes integers and floating point; got an array of {array.dtype}")
+    stack = signals_of(array, "values", axes)
+    marked = ~np.isfinite(stack) if stack.dtype.kind == "f" else np.zeros(stack.shape, bool)
+    if isinstance(missing, (np.ndarray, Tensor)):
+        mask = np.asarray(missing)
+        if mask.dtype != bool or mask.shape not in (array.shape, array.shape[: mask.ndim]):
+            raise InputError(f"a mask is booleans of the shape of the values, {array.shape}; got {mask.dtype} {mask.shape}")
+        full = np.broadcast_to(mask.reshape(*mask.shape, *[1] * (array.ndim - mask.ndim)), array.shape)
+        marked |= full.reshape(stack.shape)
+    else:
+        rule = Missing(missing)
+        rule.check("arrays")
+        if rule.kind == "mask":
+            raise InputError("the mask of an array is an array of booleans")
+        if rule.value is not None:
+            marked |= stack == rule.value
+    return None, stack, marked, array.shape
+
+
+def read_file(path: str | os.PathLike[str], missing: MissingLike = "nan", axes: int | None = None) -> Original:
+    """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
+    return read_original(_file(os.fspath(path)), Missing(missing), axes)
+
+
+def _file(given: str) -> SourceFile:
+    if given.startswith(SCHEME):
+        return SourceFile(sample_path(given, "image"), given)
+    path = Path(given).expanduser()
+    if not path.exists():
+        raise no_such_file(path)
+    return SourceFile(path, given)
+
+
+def _fill_signal(
+    name: str, values: AnyArray, missing: Mask, seed: int, *, upscale: int, smooth: bool, **options: Any
+) -> tuple[AnyArray, FilledSignal]:
+    """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted."""
+    unknown = missing.any(-1)
+    grid, count = unknown.shape, int(unknown.sum())
+    if count == unknown.size:
+        raise InputError(f"all {count} samples of {name!r} are missing: there is nothing to fit")
+    scaling = _scaling(values, missing)
+    unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
+    unit[unknown] = np.nan
+    data = TensorDataModule(torch.from_numpy(unit)[None], [_plain(name)], GridSampling(1), "none")
+    with quiet():
+        data.prepare()
+    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - count)
+
+    def fitted(part: SignalDataModule) -> CoordinateModule:
+        return fit_quietly(make(), part)
+
+    scores = None
+    if options["folds"] != "none" and upscale > 1:
+        scores = _upscale_scores(data, fitted, upscale)
+    elif options["folds"] != "none":
+        sampling = _folds(options["folds"], options["block"], unknown, seed)
+        known = unknown.size - count
+        scores = score_folds(data, fitted, sampling, max(1, min(sampling.number, MAX_FOLD_SAMPLES // known)))
+    module = fitted(data)
+    result = values.copy()
+    if upscale > 1:
+        axes = grid_axes([n * upscale for n in grid])
+        with torch.no_grad():
+            result = scaling.restore(module.predict_grid(axes)[0].cpu().numpy(), 0)
+        at_known = (slice(None, None, upscale),) * len(grid)
+        result[at_known] = np.where(missing, result[at_known], values)
+    else:
+        index = torch.from_numpy(np.flatnonzero(np.ones_like(unknown) if smooth else unknown))
+        predicted = scaling.restore(predicted_at(module, data.dataset.axes, index)[0].numpy(), 0)
+        flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
+        flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
+    about = FilledSignal(name, count, unknown.size, module, scores, scaling.high[0] - scaling.low[0])
+    return result, about
+
+
+def _plain(name: str) -> str:
+    return "".join("_" if char in "/\\\0" else char for char in name) or "signal"
+
+
+def _scaling(values: AnyArray, missing: Mask) -> Scaling:
+    """The range that becomes [0, 1]: that of integers of 8 and 16 bits, else minimum and maximum of the known values."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
+        return Scaling.of_integers(values.dtype)
+    known = values[~missing]
+    low, high = float(known.min()), float(known.max())
+    high = high if high > low else low + max(abs(low), 1.0)
+    return Scaling(values.dtype.name, (low,), (high,))
+
+
+def _model(
+    model: ModelName | Callable[[], CoordinateModule], encoder: str | None, smooth: bool, grid: Sequence[int], known: int
+) -> Callable[[], CoordinateModule]:
+    """A function that makes the model for a signal."""
+    if callable(model):
+        return model
+    adapts = len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
+    if model == "adaptive" and not adapts:
+        raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
+    if encoder is None and adapts and model != "exact":
+        return lambda: Adaptive(noise="auto" if smooth else "none")
+    entry: Any = {"name": encoder or "laplace", "width": "auto"}
+    return lambda: ComplexLinear(entry, warm_start=True)
+
+
+def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:
+    """The folds whose held-out samples are as far from known ones as the missing samples."""
+    distance = float(distance_transform_edt(unknown)[unknown].mean()) if unknown.any() else 0.0
+    if folds == "auto":
+        folds = "blocks" if distance > WIDE_GAP or block is not None else "random"
+    if folds == "random":
+        if block is not None:
+            raise InputError("block is the size of blocks: set folds blocks, or leave it out")
+        return FoldSampling("random", seed=seed)
+    side = block or max(2, round(4 * distance))  # the mean distance to the edge of a long gap is a quarter of its width
+    sizes = [min(side, max(1, n // 5)) if block is None else side for n in unknown.shape]
+    return FoldSampling("blocks", size=sizes, seed=seed)
+
+
+def _upscale_scores(
+    data: SignalDataModule, fitted: Callable[[SignalDataModule], CoordinateModule], upscale: int
+) -> FoldScores:
+    """Score of enlarging: the signal is reduced by Pillow's LANCZOS, enlarged again, and compared with itself."""
+    values, info = data.values[0], data.info
+    if info.num_axes != 2 or not bool(values.isfinite().all()):
+        return FoldScores(
+            "enlargements are scored for pictures without missing samples",
+            torch.tensor([math.nan]),
+            torch.tensor([math.nan]),
+        )
+    height, width = (n // upscale for n in info.grid)
+    if min(height, width) < 8:
+        return FoldScores(
+            f"pictures of less than {8 * upscale} samples per axis have no score",
+            torch.tensor([math.nan]),
+            torch.tensor([math.nan]),
+        )
+    target = values[: height * upscale, : width * upscale].numpy()
+    small = _resized(target, (height, width))
+    part = TensorDataModule(torch.from_numpy(small.clip(0, 1))[None], None, GridSampling(1), "none")
+    # a sample of the reduced picture is at the centre of those that it is made of
+    places = [(torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale) for n in (height, width)]
+    inner = [x[LANCZOS_MARGIN * upscale : -LANCZOS_MARGIN * upscale] for x in places]
+    cut = (slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale),) * 2
+    part.prepare()
+    with torch.no_grad():
+        own = fitted(part).predict_grid(inner)[0].cpu().numpy()
+    named = {
+        "Pillow LANCZOS": _resized(small, target.shape[:2]),
+        "Pillow BICUBIC": _resized(small, target.shape[:2], Image.Resampling.BICUBIC),
+    }
+    errors = {name: float(np.square(made[cut].astype(float) - target[cut]).mean()) for name, made in named.items()}
+    error = float(np.square(own.astype(float) - target[cut]).mean())
+
+    def both(squared: float) -> tuple[Tensor, Tensor]:
+        return torch.tensor([-10 * math.log10(max(squared, 1e-30))]), torch.tensor([math.sqrt(squared)])
+
+    words = f"reduced to 1/{upscale} by LANCZOS and enlarged again"
+    return FoldScores(words, *both(error), {name: both(squared) for name, squared in errors.items()})
+
+
+def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling = Image.Resampling.LANCZOS) -> AnyArray:
+    """``(H, W, C)`` float32 resampled by Pillow."""
+    planes = [Image.fromarray(np.ascontiguousarray(plane)) for plane in np.moveaxis(values, -1, 0)]
+    return np.stack([np.asarray(plane.resize((size[1], size[0]), method)) for plane in planes], -1)
+
+
+def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result with more samples per axis."""
+    found, sizes = list(shape), dict(zip(before[1:-1], after[1:-1], strict=True))
+    start = next(place for place in range(len(shape)) if shape[place : place + len(before) - 2] == before[1:-1])
+    found[start : start + len(before) - 2] = [sizes[n] for n in before[1:-1]]
+    return tuple(found)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------
+
+
+def check_suffix(path: Path, original: Original) -> None:
+    """Refuses a path whose suffix is not of the format of the original."""
+    name = path.name.lower()
+    if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):
+        listed = ", ".join(suffix or "a folder" for suffix in original.suffixes)
+        lossy = (
+            " JPEG changes every pixel, so that known ones would not be unchanged."
+            if path.suffix.lower() in (".jpg", ".jpeg")
+            else ""
+        )
+        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}.{lossy}")
+
+
+def write_original(path: Path, original: Original, values: AnyArray) -> None:
+    """Writes a changed copy atomically: a file, or a folder."""
+    if original.suffixes != ("",):
+        with replacing(path) as temporary:
+            original.write(temporary, values)
+        return
+    temporary = path.with_name(f".{path.name}.part")
+    original.write(temporary, values)
+    os.replace(temporary, path)

@@ -1,0 +1,79 @@
+"""Pictures of filled signals: before, with missing samples marked, and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pe_lightning.data.signals import AnyArray
+from pe_lightning.media.originals import Original
+from pe_lightning.media.pictures import before_after, row_plot, stacked, write_png
+from pe_lightning.runs import frames_of
+
+__all__ = ["write_before_after"]
+
+MAX_SIGNALS = 8
+"""Most signals of a file in a picture."""
+SHOWN_FRAMES = 4
+"""Frames of a cube in a picture: those with most missing samples."""
+
+
+def write_before_after(target: Path, original: Original, values: AnyArray) -> Path | None:
+    """Writes ``<stem>_before_after.png`` beside a result.
+
+    Args:
+        target: The result.
+        original: The file with missing samples.
+        values: Its filled signals, ``(S, N_1, ..., N_D, C)``, of as many samples or more.
+
+    Returns:
+        The picture; ``None`` for signals of more than three axes.
+    """
+    if values.ndim > 5:
+        return None
+    sheets = []
+    for before, missing, after in zip(original.values, original.missing, values, strict=True):
+        if len(sheets) == MAX_SIGNALS:
+            break
+        if not missing.any() and before.shape == after.shape and (before == after).all():
+            continue
+        known = before[~missing]
+        whole = before.dtype.kind in "iu" and before.dtype.itemsize <= 2 and original.media in ("image", "video")
+        low, high = (0, np.iinfo(before.dtype).max) if whole else (float(known.min()), float(known.max()))
+        shown = _scaled(np.where(missing, 0, before), low, high)
+        shown[missing.any(-1)] = np.nan
+        sheets += _sheets(shown, _scaled(after, low, high))
+    if not sheets:
+        return None
+    wide = max(sheet.width for sheet in sheets)
+    sheets = [sheet for sheet in sheets if sheet.width == wide]
+    path = target.with_name(f"{target.name.partition('.')[0]}_before_after.png")
+    return write_png(path, stacked(sheets) if len({sheet.size for sheet in sheets}) == 1 else sheets[0])
+
+
+def _scaled(values: AnyArray, low: float, high: float) -> NDArray[np.float32]:
+    scaled: NDArray[np.float32] = ((values.astype(np.float64) - low) / (high - low or 1)).astype(np.float32)
+    return scaled
+
+
+def _sheets(before: NDArray[np.float32], after: NDArray[np.float32]) -> list[Image.Image]:
+    if before.ndim == 2:
+        if before.shape != after.shape:
+            return []
+        return [row_plot(after, before, ~np.isnan(before).any(-1), "filled", names=("known", "filled"))]
+    if before.ndim == 3:
+        return [before_after(_enlarged(before, after), after)]
+    missing = np.isnan(before).any(-1).mean((1, 2))
+    worst = np.argsort(-missing, kind="stable")[:SHOWN_FRAMES] if missing.any() else frames_of(len(before), SHOWN_FRAMES)
+    if before.shape != after.shape:
+        return []
+    return [before_after(before[frame], after[frame]) for frame in sorted(worst)]
+
+
+def _enlarged(before: NDArray[np.float32], after: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A picture with its samples repeated, in the size of its enlargement."""
+    times = len(after) // len(before)
+    return before.repeat(times, 0).repeat(times, 1)
