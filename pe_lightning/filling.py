@@ -176,7 +176,14 @@ def fill(
         )
     seed_everything(seed, verbose=False)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
-    options = {"model": model, "encoder": encoder, "smooth": smooth, "upscale": upscale, "folds": folds, "block": block}
+    options: dict[str, Any] = {
+        "model": model,
+        "encoder": encoder,
+        "smooth": smooth,
+        "upscale": upscale,
+        "folds": folds,
+        "block": block,
+    }
     changed, signals = [], []
     for name, signal, where in zip(names, stack, marked, strict=True):
         if not where.any() and not smooth and upscale == 1:
@@ -241,7 +248,7 @@ def _fill_signal(
     name: str, values: AnyArray, missing: Mask, seed: int, *, upscale: int, smooth: bool, **options: Any
 ) -> tuple[AnyArray, FilledSignal]:
     """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted."""
-    unknown = missing.any(-1)
+    unknown: Mask = np.asarray(missing.any(-1))
     grid, count = unknown.shape, int(unknown.sum())
     if count == unknown.size:
         raise InputError(f"all {count} samples of {name!r} are missing: there is nothing to fit")

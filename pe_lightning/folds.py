@@ -55,10 +55,8 @@ def predicted_at(module: CoordinateModule, axes: Sequence[Tensor], index: Tensor
     with torch.no_grad():
         if not isinstance(module, Adaptive):
             return module.predict_grid(axes).flatten(1, -2).index_select(1, index.to(module.device)).cpu()
-        found = [module.at_points(point_coordinates(axes, some)).cpu() for some in index.split(POINTS_AT_ONCE)]
-        return (
-            torch.cat(found, 1) if found else module.network.samples.new_zeros(len(module.fields), 0, module.info.channels)
-        )  # type: ignore[union-attr]
+        parts = torch.split(index, POINTS_AT_ONCE)
+        return torch.cat([module.at_points(point_coordinates(axes, some)).cpu() for some in parts], 1)
 
 
 def score_folds(

@@ -86,8 +86,8 @@ class Split(ABC):
         Raises:
             InputError: If the protocol does not suit the split.
         """
-        scored = self._scored_of(protocol, block)
-        return scored if self.known is None else scored & self.known[(slice(None), *block)]
+        scored, index = self._scored_of(protocol, block), (slice(None), *block)
+        return scored if self.known is None else scored & self.known[index]
 
     def _scored_of(self, protocol: Protocol, block: Block) -> Tensor:
         """:meth:`test_mask_of` before missing samples are left out."""

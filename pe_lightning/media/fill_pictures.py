@@ -34,7 +34,7 @@ def write_before_after(target: Path, original: Original, values: AnyArray) -> Pa
     """
     if values.ndim > 5:
         return None
-    sheets = []
+    sheets: list[Image.Image] = []
     for before, missing, after in zip(original.values, original.missing, values, strict=True):
         if len(sheets) == MAX_SIGNALS:
             break
@@ -63,7 +63,7 @@ def _sheets(before: NDArray[np.float32], after: NDArray[np.float32]) -> list[Ima
     if before.ndim == 2:
         if before.shape != after.shape:
             return []
-        return [row_plot(after, before, ~np.isnan(before).any(-1), "filled", names=("known", "filled"))]
+        return [row_plot(after, before, np.asarray(~np.isnan(before).any(-1)), "filled", names=("known", "filled"))]
     if before.ndim == 3:
         return [before_after(_enlarged(before, after), after)]
     missing = np.isnan(before).any(-1).mean((1, 2))

@@ -145,7 +145,7 @@ def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Origin
             f"fill writes pictures of 8 or 16 bits, and {file.given!r} has another number; save it as TIFF or .npy"
         )
     opacity = image[..., -1:] if image.shape[-1] in (2, 4) else None
-    marked = np.isnan(missing.in_picture(image, file.given)).any(-1)
+    marked: Mask = np.asarray(np.isnan(missing.in_picture(image, file.given)).any(-1))
     colours = image if opacity is None else image[..., :-1]
     with reading(file.given), Image.open(file.path) as opened:
         kept = {key: opened.info[key] for key in ("icc_profile", "dpi") if opened.info.get(key)}
@@ -227,7 +227,7 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
         ]
         description, software = page.description or None, page.software or None
         resolution = (page.tags.valueof(282), page.tags.valueof(283)) if 282 in page.tags else None
-        separate = page.samplesperpixel > 1 and series.axes.startswith("S")
+        separate, shaped = page.samplesperpixel > 1 and series.axes.startswith("S"), tiff.is_shaped
     if array.dtype.kind not in "iuf":
         raise InputError(f"{file.given!r} holds {array.dtype} values; fill takes integers and floating point")
     view = np.moveaxis(array, 0, -1) if separate else array
@@ -240,7 +240,7 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     channels = signals.shape[-1]
     opacity = bool(page.extrasamples) and channels in (2, 4) and signals.ndim == 4
     if missing.kind in ("alpha", "colour"):
-        marked |= np.stack([np.isnan(missing.in_picture(image, file.given)).any(-1)[..., None] for image in signals])
+        marked |= np.stack([np.isnan(missing.in_picture(image, file.given)).any(-1, keepdims=True) for image in signals])
     if opacity and missing.kind != "alpha":
         marked[..., -1] = False
 
@@ -248,7 +248,7 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
         result = _in_shape(values, view.shape, signals.shape)
         result = np.moveaxis(result, -1, 0) if separate else result
         given = {name: value for name, value in options.items() if value is not None}
-        metadata = {} if tifffile.TiffFile(file.path).is_shaped else None
+        metadata: dict[str, Any] | None = {} if shaped else None
         tifffile.imwrite(
             path,
             np.ascontiguousarray(result),
@@ -317,10 +317,10 @@ def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original
     marked, digits = ~np.isfinite(values), [layout.decimals(column.place) for column in columns]
 
     def write(path: Path, changed: AnyArray) -> None:
-        cells = {}
+        cells: dict[tuple[int, int], str] = {}
         for signal, column in enumerate(columns):
             for row in np.flatnonzero(changed[signal, :, 0] != np.where(marked[signal, :, 0], np.nan, values[signal, :, 0])):
-                cells[row, column.place] = layout.written(float(changed[signal, row, 0]), digits[signal])
+                cells[int(row), column.place] = layout.written(float(changed[signal, row, 0]), digits[signal])
         path.write_bytes(layout.replaced(cells))
 
     suffix = file.path.suffix.lower()
@@ -386,10 +386,10 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
     paths = [path for path in visible_files(file.path) if format_of(path, by_content=False) in PICTURES]
     numbered = {}
     for path in paths:
-        number = re.search(r"(\d+)(?=\D*$)", path.stem)
-        if number is None:
+        found = re.search(r"(\d+)(?=\D*$)", path.stem)
+        if found is None:
             raise InputError(f"frames are pictures with a number in their names; {path.name!r} in {file.given!r} has none")
-        numbered[int(number[1])] = path
+        numbered[int(found[1])] = path
     if len(numbered) < len(paths) or len(paths) < 2:
         raise InputError(f"{file.given!r} needs at least two frames, each with a number of its own in its name")
     frames = {number: read_picture(SourceFile(path, str(path)), missing, None) for number, path in numbered.items()}

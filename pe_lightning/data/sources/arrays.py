@@ -251,7 +251,7 @@ def find_array(
             chunks = (*shape[:-1], 1)
         # extended precision is converted to float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-        fills = [fill] * (fill is not None) + (declared_fills(array) if format == "hdf5" else [])
+        fills = ([] if fill is None else [fill]) + (declared_fills(array) if format == "hdf5" else [])
         found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(fills)))
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)

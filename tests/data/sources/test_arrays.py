@@ -179,7 +179,7 @@ def test_fill_values_of_a_file_and_given_ones_are_missing(tmp_path):
     array[1, 2], array[3, 4] = -99, 901
     path = save(tmp_path / "a.h5", array)
     with h5py.File(path, "r+") as file:
-        next(iter(file.values())).attrs["_FillValue"] = np.int16(-99)
+        file["volumes/ct"].attrs["_FillValue"] = np.int16(-99)
     raw = read_arrays(path, 2, fill=901)
     assert raw.stored == "float32"
     assert raw.scaling.dtype == "int16"
