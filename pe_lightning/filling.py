@@ -280,7 +280,7 @@ def _fill_signal(
         result[at_known] = np.where(missing, result[at_known], values)
     else:
         index = torch.from_numpy(np.flatnonzero(np.ones_like(unknown) if smooth else unknown))
-        predicted = scaling.restore(predicted_at(module, data.dataset.axes, index)[0].numpy(), 0)
+        predicted = scaling.restore(predicted_at(module, data.evaluation_batch(), index)[0].numpy(), 0)
         flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
         flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
     about = FilledSignal(name, count, unknown.size, module, scores, scaling.high[0] - scaling.low[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pe_lightning import metrics
 from pe_lightning.baselines import baselines, interpolate
+from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import FoldSampling
@@ -17,9 +18,6 @@ from pe_lightning.errors import InputError, last_resort
 from pe_lightning.modules import Adaptive, CoordinateModule
 
 __all__ = ["FoldScores", "predicted_at", "score_folds"]
-
-POINTS_AT_ONCE = 1 << 16
-"""Points that a model predicts at a time."""
 
 
 @dataclass
@@ -41,22 +39,23 @@ class FoldScores:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def predicted_at(module: CoordinateModule, axes: Sequence[Tensor], index: Tensor) -> Tensor:
-    """Predictions at samples of a grid: row-major positions ``(P,)`` -> ``(S, P, C)``.
+def predicted_at(module: CoordinateModule, batch: GridBatch | PointBatch, index: Tensor) -> Tensor:
+    """Predictions at some samples of an evaluation batch: row-major positions ``(P,)`` -> ``(S, P, C)``.
 
     Local models predict these samples alone. A product of features is evaluated faster on the whole grid.
 
     Args:
         module: A fitted model.
-        axes: Coordinates of the grid, ``(N_a,)`` per axis.
+        batch: All samples.
         index: Positions.
     """
-    axes = [x.to(module.device) for x in axes]
     with torch.no_grad():
+        if isinstance(batch, PointBatch):
+            return module.predict_step(batch.coords[0][index].to(module.device)).cpu()
+        axes = [x.to(module.device) for x in batch.axes]
         if not isinstance(module, Adaptive):
-            return module.predict_grid(axes).flatten(1, -2).index_select(1, index.to(module.device)).cpu()
-        parts = torch.split(index, POINTS_AT_ONCE)
-        return torch.cat([module.at_points(point_coordinates(axes, some)).cpu() for some in parts], 1)
+            return module.predict_step(axes).flatten(1, -2).index_select(1, index.to(module.device)).cpu()
+        return module.predict_step(point_coordinates(axes, index)).cpu()
 
 
 def score_folds(
@@ -88,14 +87,14 @@ def score_folds(
     for fold in range(count):
         spec = {key: value for key, value in sampling.spec().items() if key not in ("name", "fold")}
         part = data.resampled(FoldSampling(**spec, fold=fold))
-        batch = part.evaluation_batch()
+        batch: GridBatch | PointBatch = part.evaluation_batch()
         assert batch.mask is not None
         index = batch.mask.flatten(1).any(0).nonzero().flatten()
         mask = batch.mask.flatten(1)[:, index]
         truth = batch.values.flatten(1, -2)[:, index]
         if part.split.num_train < 2 or not len(index):
             raise InputError(f"{sampling.words()}: fold {fold} has {len(index)} known samples to score; set fewer folds")
-        prediction = predicted_at(fitted(part), batch.axes, index)
+        prediction = predicted_at(fitted(part), batch, index)
         for score in own:
             score.update(prediction.to(truth), truth, mask)
         for name in [name for name in others if name not in left_out]:
@@ -103,12 +102,15 @@ def score_folds(
                 if not baselines.create(name).applies_to(part.info, part.split):
                     del others[name]
                     continue
-                whole = interpolate(name, part.train_batch(), batch.axes).flatten(1, -2)[:, index]
+                if isinstance(batch, PointBatch):
+                    found = interpolate(name, part.train_batch(), batch.coords[0][index])
+                else:
+                    found = interpolate(name, part.train_batch(), batch.axes).flatten(1, -2)[:, index]
             except Exception as error:  # a baseline must not end a fit
                 left_out[name] = str(error) if isinstance(error, InputError) else last_resort(error)[0]
                 continue
             for score in others[name]:
-                score.update(whole.to(truth), truth, mask)
+                score.update(found.to(truth), truth, mask)
     of = "" if count == sampling.number else f"{count} of "
     return FoldScores(
         of + sampling.words(),

@@ -140,11 +140,11 @@ class SignalDataModule(LightningDataModule):
 
     def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> SignalDataModule:
         """The same signals in memory with other trained samples."""
-        values, known, other = self.values, self.split.known, copy.copy(self)
-        grid, count = self.info.grid, self.info.num_signals
+        dataset, other = self.dataset, copy.copy(self)
+        grid, count, known = dataset.split.grid, self.info.num_signals, dataset.split.known
         split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
         other.sampling, other.protocol, other.trainer = sampling, protocol, None
-        other._dataset, other._shard, other._device_copies = SignalDataset(values, split, protocol), None, {}
+        other._dataset, other._shard, other._device_copies = dataset.resampled(split, protocol), None, {}
         vars(other).pop("fingerprint", None)
         return other
 

@@ -55,6 +55,10 @@ class SignalDataset:
         """The dataset of a subset of the signals in memory."""
         return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol)
 
+    def resampled(self, split: Split, protocol: Protocol) -> SignalDataset:
+        """The same signals in memory with other trained samples."""
+        return SignalDataset(self.in_memory(), split, protocol)
+
     def in_memory(self) -> Tensor:
         """The values.
 
@@ -192,7 +196,7 @@ class PointDataset(SignalDataset):
     def __init__(self, values: Tensor, split: Split, protocol: Protocol, points: Tensor, grid: tuple[int, ...]) -> None:
         if not isinstance(split, PointSplit):
             index = split.train_positions(whole(split.grid))[1]
-            split = PointSplit(split.grid, index[None])
+            split = PointSplit(split.grid, index[None], known=split.known)
         super().__init__(values, split, protocol)
         self.grid = grid
         dtype = torch.float64 if max(grid) > MAX_FLOAT32_SAMPLES else torch.float32
@@ -203,6 +207,10 @@ class PointDataset(SignalDataset):
         """The dataset of a subset of the signals."""
         part = super().of(signals)
         return PointDataset(part.in_memory(), part.split, self.protocol, self.points, self.grid)
+
+    def resampled(self, split: Split, protocol: Protocol) -> PointDataset:
+        """The same samples, of which others are trained on."""
+        return PointDataset(self.in_memory(), split, protocol, self.points, self.grid)
 
     @cached_property
     def train_batch(self) -> PointBatch:
