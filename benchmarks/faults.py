@@ -19,7 +19,7 @@
 - ``memory``: the exact fit of a picture of 8192 x 8192 from HDF5 in float32 and in uint8, and from a TIFF, read in blocks.
   Held: the command's largest resident set is below 1 GB.
 - ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
-  none is worse than the mean, and what is said to have converged has.
+  none is worse than the mean, what is said to have converged has, and what is called exact is as good as NumPy's.
 
 Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each
 with random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
@@ -67,6 +67,7 @@ from pe_lightning.data import ImageDataModule, RowDataModule, VideoDataModule
 from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import solve_grid, solve_points
+from pe_lightning.solvers.points import ScatteredPoints
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
@@ -563,12 +564,12 @@ def solves(rng: random.Random) -> list[Row]:
                             elif kind == "far":
                                 x[1:] *= 0.1
                             values = torch.rand(1, 30, 1, generator=generator, dtype=dtype)
-                            points.add(not_held(lambda: solve_points(values, encoder, coords=x, ridge=ridge), values))  # noqa: B023
+                            points.add(not_held(lambda: solve_points(values, encoder, coords=x, ridge=ridge), values, x))  # noqa: B023
     return [grids, points]
 
 
-def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
-    """What is wrong with a solution, if anything."""
+def not_held(solve: Callable[[], Any], values: torch.Tensor, coords: torch.Tensor | None = None) -> str | None:
+    """What is wrong with a solution, if anything; the error of one called exact is compared with NumPy's least squares."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -581,6 +582,11 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor) -> str | None:
     mean = float((flat - flat.mean(1, keepdim=True)).square().sum())
     error = float(found.squared_error.sum())
     said = found.converged is None or not bool(found.converged.any()) or float(found.relative_residual.max()) <= 0.05
+    if found.solver == "dense":
+        matrix = ScatteredPoints(found.encoders, coords[None].to(values.dtype)).dense()[0].numpy()
+        target = (flat - flat.mean(1, keepdim=True))[..., 0].T.numpy()
+        least = float(((matrix @ np.linalg.lstsq(matrix, target, rcond=None)[0] - target) ** 2).sum())
+        said = not found.exact or error <= 1.001 * least + 1e-8 * mean
     finite = bool(found.weight.isfinite().all() and found.mean.isfinite().all())
     if finite and error <= mean * 1.01 + 1e-6 * float(flat.square().sum()) and said:
         return None

@@ -34,10 +34,10 @@ CHUNK_NUMBERS = 1 << 22
 """Intermediate numbers of an evaluation at points that are held at once."""
 MAX_DIRECT_OPERATIONS, MAX_DIRECT_NUMBERS = 1 << 31, 1 << 24
 """Multiplications and matrix entries up to which a problem without a ridge is factorised: a second on one core."""
-MAX_EXACT_EXCESS = 0.01
+MAX_EXACT_EXCESS = 1e-4
 """Squared error above the least one, relative to it, up to which a direct solution is called exact."""
-NEGLIGIBLE_ERROR = 1e-8
-"""Squared error relative to the squared values that replaces smaller least ones in :func:`excess_error`: 80 dB."""
+NEGLIGIBLE_ERROR = 1e-6
+"""Squared error relative to the squared values that replaces smaller least ones in :func:`excess_error`: 60 dB."""
 ROUNDING_CUTOFFS = (0.0, *(4.0**-n for n in range(24, 7, -1)))
 """Square roots of the ridges of :func:`_least_norm`, relative to the largest singular value: 4e-15 to 1.5e-5."""
 UNSCALED_EXPONENT = 16
@@ -294,7 +294,7 @@ def _least_norm(matrix: Tensor, target: Tensor, dtype: torch.dtype) -> DirectSol
 
 
 def excess_error(error: Tensor, least: Tensor, norm: Tensor) -> Tensor:
-    """Squared errors above the least ones, relative to these, or to 1e-8 of the squared values if that is more; ``(S,)``.
+    """Squared errors above the least ones, relative to these, or to 1e-6 of the squared values if that is more; ``(S,)``.
 
     Args:
         error: Squared errors, ``(S,)`` float64.

@@ -61,17 +61,17 @@ class Solution:
     converged: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.bool))
     """Points: whether it is at most the tolerance, or a few units of rounding, ``(S,)``. Without a ridge and with
     ill-conditioned features a small residual does not mean that the error is near its minimum. Dense: whether
-    :attr:`excess_error` is at most 1 %."""
+    :attr:`excess_error` is at most 1e-4."""
     optimality: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     r"""Points, line: the smaller of :math:`\|A^T r\| / (\|A\|_F \|r\|)`, in the preconditioner's norm, and of
     :math:`\|r\| / \|y\|`, with the residual ``r`` and the values ``y``, ``(S,)``."""
     excess_error: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     """Dense, and grid without a ridge: squared training error above the least possible one, relative to it or, if that is
-    more, to 1e-8 of the squared values, ``(S,)``."""
+    more, to 1e-6 of the squared values, ``(S,)``."""
 
     @property
     def exact(self) -> bool:
-        """Whether a direct solver found the minimum, by what it reached: at most 1 % more error, optimality up to 1e-6."""
+        """Whether a direct solver found the minimum, by what it reached: at most 1e-4 more error, optimality up to 1e-6."""
         excess, reached = float(self.excess_error.max()), float(self.optimality.max())
         return self.solver != "points" and excess <= MAX_EXACT_EXCESS and reached <= MAX_EXACT_OPTIMALITY
 

@@ -235,10 +235,10 @@ def test_float32_weights_without_a_ridge_are_those_of_float64_rounded(
     error = float((solution.at(coords).double() - values.double()).square().sum())
     excess = float(solution.excess_error)
     assert solution.weight.dtype == torch.float32
-    assert solution.exact == bool(solution.converged.all()) == (solution.report()["excess_error"] <= 0.01)
+    assert solution.exact == bool(solution.converged.all()) == (solution.report()["excess_error"] <= 1e-4)
     assert any("times the least squared error" in str(w.message) for w in caught) == (excess > 0.05)
     assert error <= 1.5 * float(solution.squared_error) + 1e-9 * norm
-    assert error <= max(least, 1e-8 * norm) * (1.001 + 1.5 * excess) + 1e-9 * norm
+    assert error <= max(least, 1e-6 * norm) * (1.001 + 1.5 * excess) + 1e-9 * norm
     if sigma == 0.05:  # condition 1e3: float32 holds the optimum
         assert solution.exact
         torch.testing.assert_close(
