@@ -151,7 +151,7 @@ def _out_of_memory(error: BaseException) -> str | None:
     words = "out of memory|can't allocate memory|size calculation overflow"
     if not isinstance(error, MemoryError) and not re.search(words, text):
         return None
-    from pe_lightning.limits import free_memory
+    from pe_lightning.checks import free_memory
 
     asked = re.search(r"allocate ([\d.]+ ?\w+)", text)
     needed = re.sub(r"^(\d+) bytes$", lambda found: show_bytes(int(found[1])), asked[1]) if asked else "more"

@@ -8,8 +8,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from pe_lightning.checks import check_claim, check_memory
 from pe_lightning.errors import InputError
-from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["PatientFile", "check_dataset"]
 

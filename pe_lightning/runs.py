@@ -1,4 +1,4 @@
-"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: the names of their files, and how one is created.
+"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: how one is created, file names, dotted settings.
 
 A run directory is created by one ``mkdir``, which succeeds for one process only, so two runs never share one.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pe_lightning.errors import InputError
 
@@ -18,6 +20,7 @@ __all__ = [
     "RECONSTRUCTIONS",
     "claim",
     "file_names",
+    "flatten",
     "frames_of",
     "of_checkpoint",
     "slug",
@@ -97,3 +100,26 @@ def of_checkpoint(path: str | Path) -> Path:
     """The run directory of a checkpoint: the parent of ``checkpoints/``, else the checkpoint's own folder."""
     folder = Path(path).absolute().parent
     return folder.parent if folder.name == CHECKPOINTS else folder
+
+
+def flatten(tree: Mapping[Any, Any], prefix: str = "", entries: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yields the dotted keys of a nested mapping with their values.
+
+    Args:
+        tree: Nested mappings.
+        prefix: Put before every key.
+        entries: Whether the entries of a list of mappings get keys too, by their numbers; else a list is a value.
+
+    >>> dict(flatten({"encoder": {"name": "gau", "sigma": 0.1}, "grid": [4, 4]}))
+    {'encoder.name': 'gau', 'encoder.sigma': 0.1, 'grid': [4, 4]}
+    >>> dict(flatten({"encoder": [{"name": "tri"}, {"name": "rbf"}]}, entries=True))
+    {'encoder.0.name': 'tri', 'encoder.1.name': 'rbf'}
+    """
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if entries and isinstance(value, (list, tuple)) and value and all(isinstance(entry, Mapping) for entry in value):
+            value = dict(enumerate(value))
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{key}.", entries)
+        else:
+            yield key, value

@@ -13,7 +13,7 @@ from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInte
 from torch import Tensor
 
 from pe_lightning.baselines import Interpolation, baselines, interpolate, names
-from pe_lightning.callbacks.interpolation import score_baselines
+from pe_lightning.callbacks.scores import score_baselines
 from pe_lightning.data import GridBatch, PointBatch, SignalInfo, Split, TensorDataModule, grid_axes
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.search import search

@@ -21,10 +21,8 @@ import pe_lightning
 from pe_lightning import runs
 from pe_lightning.callbacks.base import TimedCallback, check_monitors, data_of
 from pe_lightning.callbacks.descriptions import Describes, data_name, describe, metric_of, run_name
-from pe_lightning.callbacks.interpolation import score_baselines
 from pe_lightning.callbacks.loggers import WandbSettings, log_scores, make_loggers
-from pe_lightning.callbacks.scores import rmse_in_units, score
-from pe_lightning.callbacks.table import print_scores
+from pe_lightning.callbacks.scores import print_scores, rmse_in_units, score, score_baselines
 from pe_lightning.checkpoints import LAST, CheckpointFiles, locate
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.dataset import to_device
@@ -37,7 +35,7 @@ from pe_lightning.media.points import write_points
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics_file import SCHEMA, write_metrics
 from pe_lightning.modules.base import datamodule_of
-from pe_lightning.settings import flatten
+from pe_lightning.runs import flatten
 
 __all__ = ["RunRecorder", "reports"]
 

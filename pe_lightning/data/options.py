@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pe_lightning.checks import choice, integer, integers
+from pe_lightning.checks import choice, free_memory, integer, integers
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.errors import InputError
-from pe_lightning.limits import free_memory
 
 __all__ = ["Batching", "Storage"]
 

@@ -12,9 +12,9 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.blocks import Block, grid_blocks
+from pe_lightning.checks import check_memory
 from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
 from pe_lightning.errors import InputError
-from pe_lightning.limits import check_memory
 
 __all__ = [
     "FileValues",

@@ -9,8 +9,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import CountLike, Encoder, Width, WidthLike, check_count, points, registry
-from pe_lightning.encoders.trainable import Trained, set_trainable
+from pe_lightning.encoders.base import (
+    CountLike,
+    Encoder,
+    Trained,
+    Width,
+    WidthLike,
+    check_count,
+    points,
+    registry,
+    set_trainable,
+)
 from pe_lightning.errors import InputError
 
 __all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier", "waves"]

@@ -14,6 +14,7 @@ from torch.nn.functional import threshold
 from pe_lightning.encoders.base import (
     CountLike,
     Encoder,
+    Trained,
     Width,
     WidthLike,
     check_count,
@@ -21,8 +22,8 @@ from pe_lightning.encoders.base import (
     exact_dtype,
     plain,
     registry,
+    set_trainable,
 )
-from pe_lightning.encoders.trainable import Trained, set_trainable
 from pe_lightning.errors import InputError
 
 __all__ = ["BSpline", "CubicKernel", "Gaussian", "Impulse", "Keys", "Laplace", "Rectangle", "Shifted", "Triangle"]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pe_lightning.callbacks.base import TrainingClock
-from pe_lightning.callbacks.csv_log import CSVLog
+from pe_lightning.callbacks.loggers import CSVLog
 from pe_lightning.errors import InputError
 
 

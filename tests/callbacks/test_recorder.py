@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 from pe_lightning.__main__ import main
 from pe_lightning.baselines import interpolate
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
-from pe_lightning.callbacks.interpolation import advice, score_baselines
+from pe_lightning.callbacks.scores import advice, score_baselines
 from pe_lightning.data import TensorDataModule, VideoDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import RandomSampling
@@ -268,7 +268,7 @@ def test_a_baseline_that_fails_costs_nothing_but_itself(error, reason, monkeypat
             raise error
         return interpolate(name, batch, axes)
 
-    monkeypatch.setattr("pe_lightning.callbacks.interpolation.interpolate", broken)
+    monkeypatch.setattr("pe_lightning.callbacks.scores.interpolate", broken)
     found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1)))
     assert found["bicubic"]["test/psnr"] is None
     said = found["bicubic"]["test/psnr_reason"]

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pe_lightning.blocks import Block
+from pe_lightning.checks import check_claim, check_memory
 from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.checks import (
     float_for,
@@ -25,7 +26,6 @@ from pe_lightning.data.sources.checks import (
 from pe_lightning.data.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.hdf5 import check_dataset
-from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["ArrayFile", "Channels", "FileArrays", "declared_fills", "find_array", "in_place", "read_arrays"]
 

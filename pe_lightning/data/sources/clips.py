@@ -13,12 +13,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 from PIL import Image
 
+from pe_lightning.checks import check_memory
 from pe_lightning.data.signals import AnyArray, Media, RawSignals, Scaling
 from pe_lightning.data.sources.checks import join_scalings
 from pe_lightning.data.sources.paths import SourceFile, distinct_names
 from pe_lightning.data.sources.pictures import full_value, to_unit
 from pe_lightning.errors import InputError
-from pe_lightning.limits import check_memory
 
 __all__ = ["Clip", "Color", "alike", "as_signals", "frames_at_once"]
 

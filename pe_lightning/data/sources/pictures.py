@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from pe_lightning.checks import check_claim, check_memory
 from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.data.sources.paths import SourceFile, format_of, reading
 from pe_lightning.errors import InputError
-from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["FloatArray", "Header", "decode_image", "full_value", "header_of", "over_white", "range_of_integers", "to_unit"]
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pe_lightning.checks import check_claim, check_memory
 from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.arrays import ArrayFile, find_array
 from pe_lightning.data.sources.checks import check_area, in_common, value_scaling
@@ -22,7 +23,6 @@ from pe_lightning.data.sources.missing import Missing
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.data.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers, to_unit
 from pe_lightning.errors import InputError
-from pe_lightning.limits import check_claim, check_memory
 
 __all__ = ["check_frames", "read_frames", "read_nifti", "read_stack_arrays", "read_tiff"]
 

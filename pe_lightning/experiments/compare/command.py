@@ -31,8 +31,7 @@ from pe_lightning.experiments.compare.scores import (
     why_several,
 )
 from pe_lightning.files import write_atomically
-from pe_lightning.runs import slug
-from pe_lightning.settings import flatten
+from pe_lightning.runs import flatten, slug
 
 __all__ = ["compare_runs"]
 

@@ -22,7 +22,7 @@ from pe_lightning.command_line import verbs
 from pe_lightning.errors import InputError, did_you_mean, printable
 from pe_lightning.experiments.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
 from pe_lightning.experiments.statistics import CONFIDENCE, t_interval
-from pe_lightning.settings import flatten
+from pe_lightning.runs import flatten
 
 __all__ = ["Difference", "Row", "ScoreTable", "as_csv", "as_markdown", "cells", "compare", "print_scores", "why_several"]
 

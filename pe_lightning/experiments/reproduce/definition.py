@@ -36,7 +36,7 @@ import yaml
 
 from pe_lightning.command_line.arguments import read
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.settings import flatten
+from pe_lightning.runs import flatten
 
 __all__ = ["Definition", "Entry", "load", "names"]
 

@@ -15,12 +15,12 @@ from torch import Tensor
 from pe_lightning import encoders, metrics
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import baselines, interpolate
+from pe_lightning.checks import free_memory
 from pe_lightning.data.dataset import to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
-from pe_lightning.limits import free_memory
 from pe_lightning.modules import Adaptive
 from pe_lightning.modules.exact_fit import size_encoders, solve_data
 

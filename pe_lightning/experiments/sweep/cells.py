@@ -16,7 +16,7 @@ import yaml
 from pe_lightning import runs
 from pe_lightning.command_line.arguments import Option, read
 from pe_lightning.errors import InputError
-from pe_lightning.settings import flatten
+from pe_lightning.runs import flatten
 
 __all__ = [
     "Cell",
