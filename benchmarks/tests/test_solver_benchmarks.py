@@ -29,11 +29,11 @@ def test_quality_prints_every_encoder(capsys):
     assert "bicubic" in out
 
 
-def test_time_prints_every_encoder(capsys):
+def test_time_prints_an_encoder(capsys):
     import solvers_time
 
     solvers_time.timing(torch.rand(1, 24, 24, 1, generator=torch.Generator().manual_seed(0)), repeats=1)
-    assert all(f"\n{name} " in capsys.readouterr().out for name in ("gau",))
+    assert "\ngau " in capsys.readouterr().out
 
 
 def test_routes_of_the_large_picture_agree():
