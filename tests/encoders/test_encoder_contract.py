@@ -27,7 +27,8 @@ def takes(name: str, key: str) -> bool:
 
 
 def small(name: str, **arguments: Any) -> Encoder:
-    return create(name, **({"num_features": K} if takes(name, "num_features") else {}), **arguments)
+    few = {"num_features": K, "num_levels": 2}
+    return create(name, **{key: value for key, value in few.items() if takes(name, key)}, **arguments)
 
 
 every = pytest.mark.parametrize("name", names())

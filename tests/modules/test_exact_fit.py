@@ -8,7 +8,6 @@ from pe_lightning import encoders
 from pe_lightning.data import Batching, RandomSampling, TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import ComplexLinear, SimpleMLP
-from pe_lightning.solvers import solve_grid
 
 
 def smooth(signals: int = 2, size: tuple[int, ...] = (24, 20), channels: int = 3) -> torch.Tensor:
@@ -30,16 +29,6 @@ def fitted(make_trainer, model: ComplexLinear, data: TensorDataModule, steps: in
     return model
 
 
-def test_no_steps_give_the_solver_s_fit(make_trainer):
-    data = TensorDataModule(smooth())
-    model = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)
-    batch = data.train_batch()
-    expected = solve_grid(batch.values, GAU, batch.axes, ridge=1e-3)
-    torch.testing.assert_close(model.predict_grid(batch.axes), expected.predict(batch.axes), atol=2e-5, rtol=0)
-    assert model.solution.ridge == 1e-3
-    assert model.solution.solver == "grid"
-
-
 def test_it_is_the_ridge_regression_of_numpy(make_trainer):
     """The Kronecker product formed, one augmented least-squares problem, float64."""
     data = TensorDataModule(smooth(1, (12, 10), 1))
@@ -52,6 +41,7 @@ def test_it_is_the_ridge_regression_of_numpy(make_trainer):
     augmented = np.concatenate([joint, np.sqrt(rho) * np.eye(joint.shape[1])])
     w = np.linalg.lstsq(augmented, np.concatenate([y - y.mean(), np.zeros(joint.shape[1])]), rcond=None)[0]
     torch.testing.assert_close(model.weight[0, 0].double().flatten(), torch.from_numpy(w), atol=1e-5, rtol=1e-4)
+    assert (model.solution.ridge, model.solution.solver) == (0.01, "grid")
 
 
 @pytest.mark.parametrize("normalize", [True, False])

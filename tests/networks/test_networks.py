@@ -47,13 +47,6 @@ def test_a_network_maps_coordinates_to_values(kind: str) -> None:
     assert torch.autograd.gradgradcheck(network, (coords[:1, :2],))
 
 
-@pytest.mark.parametrize("kind", ["complex", "complex-head"])
-def test_a_grid_is_its_points(kind: str) -> None:
-    network = made(kind)
-    axes = [torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)]
-    torch.testing.assert_close(network.grid(axes), network(torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)))
-
-
 def test_a_linear_layer_is_the_kronecker_product() -> None:
     network = made("complex")
     assert isinstance(network, ComplexNetwork)
