@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pe_lightning.filling import fill
     from pe_lightning.interface import create_encoder, fit, list_encoders
     from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
+    from pe_lightning.point_fit import fit_points
 
 MODULE_OF_NAME = {
     "Adaptive": "modules",
@@ -37,6 +38,7 @@ MODULE_OF_NAME = {
     "create_encoder": "interface",
     "fill": "filling",
     "fit": "interface",
+    "fit_points": "point_fit",
     "list_encoders": "interface",
     "load": "export",
 }
@@ -56,6 +58,7 @@ __all__ = [
     "create_encoder",
     "fill",
     "fit",
+    "fit_points",
     "list_encoders",
     "load",
 ]

@@ -30,6 +30,7 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.values import FileValues
 from pe_lightning.durations import Durations
 from pe_lightning.errors import InputError
+from pe_lightning.media.maps import write_predicted
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.points import write_points
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
@@ -286,8 +287,15 @@ class RunRecorder(TimedCallback):
         info = getattr(pl_module, "info", None)
         if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
+        output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
+        if info.num_points is not None and output is not None:
+            std = None if not hasattr(pl_module, "std") else pl_module.std(output.flat(batch)).float().cpu().numpy()
+            values = outputs.float().cpu().numpy()
+            path = write_predicted(self.run_dir, info, output, values, std if std is None else std.reshape(values.shape))
+            if self.table:
+                print(path)
+            return
         if self._writer is None:
-            output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
             self._writer = PredictionWriter(self.run_dir, info, output)
         for path in self._writer.add(outputs):
             if self.table:

@@ -49,7 +49,7 @@ OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-    *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format", "scale")),
+    *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format", "scale", "at")),
     *(f"--data.{name}" for name in naming.SHORT_FORMS),
 ]
 """Options offered as spelling suggestions, besides the arguments of the named classes."""
@@ -156,10 +156,13 @@ def make_parser(verb: str) -> LightningArgumentParser:
         parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
         scale = "Samples per axis relative to the size that the model was fitted at, in place of output_shape."
         parser.add_argument("--scale", type=float, default=1.0, help=scale)
-        written = "Format: png, mp4, gif, wav, npy or h5; auto suits the source (PNG, MP4, WAV, else NPY)."
+        places = "For models of scattered points: a file with columns of coordinates, at whose rows to predict."
+        parser.add_argument("--at", type=str | None, default=None, help=places)
+        written = "Format: png, mp4, gif, wav, npy or h5; auto suits the source (PNG, MP4, WAV, else NPY). "
+        written += "For models of scattered points: nc, tif, csv or npy."
         parser.add_argument("--output_format", type=str, default="auto", help=written)
         parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
-        for name in ("scale", "output_format"):
+        for name in ("scale", "output_format", "at"):
             parser.link_arguments(name, f"data.init_args.{name}")
     taken = inspect.signature(getattr(Trainer, verb)).parameters.keys()
     parser.add_method_arguments(Trainer, verb, skip={*NOT_OPTIONS & taken})

@@ -55,7 +55,8 @@ CHECKPOINT = "--ckpt_path FILE"
 OUTPUT: list[Entry] = [
     ("--scale NUMBER", "Samples per axis relative to the size that the model was fitted at: 2 for twice as many."),
     ("--output_shape N N ...", "Samples per axis, instead of --scale."),
-    ("--output_format auto", "png, mp4, gif, wav, npy or h5; auto suits the source."),
+    ("--at FILE", "For models of scattered points: a table with columns of coordinates, at whose rows to predict."),
+    ("--output_format auto", "png, mp4, gif, wav, npy or h5; auto suits the source. Scattered points: nc, tif, csv or npy."),
 ]
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import shutil
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from lightning.pytorch import LightningDataModule
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pe_lightning.blocks import grid_blocks
+from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.loaders import GridLoader
+from pe_lightning.data.signals import AnyArray
+from pe_lightning.data.sources.points import read_places
 from pe_lightning.errors import InputError, show_bytes
 
 __all__ = ["OutputGrid"]
@@ -32,8 +38,9 @@ class OutputGrid(LightningDataModule):
     Args:
         output_shape: Number of samples per axis; ``None``: that of the fit times ``scale``.
         output_format: File format: ``auto`` (PNG, MP4, WAV or NPY, by the medium of the source), ``png``, ``mp4``, ``gif``,
-            ``wav``, ``npy`` or ``h5``.
+            ``wav``, ``npy`` or ``h5``; for models of scattered points ``nc``, ``tif``, ``csv`` or ``npy``.
         scale: Number of samples per axis relative to the fit, rounded.
+        at: For models of scattered points: a file with columns of coordinates, at whose rows values are predicted.
 
     Raises:
         InputError: If a size is less than 1, ``scale`` is not positive or given with ``output_shape``, or (at predict) the
@@ -43,8 +50,9 @@ class OutputGrid(LightningDataModule):
     def __init__(
         self,
         output_shape: list[int] | None = None,
-        output_format: Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"] = "auto",
+        output_format: Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5", "nc", "tif", "csv"] = "auto",
         scale: float = 1.0,
+        at: str | None = None,
     ) -> None:
         super().__init__()
         if output_shape is not None and (not output_shape or min(output_shape) < 1):
@@ -53,6 +61,9 @@ class OutputGrid(LightningDataModule):
             raise InputError(f"scale must be a number above 0, 2 for twice as many samples per axis; got {scale:g}")
         if output_shape is not None and scale != 1:
             raise InputError(f"give output_shape or scale, not both; got {output_shape} and {scale:g}")
+        if at is not None and (output_shape is not None or scale != 1):
+            raise InputError("give at, a file of places, or the size of a grid by output_shape or scale")
+        self.at = at
         self.output_shape = output_shape
         self.scale = scale
         self.output_format = output_format
@@ -68,10 +79,29 @@ class OutputGrid(LightningDataModule):
             raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
         return shape
 
-    def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
-        """Coordinate vectors of the grid, or of its blocks."""
+    def places(self, axes: Sequence[Axis]) -> tuple[dict[str, AnyArray], NDArray[np.float64]]:
+        """The columns of the file of places, by name, and the coordinates in [0, 1), ``(P, D)``, NaN where one is missing.
+
+        Raises:
+            InputError: If there is no file, it lacks a column, or the model was not fitted to scattered points.
+        """
+        if self.at is None or not axes:
+            raise InputError("at needs a model of scattered points, whose coordinates have names and units")
+        coordinates, columns = read_places(self.at, [axis.name for axis in axes])
+        return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)
+
+    @staticmethod
+    def flat(batch: Sequence[Tensor] | Tensor) -> Tensor:
+        """The points of a batch, ``(P, D)``."""
+        return batch if isinstance(batch, Tensor) else torch.cartesian_prod(*batch).reshape(-1, len(batch))
+
+    def predict_dataloader(self) -> GridLoader[Any]:
+        """Coordinate vectors of the grid, or of its blocks; for models of scattered points also places ``(P, D)``."""
         info = getattr(self.trainer.lightning_module, "info", None) if self.trainer is not None else None
         shape, values = tuple(self.output_shape or ()), 1
+        if self.at is not None:
+            unit = torch.from_numpy(self.places(info.axes if isinstance(info, SignalInfo) else ())[1])
+            return GridLoader([()], lambda _: unit[unit.isfinite().all(1)].float())
         if isinstance(info, SignalInfo):
             shape, values = self.grid(info), info.num_signals * info.channels
             needed = values * math.prod(shape) * np.dtype(info.scaling.dtype).itemsize
@@ -82,6 +112,9 @@ class OutputGrid(LightningDataModule):
                 )
         rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
         axes = grid_axes(shape)
+        if isinstance(info, SignalInfo) and info.num_points is not None:
+            spread = tuple(torch.from_numpy(axis.spread(n)).float() for axis, n in zip(info.axes, shape, strict=True))
+            return GridLoader([()], lambda _: spread)
         return GridLoader(
             list(grid_blocks(shape, (rows, *shape[1:])[: len(shape)])),
             lambda part: tuple(x[along] for x, along in zip(axes, part, strict=True)),

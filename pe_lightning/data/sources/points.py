@@ -21,7 +21,16 @@ from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, read_
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
 
-__all__ = ["POINT_FORMATS", "Duplicates", "PointArrays", "PointSource", "names_of", "points_as_signals", "read_columns"]
+__all__ = [
+    "POINT_FORMATS",
+    "Duplicates",
+    "PointArrays",
+    "PointSource",
+    "names_of",
+    "points_as_signals",
+    "read_columns",
+    "read_places",
+]
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
 """Treatment of rows at one place, see :class:`PointSource`."""
@@ -250,6 +259,27 @@ def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[
         lengths = ", ".join(f"{name}: {len(column)}" for name, column in found.items())
         raise InputError(f"the columns of {file.given!r} differ in length: {lengths}")
     return found
+
+
+def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
+    """The coordinates of a file of places, and all columns that a table of results repeats.
+
+    Args:
+        path: A text table, ``.parquet``, ``.npz`` or HDF5 file.
+        names: The columns of coordinates.
+
+    Returns:
+        Coordinates ``(P,)`` by name, NaN (``NaT``) where one is missing; and the columns of the file by name: all of a text
+        table, as text, else the coordinates.
+
+    Raises:
+        InputError: If the file cannot be read, or lacks a column.
+    """
+    (file,) = expand(path, POINT_FORMATS, "tables of places")
+    columns = read_columns(file, names, len(names))
+    if format_of(file.path) not in ("table", None):
+        return columns, columns
+    return columns, {cells.name: np.array(cells.cells, dtype=object) for cells in read_cells(file)}
 
 
 def _parsed(label: str, lines: Sequence[int], cells: Sequence[str], dates: bool) -> AnyArray:

@@ -208,8 +208,10 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None, fil
     return found
 
 
-def read_cells(file: SourceFile, columns: Sequence[str]) -> list[Cells]:
-    """Reads columns of one text table as text, with decimal points. An index from 0 is a name where no header has it.
+def read_cells(file: SourceFile, columns: Sequence[str] | None = None) -> list[Cells]:
+    """Reads columns of one text table as text, with decimal points; ``None``: all.
+
+    An index from 0 is the name of a column where no header is.
 
     Raises:
         InputError: If the file is not text, a row has another number of cells than the first, or there is no such column.
@@ -219,7 +221,7 @@ def read_cells(file: SourceFile, columns: Sequence[str]) -> list[Cells]:
     header = _has_header(rows)
     names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
     found = []
-    for column in columns:
+    for column in map(str, range(len(names))) if columns is None and not header else columns or names:
         place = _find(file, int(column) if column.isdecimal() and column not in names else column, names)
         label = f"column {column!r} of {file.given!r}"
         found.append(Cells(names[place] or str(place), label, lines[header:], [row[place] for row in rows[header:]]))

@@ -1,0 +1,287 @@
+"""Maps: values on a grid with coordinates in the user's units, as NetCDF, GeoTIFF, CSV or NPY."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from pe_lightning.data.batches import SignalInfo
+from pe_lightning.data.output import OutputGrid
+from pe_lightning.data.signals import AnyArray
+from pe_lightning.errors import InputError
+from pe_lightning.extras import require
+from pe_lightning.files import replacing, save_figure
+from pe_lightning.media.points import write_table
+
+__all__ = ["MAP_SUFFIXES", "PointMap", "check_map", "plot_map", "write_places", "write_predicted"]
+
+Array = npt.NDArray[np.float32]
+
+MAP_SUFFIXES = (".nc", ".tif", ".tiff", ".csv", ".npy")
+"""Suffixes of the files that :meth:`PointMap.write` writes."""
+STD_SUFFIX = "_std"
+"""End of the names of standard deviations."""
+EAST_NAMES = ("x", "lon", "long", "longitude", "easting", "east")
+NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
+LONGITUDES, LATITUDES = EAST_NAMES[1:4], NORTH_NAMES[1:3]
+
+
+@dataclass
+class PointMap:
+    """Values on a grid.
+
+    Args:
+        axes: Coordinates of the samples per axis in the user's units, ``(N_a,)``, by name.
+        values: Values ``(N_1, ..., N_D)`` by name.
+        std: Standard deviations of the values, the same shape, by the name of the value; may be empty.
+        attributes: Attributes of the values, which NetCDF files have.
+    """
+
+    axes: dict[str, AnyArray]
+    values: dict[str, npt.NDArray[np.float64]]
+    std: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Values, each followed by its standard deviation ``<name>_std``."""
+        found: dict[str, npt.NDArray[np.float64]] = {}
+        for name, values in self.values.items():
+            found[name] = values
+            if name in self.std:
+                found[name + STD_SUFFIX] = self.std[name]
+        return found
+
+    def to_xarray(self) -> Any:
+        """The map as an ``xarray.Dataset``.
+
+        Raises:
+            InputError: If xarray is not installed.
+        """
+        xarray = require("xarray", "a labelled map")
+        axes = {name: x.astype("datetime64[ns]") if x.dtype.kind == "M" else x for name, x in self.axes.items()}
+        variables = {name: (tuple(axes), values, self.attributes) for name, values in self.variables.items()}
+        return xarray.Dataset(variables, coords=axes)
+
+    def write(self, path: str | Path) -> Path:
+        """Writes the map atomically, in the format of the suffix of the path.
+
+        - ``.nc``: NetCDF, a variable per value, with coordinates (extra ``geo``).
+        - ``.tif``: GeoTIFF of two numeric axes, a band per value, north up; of longitudes and latitudes in WGS 84 (extra
+          ``geo``).
+        - ``.csv``: a row per sample: its coordinates, then the values.
+        - ``.npy``: a structured array of the shape of the grid, with a field per coordinate and per value.
+
+        Raises:
+            InputError: If the suffix is another one, the format cannot hold the map, or a package is missing.
+        """
+        target = Path(path)
+        check_map(target, self.axes)
+        if target.suffix == ".csv":
+            return write_table(target, self._columns())
+        if target.suffix == ".npy":
+            columns = self._columns()
+            shape = tuple(map(len, self.axes.values()))
+            table = np.empty(shape, [(name, column.dtype) for name, column in columns.items()])
+            for name, column in columns.items():
+                table[name] = column.reshape(shape)
+            with replacing(target) as file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("wb") as stream:
+                    np.save(stream, table)
+            return target
+        with replacing(target) as file:
+            if target.suffix == ".nc":
+                self.to_xarray().to_netcdf(file, engine="h5netcdf")
+            else:
+                self._write_geotiff(file)
+        return target
+
+    def _columns(self) -> dict[str, AnyArray]:
+        places = np.meshgrid(*self.axes.values(), indexing="ij")
+        columns = {name: place.ravel() for name, place in zip(self.axes, places, strict=True)}
+        return {**columns, **{name: values.ravel() for name, values in self.variables.items()}}
+
+    def _write_geotiff(self, file: Path) -> None:
+        rasterio = require("rasterio", "GeoTIFF")
+        east, north = _east_and_north(list(self.axes))
+        x, y = self.axes[east], self.axes[north]
+        step_x, step_y = (float(column[-1] - column[0]) / (len(column) - 1) for column in (x, y))
+        bands = []
+        for values in self.variables.values():
+            band = values.T if list(self.axes) == [east, north] else values
+            band = band[:, ::-1] if step_x < 0 else band
+            bands.append(band[::-1] if step_y > 0 else band)
+        corner = float(x.min()) - abs(step_x) / 2, float(y.max()) + abs(step_y) / 2
+        geographic = east.lower() in LONGITUDES and north.lower() in LATITUDES
+        options = {
+            "height": len(y),
+            "width": len(x),
+            "count": len(bands),
+            "dtype": "float64",
+            "crs": "EPSG:4326" if geographic else None,
+            "transform": rasterio.Affine(abs(step_x), 0.0, corner[0], 0.0, -abs(step_y), corner[1]),
+        }
+        with rasterio.open(file, "w", driver="GTiff", **options) as tiff:
+            for number, (name, band) in enumerate(zip(self.variables, bands, strict=True), 1):
+                tiff.write(band, number)
+                tiff.set_band_description(number, name)
+
+
+def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
+    """Checks before anything is computed that a map can be written to a path.
+
+    Args:
+        path: The file.
+        axes: Coordinates by name, if they are known.
+
+    Raises:
+        InputError: If the suffix is unknown, a package is missing, or the format cannot hold maps of these axes.
+    """
+    if path.suffix not in MAP_SUFFIXES:
+        raise InputError(f"a map is written as {', '.join(MAP_SUFFIXES)}, by its suffix; got {str(path)!r}")
+    if path.suffix == ".nc":
+        require("xarray", "NetCDF")
+        require("h5netcdf", "NetCDF")
+    if path.suffix not in (".tif", ".tiff"):
+        return
+    require("rasterio", "GeoTIFF")
+    if axes is None:
+        return
+    if len(axes) != 2 or any(column.dtype.kind == "M" or len(column) < 2 for column in axes.values()):
+        raise InputError(
+            f"GeoTIFF holds two numeric axes of at least 2 samples, and the map has {', '.join(axes)}; write .nc, .csv or "
+            ".npy"
+        )
+    for name, column in axes.items():
+        steps = np.diff(column)
+        if not np.allclose(steps, steps.mean(), rtol=1e-3):
+            raise InputError(
+                f"GeoTIFF needs samples at equal distances, and those of {name!r} are not: write .nc, .csv or .npy"
+            )
+
+
+def write_places(
+    path: Path,
+    columns: Mapping[str, AnyArray],
+    known: npt.NDArray[np.bool_],
+    values: Mapping[str, npt.NDArray[np.float64]],
+    std: Mapping[str, npt.NDArray[np.float64]],
+) -> Path:
+    """Writes the columns of a file of places, the values there and their standard deviations, as CSV or NPY.
+
+    Args:
+        path: The file, ``.csv`` or ``.npy``.
+        columns: The columns of the file, ``(P,)`` by name.
+        known: Rows without a missing coordinate, ``(P,)``; the others have no value.
+        values: Values at the rows ``known`` by name.
+        std: Standard deviations by the names of the values; may be empty.
+    """
+    found: dict[str, AnyArray] = dict(columns)
+    for name, column in PointMap({}, dict(values), dict(std)).variables.items():
+        own = name if name not in columns else f"{name}_predicted"
+        found[own] = np.full(len(known), np.nan)
+        found[own][known] = column
+    if path.suffix == ".csv":
+        return write_table(path, found)
+    cells = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in found.items()}
+    table = np.rec.fromarrays(list(cells.values()), names=list(cells))
+    with replacing(path) as file, file.open("wb") as stream:
+        np.save(stream, np.asarray(table))
+    return path
+
+
+def write_predicted(folder: Path, info: SignalInfo, output: OutputGrid, values: Array, std: Array | None) -> Path:
+    """Writes the prediction of a model of scattered points, at places or on a grid, in one file.
+
+    Args:
+        folder: Folder of the file.
+        info: Names, axes and ranges of the signals.
+        output: What was predicted.
+        values: ``(S, P, 1)`` or ``(S, N_1, ..., N_D, 1)`` in [0, 1].
+        std: Standard deviations of these, if the model has them.
+    """
+    found = {name: info.scaling.restore(values[n, ..., 0].astype(np.float64), n) for n, name in enumerate(info.names)}
+    deviations = {}
+    if std is not None:
+        extents = [high - low for low, high in map(info.scaling.of, range(info.num_signals))]
+        deviations = {name: std[n, ..., 0].astype(np.float64) * extents[n] for n, name in enumerate(info.names)}
+    if output.at is not None:
+        columns, unit = output.places(info.axes)
+        form = "csv" if output.output_format == "auto" else output.output_format
+        if form not in ("csv", "npy"):
+            raise InputError(f"values at places are written as csv or npy; got output_format {form}")
+        return write_places(folder / f"places.{form}", columns, np.isfinite(unit).all(1), found, deviations)
+    axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
+    form = "npy" if output.output_format == "auto" else output.output_format
+    size = "x".join(str(len(column)) for column in axes.values())
+    return PointMap(axes, found, deviations).write(folder / size / f"map.{form}")
+
+
+def _east_and_north(names: list[str]) -> tuple[str, str]:
+    """The axis to the right and the axis up: by their names, else the first and the second."""
+    first, second = (name.lower() for name in names)
+    swapped = first in NORTH_NAMES or second in EAST_NAMES
+    return (names[1], names[0]) if swapped else (names[0], names[1])
+
+
+def plot_map(
+    path: Path, found: PointMap, places: Mapping[str, AnyArray], points: Mapping[str, AnyArray], caption: str
+) -> Path:
+    """Plots each value of a map of one or two axes and the points that it was made from, and its standard deviation.
+
+    Args:
+        path: Path of the PNG.
+        found: The map; of three axes the middle of the first is drawn.
+        places: Coordinates of the points by axis, ``(P,)``.
+        points: Values of the points by name, ``(P,)``.
+        caption: Title.
+    """
+    names = list(found.axes)
+    columns = 3 if found.std and len(names) > 1 else 2 if len(names) > 1 else 1
+    figure = Figure(figsize=(5 * columns if columns > 1 else 9, 4 * len(found.values)), layout="constrained")
+    panels = figure.subplots(len(found.values), columns, squeeze=False)
+    for row, (name, values) in zip(panels, found.values.items(), strict=True):
+        known, std = points[name], found.std.get(name)
+        if len(names) == 1:
+            (x,) = found.axes.values()
+            row[0].plot(places[names[0]], known, ".", markersize=4, label=name)
+            row[0].plot(x, values, color="tab:orange", linewidth=1, label="predicted")
+            if std is not None:
+                row[0].fill_between(
+                    x, values - 1.645 * std, values + 1.645 * std, alpha=0.3, color="tab:orange", label="90 %"
+                )
+            row[0].set_xlabel(names[0])
+            row[0].legend(fontsize=8)
+            continue
+        if len(names) == 3:
+            middle = len(next(iter(found.axes.values()))) // 2
+            values, std = values[middle], None if std is None else std[middle]
+        across, up = names[-2:]
+        if _east_and_north([across, up]) != (across, up):
+            across, up = up, across
+        else:
+            values, std = values.T, None if std is None else std.T
+        colours: dict[str, Any] = {"vmin": float(np.min(known)), "vmax": float(np.max(known)), "cmap": "viridis"}
+        drawn = row[0].scatter(places[across], places[up], c=known, s=6, linewidths=0, **colours)
+        figure.colorbar(drawn, ax=row[0])
+        each = [(row[1], f"{name}, predicted", values, colours)]
+        if std is not None:
+            each.append((row[2], f"{name}, standard deviation", std, {"cmap": "magma"}))
+        for panel, title, image, options in each:
+            drawn = panel.pcolormesh(
+                found.axes[across], found.axes[up], image, shading="nearest", rasterized=True, **options
+            )
+            panel.set_title(title, fontsize=9)
+            figure.colorbar(drawn, ax=panel)
+        row[0].set_title(f"{name}, {len(known)} points", fontsize=9)
+        for panel in row:
+            panel.set(xlabel=across, ylabel=up)
+    figure.suptitle(caption, fontsize=10)
+    return save_figure(path, figure)
