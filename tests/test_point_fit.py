@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.media.maps import PointMap, check_map
+from pe_lightning.modules import ComplexLinear
 from pe_lightning.point_fit import PointFit
 
 RNG = np.random.default_rng(0)
@@ -121,3 +123,29 @@ def test_a_missing_package_is_named_with_its_extra(fitted, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "xarray", None)
     with pytest.raises(InputError, match=r"NetCDF needs the package xarray.*pip install 'pe-lightning\[geo\]'"):
         fitted.grid([2, 2], std=False).write("a.nc")
+
+
+@pytest.mark.parametrize("model", ["laplace", [{"name": "linf"}, {"name": "gau", "sigma": 0.1}]], ids=["shifted", "linf"])
+def test_the_seam_of_a_periodic_axis_has_no_jump(model):
+    """Values on both sides of the date line agree, which those of a fit without a period do not."""
+    longitudes, latitudes = RNG.uniform(-180, 180, 400), RNG.uniform(-60, 60, 400)
+    values = np.cos(np.radians(longitudes) * 2 + 1) * np.cos(np.radians(latitudes))
+    seam = {"lon": [180 - 1e-6, -180 + 1e-6, 180.0, 540.0], "lat": [20.0, 20.0, 20.0, 20.0]}
+    jumps = []
+    for periodic in ("lon", None):
+        linear = ComplexLinear(model, warm_start=True, ridge=1e-4)
+        fit = pe_lightning.fit_points({"lon": longitudes, "lat": latitudes}, values, model=linear, periodic=periodic)
+        found = fit.predict(seam)
+        jumps.append(np.ptp(found))
+    assert jumps[0] < 1e-4
+    assert jumps[1] > 1e-3
+    assert fit.axes[0].periodic is False
+
+
+def test_encoders_without_periodic_features_say_which_have_them():
+    with pytest.raises(InputError, match=r"'rff' has no periodic features.*use linf or a shifted"):
+        pe_lightning.create_encoder("rff").periodic()
+    x = torch.rand(7, dtype=torch.float64)
+    for name in ("linf", "gau", "laplace", "tri", "keys"):
+        features = pe_lightning.create_encoder(name, num_features=8).periodic()
+        torch.testing.assert_close(features(x), features(x + 1), atol=1e-9, rtol=0)

@@ -196,6 +196,17 @@ class Encoder(nn.Module, ABC):
         """An encoder of the first ``count`` features; defined where there is a :attr:`resolution`."""
         raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
+    def periodic(self) -> Encoder:
+        """This encoder with features of period 1, for a periodic axis.
+
+        Raises:
+            InputError: If it has no such features.
+        """
+        raise InputError(
+            f"encoder {self.name!r} has no periodic features, and an axis of the data is periodic: use linf or a shifted "
+            "encoder, such as laplace, gau or tri"
+        )
+
     def penalty(self) -> Tensor:
         """An auxiliary loss on the encoder's own parameters, ``()``; zero unless the encoder has one."""
         return torch.zeros(())

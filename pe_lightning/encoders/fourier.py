@@ -15,6 +15,7 @@ from pe_lightning.encoders.base import (
     Trained,
     Width,
     WidthLike,
+    check_choice,
     check_count,
     points,
     registry,
@@ -104,6 +105,8 @@ class LinearFourier(_Octaves):
             ``log2 K - 2``, at least 1; below :class:`SimpleMLP` ``log2 n - 3`` for ``n`` trained samples per axis.
         trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
         per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
+        whole: Whether frequencies are rounded to whole numbers, so that features have period 1, for a periodic axis.
+            ``sigma`` is then at least ``log2(K/2)``, by default equal to it, so that no two are the same.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 50.
     """
@@ -112,9 +115,29 @@ class LinearFourier(_Octaves):
     # the rule gives <= 0 for K < 8, where an exponent of 1 still spans two different frequencies
     width = Width("sigma", "octaves", lambda k: max(math.log2(k) - 2, 1.0), "log2 K - 2", lambda n: max(math.log2(n) - 3, 1))
 
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        sigma: WidthLike = None,
+        trainable: bool = False,
+        per_feature: bool = False,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(num_features, sigma, trainable, per_feature)
+        self.whole = check_choice(self, "whole", whole, (False, True))
+        if whole and trainable:
+            raise InputError("LinearFourier: whole frequencies cannot be trained; leave out trainable")
+        if whole:
+            self.sigma = max(math.log2(self.num_features // 2), self.sigma if sigma not in (None, "auto") else 0.0)
+
     def spaced(self, steps: Tensor) -> Tensor:
         """Evenly, from 1 to 2^sigma."""
-        return 1 + (2**self.sigma - 1) * steps
+        frequencies = 1 + (2**self.sigma - 1) * steps
+        return frequencies.round() if self.whole else frequencies
+
+    def periodic(self) -> LinearFourier:
+        """The encoder with whole frequencies."""
+        return self.copy(whole=True)
 
 
 @registry.register("logf")

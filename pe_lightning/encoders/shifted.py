@@ -87,6 +87,10 @@ class Shifted(Encoder):
         """Fractional index of the largest feature at coordinates."""
         return self.placed(x) * self.resolution + self.outside
 
+    def periodic(self) -> Shifted:
+        """The encoder with circular shifts."""
+        return self.copy(padding="wrap", spacing=None)
+
     def leading(self, count: int) -> Shifted:
         """The encoder of the first ``count`` features."""
         made = copy.copy(self)

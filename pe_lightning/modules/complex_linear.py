@@ -18,7 +18,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import MAX_WEIGHTS, per_axis
+from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
 from pe_lightning.modules.base import signals_of, trainer_of
@@ -218,6 +218,9 @@ class ComplexLinear(CoordinateModule):
             raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
         if self.info is not None:
             return
+        if any(axis.periodic for axis in data.info.axes):
+            periodic = [axis.periodic for axis in data.info.axes]
+            encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
         most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
         encoders = size_encoders(data.dataset, encoders, most)
         if not self.center:

@@ -196,6 +196,7 @@ BAD = {
     "num_positions": [0, True, 1.5],
     "trainable": [0, "yes", None],
     "per_feature": [1, "no", None],
+    "whole": [1, "yes", None],
     "gamma": [0, -1.0, True, None],
     "init": ["gaussian", None, 1],
     "mlp": [1, "yes", None],
