@@ -22,14 +22,14 @@ def test_integers_of_any_library_become_plain():
 
 
 @pytest.mark.parametrize("value", [2, True, 3.0, "3", None, float("nan"), 10**30])
-def test_what_is_no_integer_in_range(value):
+def test_integers_out_of_range_are_refused(value):
     refused(lambda: checks.integer("n", value, 3, hint=", or null"), f"n must be an integer >= 3, or null; got {value!r}")
     if value != 10**30:
         refused(lambda: checks.integer("n", value, 3, 9), f"n must be an integer from 3 to 9; got {value!r}")
 
 
 @pytest.mark.parametrize("value", [[], [3, 2], [3.0], "3"])
-def test_what_is_no_list_of_integers(value):
+def test_lists_of_integers_are_checked(value):
     refused(lambda: checks.integers("n", value, 3), f"n must be an integer >= 3, or a list of one per axis; got {value!r}")
 
 

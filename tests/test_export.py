@@ -89,7 +89,7 @@ def test_onnx_runs_elsewhere(run, name: str) -> None:
         torch.testing.assert_close(torch.from_numpy(found), values(module, count), atol=1e-5, rtol=1e-5)
 
 
-def test_what_cannot_be_exported_is_said(run, capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_models_that_cannot_be_exported_are_refused(run, capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def error(*arguments: str) -> str:
         assert main(["export", *arguments]) == 2
         return capsys.readouterr().err

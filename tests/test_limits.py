@@ -42,7 +42,7 @@ def write(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.h5", "a.nii.gz", "a.png"])
-def test_what_does_not_fit_in_the_free_memory_is_not_decoded(
+def test_files_larger_than_the_free_memory_are_not_decoded(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / name)

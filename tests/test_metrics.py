@@ -104,7 +104,7 @@ def test_samples_outside_the_mask_may_be_anything(name: str) -> None:
 @pytest.mark.parametrize(
     "shapes", [((2, 5, 1), (2, 5, 3), (2, 5)), ((1, 5, 3), (1, 5, 3), (1, 5)), ((2, 5, 3), (2, 5, 3), (3, 5))]
 )
-def test_nothing_is_broadcast(shapes: tuple[tuple[int, ...], ...]) -> None:
+def test_shapes_that_would_be_broadcast_are_refused(shapes: tuple[tuple[int, ...], ...]) -> None:
     prediction, target, mask = (torch.zeros(shape) for shape in shapes)
     with pytest.raises(ValueError, match=r"a mask \(1 or 2, \*samples\); got"):
         SignalPSNR(2).update(prediction, target, mask.bool())

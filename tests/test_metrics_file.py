@@ -57,7 +57,7 @@ def test_a_field_of_another_type_is_named_by_reader_and_writer(key: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_metrics_are_read_back(tmp_path: Path) -> None:
     write_metrics(tmp_path / "metrics.json", GOOD)
     assert read_metrics(tmp_path / "metrics.json") == GOOD
 

@@ -92,7 +92,7 @@ def test_a_taken_name_is_an_error_that_names_both_classes(shapes: Registry[Shape
     assert shapes.register("circle")(Circle) is Circle  # the same class again
 
 
-def test_what_cannot_be_registered(shapes: Registry[Shape]) -> None:
+def test_invalid_classes_and_names_are_not_registered(shapes: Registry[Shape]) -> None:
     class Half(Shape, ABC):
         @abstractmethod
         def area(self) -> float: ...

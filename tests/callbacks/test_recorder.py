@@ -98,7 +98,7 @@ def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, ca
     assert "held out" in terminal.getvalue()
 
 
-def test_what_cannot_be_recorded_is_refused_with_what_is_missing(make_trainer, tmp_path):
+def test_a_module_without_a_description_is_refused(make_trainer, tmp_path):
     trainer = make_trainer(max_steps=1, callbacks=[RunRecorder(root=tmp_path / "runs")])
     with pytest.raises(InputError, match=r"Silent needs describe\(\).*'num_params'.*monitor_mode.*scores"):
         trainer.fit(Silent(), loader())
@@ -127,7 +127,7 @@ LOGGED = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
         (ModelCheckpoint(), True, False),
     ],
 )
-def test_what_would_never_stop_a_fit_is_refused(callback, held_out, refused):
+def test_monitors_that_would_never_stop_a_fit_are_refused(callback, held_out, refused):
     if not refused:
         check_monitors([callback], LOGGED, held_out)
         return
@@ -165,7 +165,7 @@ def test_baselines_have_the_metric_of_the_module():
     assert score_baselines(data, "mine") == ({}, None)
 
 
-def test_what_is_below_interpolation_says_so_with_what_to_try(tmp_path):
+def test_a_score_below_interpolation_is_reported_with_advice(tmp_path):
     baselines = {name: {"test/psnr": score} for name, score in (("nearest", 20.0), ("linear", 25.0), ("bicubic", 27.0))}
     report = {"metric": "psnr", "baselines": baselines, "solve_seconds": None}
     assert advice(report | {"test/psnr": 26.96}, tmp_path) == ""

@@ -63,7 +63,7 @@ def test_rows_are_drawn_beside_the_truth(fit, monkeypatch):
         assert trained.tolist() == [True, False] * 16
 
 
-def test_of_volumes_only_the_frames_that_are_shown_are_computed(fit, monkeypatch):
+def test_only_the_shown_frames_of_a_volume_are_computed(fit, monkeypatch):
     drawn, asked = [], []
     original, predict = snapshots.comparison_frames, ComplexLinear.predict_grid
     monkeypatch.setattr(snapshots, "comparison_frames", lambda *given: drawn.append(given) or original(*given))
@@ -103,7 +103,7 @@ def test_the_clock_is_stopped_and_the_weights_are_those_of_a_fit_without_snapsho
         assert torch.equal(found, expected)
 
 
-def test_what_cannot_be_shown_is_refused_before_a_directory_is_made(fit, make_trainer, tmp_path):
+def test_signals_that_cannot_be_shown_are_refused_before_a_directory_is_made(fit, make_trainer, tmp_path):
     with pytest.raises(InputError, match="1 to 3 axes; these have 4"):
         fit("complex", signals(1, 4, 4, 4, 4), [Snapshots()])
     with pytest.raises(InputError, match=r"RunRecorder\(\)"):

@@ -94,7 +94,7 @@ def checkpoint(tmp_path_factory) -> Path:
         ("predict", "--output_format bmp", ["output_format: expected one of 'auto', 'png'", "got bmp"]),
     ],
 )
-def test_what_does_not_suit_a_checkpoint(capsys, checkpoint, verb, given, words):
+def test_options_that_contradict_the_checkpoint_are_refused(capsys, checkpoint, verb, given, words):
     config = DEMO if verb == "fit" else []
     refused(capsys, [verb, *config, "--ckpt_path", str(checkpoint), *given.split()], *words)
 

@@ -327,7 +327,7 @@ def held(cache):
     return {entry.key[0] for entry in cache.entries()}
 
 
-def test_what_was_used_longest_ago_makes_room(tmp_path):
+def test_the_least_recently_used_entry_is_removed_first(tmp_path):
     cache = SignalCache(tmp_path, int(3.5 * SIZE))
     fill(cache, "a", "b", "c")
     assert cache.find("a" * 64) is not None  # now the latest

@@ -108,7 +108,7 @@ def test_auto_is_256_per_axis_or_what_divides_below(arguments: dict[str, Any], t
         ({"base": "keys", "base_width": 0.1}, "encoder 'keys' has no width, got width=0.1"),
     ],
 )
-def test_what_does_not_divide_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_numbers_of_features_that_do_not_divide_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Simple({"name": "directional", **arguments}, 2)
     with pytest.raises(InputError, match="num_axes must be 1 or 2, got 3"):

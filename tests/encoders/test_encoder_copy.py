@@ -36,7 +36,7 @@ def test_a_copy_has_the_learned_state_and_is_independent(cls: type[Encoder]) -> 
     [(LearnedGaussian(8), {"padding": 2}), (Table(), {"sharpness": 2.0}), (Gained(), {"offset": 0.5})],
     ids=["width", "table", "buffer"],
 )
-def test_what_a_change_does_not_touch_is_kept(encoder: Encoder, changes: dict[str, float]) -> None:
+def test_learned_state_that_a_change_does_not_touch_is_preserved(encoder: Encoder, changes: dict[str, float]) -> None:
     train(encoder)
     changed = encoder.copy(**changes)
     assert changed.changed_arguments() == {**encoder.changed_arguments(), **changes}
@@ -71,7 +71,7 @@ def test_frequencies_start_from_a_changed_seed() -> None:
         (LearnedFourier(), {"num_features": 4}),
     ],
 )
-def test_what_cannot_be_carried_over_is_refused(encoder: Encoder, changes: dict[str, int]) -> None:
+def test_learned_state_of_another_shape_is_refused(encoder: Encoder, changes: dict[str, int]) -> None:
     (key, value), *_ = changes.items()
     parameter = next(name for name, _ in encoder.named_parameters())
     assert encoder.copy(**changes).resolved().get(key, value) == value  # untrained, nothing is lost
@@ -131,7 +131,7 @@ for name in registry:
 
 
 @pytest.mark.parametrize(("name", "given"), TRAINED)
-def test_what_sets_initial_values_is_declared(name: str, given: dict[str, Any]) -> None:
+def test_arguments_that_set_initial_values_are_declared(name: str, given: dict[str, Any]) -> None:
     encoder = registry.create(name, **given)
     parameters = dict(encoder.named_parameters())
     assert parameters

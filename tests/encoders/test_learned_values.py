@@ -136,7 +136,7 @@ def test_sinusoids_of_four_axes_below_a_grouped_mlp(groups: int) -> None:
     same(other(x), mlp(p, array.reshape(-1, groups, each)).reshape(40, 8))
 
 
-def test_what_cannot_be_grouped_is_refused() -> None:
+def test_invalid_groups_of_axes_and_features_are_refused() -> None:
     with pytest.raises(InputError, match=r"groups must divide num_axes and num_features, got 2; num_axes is 3"):
         create("lff", groups=2, num_axes=3)
     for name in ("lff", "sine1d", "sine_nd", "md_sine"):

@@ -174,7 +174,7 @@ def test_the_cheapest_order(axes: int) -> None:
         assert cost(order, sizes_in, sizes_out) == cheapest, (sizes_in, sizes_out)
 
 
-def test_of_equal_costs_the_last_axis_comes_first() -> None:
+def test_the_last_axis_comes_first_at_equal_cost() -> None:
     assert contraction_order((8, 8, 8), (4, 4, 4)) == (2, 1, 0)
 
 

@@ -59,7 +59,7 @@ def test_the_panels_are_truth_reconstruction_and_error() -> None:
         assert np.array_equal(sheet[:, left : left + 256], np.asarray(image))
 
 
-def test_of_more_than_four_channels_the_first_is_shown_and_named() -> None:
+def test_the_first_of_more_than_four_channels_is_shown() -> None:
     truth, prediction = random(64, 64, 6), random(64, 64, 6)[::-1].copy()
     sheet = np.asarray(comparison(prediction, truth, ""))
     same_values = np.asarray(comparison(prediction[..., :1], truth[..., :1], ""))

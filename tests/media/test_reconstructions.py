@@ -64,7 +64,7 @@ def test_every_kind_of_signal_is_written_and_compared(media: str, grid: tuple, s
         assert np.array_equal(found[name], expectation), name
 
 
-def test_of_a_large_cube_some_frames_and_of_many_channels_the_first_are_compared(
+def test_some_frames_of_a_large_cube_and_the_first_of_many_channels_are_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     values = random(1, 50, 4, 5, 6)
@@ -83,7 +83,7 @@ def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
 
 
-def test_of_many_rows_the_first_have_a_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_the_first_of_many_rows_have_a_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(reconstructions, "MAX_SHEETS", 2)
     for name, grid, count in [("rows", (8,), 2), ("images", (8, 8), 4)]:
         values = random(4, *grid, 1)

@@ -142,7 +142,7 @@ def test_a_video_lasts_as_long_as_its_source(frames: int, rate: float | None, ex
     assert about["seconds"] == pytest.approx(float(frames / expected), rel=1e-4)
 
 
-def test_without_an_encoder_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_video_encoder_other_formats_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(av, "codecs_available", {"gif"})
     info = info_of("video", (4, 16, 16), 3, "uint8", 25.0)
     with pytest.raises(InputError, match="Output formats npy and gif do without it"):

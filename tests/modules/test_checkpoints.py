@@ -197,7 +197,7 @@ def test_loading_as_another_class(make_trainer: MakeTrainer, tmp_path: Path) -> 
         SimpleMLP.load_from_checkpoint(path)
 
 
-def test_what_does_not_change_the_meaning_of_the_parameters_may_differ(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+def test_arguments_that_keep_the_meaning_of_the_parameters_may_differ(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     path = saved(CASES["simple"](), make_trainer, tmp_path)
     other = SimpleMLP({"name": "gau", "num_features": 16}, 1, 5, normalize=False, points_per_chunk=1)
     (prediction,) = make_trainer().predict(other, OutputGrid(), ckpt_path=path, weights_only=True)

@@ -60,7 +60,7 @@ def test_a_grid_is_its_points(kind: str, sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("points_per_chunk", [1, 10])
-def test_a_simple_grid_in_turns(points_per_chunk: int) -> None:
+def test_a_grid_is_predicted_in_chunks_of_points(points_per_chunk: int) -> None:
     module, axes = built("simple"), axes_of(5, 6)
     assert isinstance(module, SimpleMLP)
     whole = module.predict_grid(axes)
@@ -69,7 +69,7 @@ def test_a_simple_grid_in_turns(points_per_chunk: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 6 * 3 * 6 * 2, 10**9])
-def test_a_complex_grid_below_a_head_in_turns(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_below_a_head_is_predicted_in_chunks(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module, axes = built("complex-head"), axes_of(5, 6)
     whole = module.predict_grid(axes)
     monkeypatch.setattr(complex_linear, "MAX_VALUES_AT_ONCE", limit)
@@ -107,7 +107,7 @@ def test_coordinates_of_another_precision_are_taken(kind: str, mine: torch.dtype
             torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_without_parameters() -> None:
+def test_a_model_without_parameters_is_refused() -> None:
     module = ComplexLinear("gau")
     with pytest.raises(InputError, match=r"ComplexLinear has no parameters yet: fit it .* load .* build"):
         module(torch.rand(3, 2))

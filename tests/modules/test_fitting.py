@@ -148,7 +148,7 @@ def test_gradient_descent_reaches_least_squares(route: str, make_trainer: MakeTr
         torch.testing.assert_close(got.detach(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_many_solutions_the_smallest_is_found(make_trainer: MakeTrainer) -> None:
+def test_the_least_norm_solution_of_many_is_found(make_trainer: MakeTrainer) -> None:
     data = TensorDataModule(signals(1, 8), sampling="grid", protocol="none")  # four samples, eight features
     module = ComplexLinear(GAU, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0, momentum=0.9))
     fit(module, data, make_trainer, 400, precision="64-true", limit_val_batches=0, log_every_n_steps=0)

@@ -93,7 +93,7 @@ def test_the_default_rate_of_a_trained_width_keeps_the_score(make_trainer: MakeT
     assert scores[None] > scores[0.1] + 0.5
 
 
-def test_what_cannot_be_learned_is_refused(make_trainer: MakeTrainer) -> None:
+def test_fits_without_learnable_encoders_are_refused(make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match="too small to hold any out"):
         fit(ComplexLinear(GAU, warm_start=True), TensorDataModule(rough(1)[:, :8, :8]), make_trainer, 0)
     with pytest.raises(InputError, match="needs a positive ridge"):

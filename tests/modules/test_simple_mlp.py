@@ -64,14 +64,14 @@ def test_a_fit_is_a_bare_loop_at_the_rate_of_the_activation(activation: str, mak
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 @pytest.mark.parametrize("activation", ["gabor", "staf", "finer", "gauss"])
-def test_other_precisions(activation: str, precision: str, make_trainer: MakeTrainer) -> None:
+def test_every_activation_trains_in_other_precisions(activation: str, precision: str, make_trainer: MakeTrainer) -> None:
     module, data = SimpleMLP(activation=activation, **SMALL), TensorDataModule(signals(2, 8, 6))
     trainer = fit(module, data, make_trainer, 2, limit_val_batches=0, precision=precision)
     trainer.test(module, data, verbose=False)
     assert module.scores["test/psnr"].isfinite().all()
 
 
-def test_what_is_chosen_is_reported_and_in_the_checkpoint(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+def test_a_chosen_omega_is_reported_and_saved(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     """A signal of higher frequency gets a higher omega; the same every time; nobody else's random numbers change."""
     found = []
     for frequency in (1.5, 1.5, 6.0):
@@ -108,7 +108,7 @@ def test_a_width_is_chosen_by_spectra(name: str, make_trainer: MakeTrainer) -> N
     assert found[0] > found[1] if name == "gau" else found[0] < found[1]
 
 
-def test_what_cannot_be_chosen(make_trainer: MakeTrainer) -> None:
+def test_invalid_automatic_choices_are_refused(make_trainer: MakeTrainer) -> None:
     scattered = TensorDataModule(signals(1, 16, 16), sampling="random")
     with pytest.raises(InputError, match=r"samples are scattered; give a number, such as --model.omega 30"):
         fit(SimpleMLP("identity", activation="sine", omega="auto"), scattered, make_trainer, 1)

@@ -181,7 +181,7 @@ def test_the_fit_of_a_large_picture_takes_five_times_its_memory(make_trainer):
         {},
     ],
 )
-def test_what_keep_cannot_be(keep):
+def test_invalid_values_of_keep_are_refused(keep):
     with pytest.raises(InputError, match=r"keep must be a count such as 100000, a share such as 0.1, \{psnr: 40\}, or auto"):
         ComplexLinear("keys", keep=keep)
 

@@ -102,7 +102,7 @@ def test_a_loss_of_derivatives_trains(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("chunk", [None, 1])
-def test_those_of_a_stack_are_those_of_its_networks(chunk: int | None) -> None:
+def test_derivatives_of_a_stack_are_those_of_its_networks(chunk: int | None) -> None:
     """Also where hidden layers are computed a second time."""
     network = made("finer")
     stack = Stack(network, 3, [name for name, _ in network.named_buffers()], chunk)
@@ -122,7 +122,7 @@ def test_those_of_a_stack_are_those_of_its_networks(chunk: int | None) -> None:
             torch.testing.assert_close(stack.network.get_parameter(weight).grad[place], one.get_parameter(weight).grad)
 
 
-def test_of_any_function() -> None:
+def test_gradient_of_any_function() -> None:
     coords = torch.rand(4, 2, dtype=torch.float64)
     with torch.no_grad():
         found = gradient(lambda x: x[..., 0] ** 2 * x[..., 1], coords)

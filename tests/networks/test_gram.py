@@ -207,7 +207,7 @@ def test_a_fit_equals_that_through_the_samples(
     ],
     ids=["accumulate", "clip", "adam"],
 )
-def test_what_the_trainer_does_with_gradients(more: dict[str, Any], make_trainer: MakeTrainer) -> None:
+def test_accumulated_and_clipped_gradients_are_those_of_samples(more: dict[str, Any], make_trainer: MakeTrainer) -> None:
     gram, samples, first, second = pair(
         make_trainer, lambda: TensorDataModule(signals(2, 16, 12)), GAU, 12, precision="64-true", **{**SGD, **more}
     )
@@ -348,7 +348,7 @@ def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:
     ],
     ids=["head", "line-search", "scattered", "blocks", "many-features"],
 )
-def test_where_it_does_not_apply(
+def test_fits_that_are_evaluated_at_the_samples(
     encoder: Any, more: Any, data: Any, make_trainer: MakeTrainer, made: list[tuple[int, ...]]
 ) -> None:
     module = ComplexLinear(encoder, **more)

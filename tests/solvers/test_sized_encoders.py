@@ -51,7 +51,7 @@ def test_counts_follow_the_samples_of_each_axis():
     assert [encoder.padding for encoder in given] == [0] * 3
 
 
-def test_what_was_given_stays():
+def test_given_arguments_are_preserved():
     encoder = {"name": "laplace", "num_features": 16, "scale": 0.3, "padding": 2}
     (made,) = sized(per_axis(encoder, 1), [1 / 8], [8.0])
     assert made.resolved() == encoders.resolve(encoder).resolved()

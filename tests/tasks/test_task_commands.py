@@ -185,7 +185,7 @@ def test_the_penalty_of_the_encoder_is_in_the_loss(make_trainer):
         (["--data.num_train", "0"], "num_train must be an integer >= 1"),
     ],
 )
-def test_what_does_not_fit_is_one_paragraph(arguments, message, capsys):
+def test_tasks_and_data_that_do_not_fit_are_refused(arguments, message, capsys):
     assert main(["fit", "--config", "attention/layout", *QUICK, *arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not Path("runs").exists()

@@ -99,7 +99,7 @@ def test_any_registered_encoder_gives_positions(name, combine):
         assert all(parameter.grad is not None for parameter in trained)
 
 
-def test_what_follows_the_number_of_positions():
+def test_widths_follow_the_number_of_positions():
     """gamma is one position, a Gaussian's width that of a position where there are more features than those."""
     by_axes = {axes: Positions(encoders.create("lff"), [8.0] * axes, 64, 4, 2, "add") for axes in (2, 4)}
     assert [made.encoding.encoders[0].gamma for made in by_axes.values()] == [1 / 8, 1 / 8]

@@ -76,7 +76,7 @@ def test_the_files(make_run, tmp_path, capsys):
     assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_compared(make_run, tmp_path, capsys):
+def test_unreadable_runs_are_named_and_the_others_compared(make_run, tmp_path, capsys):
     log = make_run("a/1", fit_seconds=None) / "logs" / "version_0" / "metrics.csv"
     log.parent.mkdir(parents=True)
     log.write_text("step,val/psnr\n1,x\n")

@@ -20,7 +20,7 @@ def test_seconds_of_the_log_are_taken_and_of_the_scores_those_that_are_finite(ma
     assert curve_of(make_run("b/1")) is None
 
 
-def test_without_them_the_fit_is_spread_evenly_after_an_exact_solution(make_run):
+def test_logs_without_seconds_spread_the_fit_evenly_after_the_exact_solution(make_run):
     curve = curve_of(make_run("a/1", solve_seconds=1.0), "step,val/psnr\n49,10.0\n99,20.0\n")
     assert (curve.seconds, curve.measured) == ((1.5, 2.0), False)
     assert curve_of(make_run("b/1", fit_seconds=None), "step,val/psnr\n1,2.0\n").seconds == ()

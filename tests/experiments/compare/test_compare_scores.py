@@ -60,7 +60,7 @@ def test_the_interval_is_that_of_the_t_test_of_signals_paired_by_name(make_run, 
     assert difference(table, "b/1") == pytest.approx(((b - a).mean(), expected.low, expected.high, 7))
 
 
-def test_of_one_signal_there_is_no_interval(make_run, tmp_path):
+def test_one_signal_has_no_interval(make_run, tmp_path):
     make_run("a/1", (30.0,))
     (table,) = tables(tmp_path)
     assert difference(table, "bicubic interpolation") == pytest.approx((-10.0, math.nan, math.nan, 1), nan_ok=True)
@@ -148,7 +148,7 @@ def test_groups(make_run, tmp_path, by, groups):
     assert {row.name for row in table.fitted} == groups
 
 
-def test_what_no_run_has_is_refused(make_run, tmp_path):
+def test_unknown_labels_and_baselines_are_refused(make_run, tmp_path):
     make_run("a/1", sampling={"name": "grid", "stride": 2, "<b>\x1b": 1})
     with pytest.raises(InputError, match=r"did you mean 'encoder\.name'") as refused:
         tables(tmp_path, by="encoder.nmae")

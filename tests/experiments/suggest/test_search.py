@@ -103,7 +103,7 @@ def small_search(names, counts=(), seconds=60.0):
     return result
 
 
-def test_what_the_solvers_cannot_take_is_skipped_with_the_reason(monkeypatch):
+def test_encoders_the_solvers_cannot_fit_are_skipped_with_the_reason(monkeypatch):
     class Learned(Gaussian):
         def __init__(self, num_features: int = 8) -> None:
             super().__init__(num_features)
@@ -134,7 +134,7 @@ def test_trials_are_ranked_with_interpolation_among_them():
     assert "low rank" in next(trial.best.notes for trial in result.of(interpolation=False) if trial.candidate.name == "sine")
 
 
-def test_without_time_the_rest_is_listed():
+def test_candidates_left_when_time_is_over_are_listed():
     result = small_search((), seconds=-1.0)
     assert not result.trials
     assert len(result.skipped) > 20
