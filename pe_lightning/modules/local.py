@@ -1,0 +1,107 @@
+"""A network that was trained on other pictures, applied to the samples of a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.errors import InputError
+from pe_lightning.modules.priors import PRIOR_KEY, prior_from, read_prior
+from pe_lightning.modules.registry import models
+from pe_lightning.modules.report import FitReport
+from pe_lightning.modules.sampled import SampledModule
+from pe_lightning.networks.local import DEFAULT_ENCODER, LocalGrid, LocalPrior
+from pe_lightning.networks.samples import SampleNetwork
+
+__all__ = ["Local"]
+
+
+@models.register("Local")
+class Local(SampledModule):
+    """A coordinate network of every cell of the trained grid, whose weights a network predicts that saw other pictures.
+
+    The value at a point is Keys' bicubic interpolation plus features of the place within its cell, by a registered encoder,
+    times coefficients that a perceptron predicts from the 6 x 6 samples around the cell. The perceptron was trained on other
+    pictures; nothing is trained here: fit it with ``max_steps: 0``. Trained samples are reproduced. ``Adaptive`` with a
+    prior mixes it with a fit to the picture alone, and is never far below either.
+
+    Its parameters are the trained samples, which ``num_params`` counts; the perceptron is in checkpoints too.
+
+    Args:
+        prior: The trained network: ``pictures``, which is part of the package, or a checkpoint of
+            ``pe-lightning fit --config prior/pictures``.
+
+    Raises:
+        InputError: On a fit, if ``max_steps`` is not 0, the signals do not have two axes or stay in their file, samples are
+            scattered, or there is no such prior.
+
+    Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
+    2021; docs/prior.md says what is different.
+    """
+
+    def __init__(self, prior: str = "pictures") -> None:
+        super().__init__(DEFAULT_ENCODER)  # the prior's, once it is read
+        self.prior = prior
+        self._read: tuple[LocalPrior, ...] = ()  # in a tuple, so that it is no submodule: the network has it
+        self.save_arguments(prior=prior)
+
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Reads the prior.
+
+        Raises:
+            InputError: If it cannot be applied to the signals.
+        """
+        super().choose(data, device)
+        if data.info.num_axes != 2:
+            raise InputError(
+                f"Local was trained on pictures, and these signals have {data.info.num_axes} axes: use Adaptive, or "
+                "ComplexLinear"
+            )
+        self._read = (read_prior(self.prior),)
+
+    def make_network(self, info: SignalInfo) -> SampleNetwork:
+        """The prior; :meth:`calibrate` sets the samples."""
+        if not self._read:
+            self._read = (read_prior(self.prior),)
+        return SampleNetwork(self._read[0])
+
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        """Stores the trained samples.
+
+        Raises:
+            InputError: If they are not on a grid.
+        """
+        if isinstance(batch, PointBatch):
+            raise InputError("Local needs trained samples on a grid; use Adaptive for scattered or missing samples")
+        super().calibrate(batch)
+
+    def solve(self) -> None:
+        """Nothing is left to be solved."""
+        self.solution = FitReport("local", None, 0.0)
+
+    def make_field(self, place: int) -> LocalGrid:
+        """A signal as a function of coordinates."""
+        network, prior = self.network, self.network.encoding
+        assert isinstance(prior, LocalPrior)
+        first, step = network.first[place].tolist(), network.step[place].tolist()
+        return LocalGrid(prior, network.samples[place].detach(), self.require_info().grid, first, step)
+
+    def describe(self) -> dict[str, Any]:
+        """As of any module, with the prior and its number of parameters."""
+        described = super().describe()
+        return {**described, "prior": {"name": self.prior, "num_params": self._read[0].num_params}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the arguments of the prior."""
+        super().on_save_checkpoint(checkpoint)
+        if self._read:
+            checkpoint[PRIOR_KEY] = self._read[0].spec()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Builds from the checkpoint, which holds the prior."""
+        if checkpoint.get(PRIOR_KEY) is not None:
+            self._read = (prior_from(checkpoint[PRIOR_KEY]),)
+        super().on_load_checkpoint(checkpoint)

@@ -1,0 +1,82 @@
+"""Trained priors: the one that is shipped, and those of checkpoints of :class:`~pe_lightning.tasks.PatchRegression`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pe_lightning.checkpoints import locate, read_checkpoint
+from pe_lightning.errors import InputError
+from pe_lightning.networks.local import LocalPrior
+
+__all__ = ["NO_PRIOR", "PRIOR_KEY", "SHIPPED", "card", "prior_from", "read_prior", "shipped_file"]
+
+PRIOR_KEY = "pe_lightning/prior"
+"""Key of a checkpoint with the arguments of its :class:`~pe_lightning.networks.local.LocalPrior`."""
+NO_PRIOR = "none"
+SHIPPED = ("pictures",)
+"""Names of the priors that are part of the package."""
+STATE_PREFIXES = ("prior.", "networks.network.encoding.")
+"""Beginnings of the names of a prior's tensors in checkpoints."""
+
+
+def shipped_file(name: str) -> Path:
+    """The file of a shipped prior; beside it is its card, of the same name with the suffix ``.json``."""
+    return Path(__file__).parents[1] / "priors" / f"{name}.pt"
+
+
+@cache
+def card(name: str) -> dict[str, Any]:
+    """The card of a shipped prior: data, licences, command, seed, scores and the checksum of its file."""
+    found: dict[str, Any] = json.loads(shipped_file(name).with_suffix(".json").read_text(encoding="utf-8"))
+    return found
+
+
+def read_prior(name: str) -> LocalPrior:
+    """A trained prior that takes no further training.
+
+    Args:
+        name: One of :data:`SHIPPED`, or a checkpoint of ``PatchRegression`` or its run directory.
+
+    Raises:
+        InputError: If there is no such prior, or the file is damaged or is not one.
+    """
+    if name in SHIPPED:
+        path = shipped_file(name)
+        if not path.is_file():
+            raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
+        if hashlib.sha256(path.read_bytes()).hexdigest() != card(name)["sha256"]:
+            raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
+    elif not Path(name).exists():
+        raise InputError(
+            f"unknown prior {name!r}: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
+            "pe-lightning fit --config prior/pictures"
+        )
+    else:
+        path = locate(name)
+    checkpoint = read_checkpoint(path)
+    if PRIOR_KEY not in checkpoint or checkpoint[PRIOR_KEY] is None:
+        raise InputError(
+            f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config prior/pictures, or {SHIPPED[0]}"
+        )
+    prior = prior_from(checkpoint[PRIOR_KEY])
+    prior.load_state_dict(_state(checkpoint["state_dict"]))
+    return prior
+
+
+def prior_from(spec: Mapping[str, Any]) -> LocalPrior:
+    """A prior of :meth:`~pe_lightning.networks.local.LocalPrior.spec`, to be given its weights; not trained further."""
+    return LocalPrior(**spec).requires_grad_(False).eval()
+
+
+def _state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    for prefix in STATE_PREFIXES:
+        if found := {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}:
+            return found
+    return {}

@@ -1,0 +1,310 @@
+r"""A coordinate network of one cell of a grid of samples: values from the samples around it and the place within the cell.
+
+The cell at the samples ``(i, j)``, ``(i, j + 1)``, ``(i + 1, j)``, ``(i + 1, j + 1)`` has a function of the place
+``(u, v)``, which is (0, 0) at the first of them and (1, 1) at the last:
+
+.. math:: f(u, v) = b(u, v) + s\,(1 - \cos^2 \pi u \, \cos^2 \pi v)\; \psi(u)^T C(p)\, \psi(v)
+
+``b`` is Keys' bicubic interpolation, ``psi`` the features of an encoder, ``C(p)`` the output of a perceptron for the patch
+``p`` of the 6 x 6 samples around the cell, normalised by mean and deviation ``s`` of its inner 4 x 4. The second factor is
+zero at samples, which are thus reproduced. The function of a cell is used up to half a cell beyond its borders, where it is
+blended with those of its neighbours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders import EncoderLike, resolve
+from pe_lightning.encoders.base import check_count
+from pe_lightning.encodings.base import EncoderList, Encoding
+from pe_lightning.errors import InputError
+from pe_lightning.networks.mlp import MLP
+
+__all__ = ["DEFAULT_ENCODER", "PATCH", "LocalGrid", "LocalPrior", "blend_weight", "keys_kernel"]
+
+PATCH = 6
+"""Samples of a patch along each axis: two before the cell, its two ends, and two after it."""
+INNER = slice(1, 5)
+"""The inner samples of a patch, whose mean and standard deviation normalise it."""
+DEFAULT_ENCODER: dict[str, Any] = {"name": "gau", "num_features": 5, "sigma": 0.16}
+"""Encoder of the place within a cell: Gaussians at -1/2, 0, 1/2, 1 and 3/2 cells, 0.8 of their distance wide."""
+DEFAULT_NUM_FEATURES = 5
+"""Features per axis of an encoder without a number of its own."""
+DEVIATION_OFFSET = 0.02
+"""Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
+MIN_DEVIATION = 0.01
+"""Standard deviation of the inner samples below which a cell is interpolated bicubically."""
+REFLECTION_TOLERANCE = 1e-3
+"""Largest error of reflected features, relative to the largest feature."""
+SNAP = 2.0**-12
+"""Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
+MAX_PATCHES = 1 << 14
+"""Patches that the perceptron takes at once."""
+MAX_NUMBERS = 1 << 23
+"""Intermediate numbers that are held at once."""
+
+
+def keys_kernel(distance: Tensor) -> Tensor:
+    """Keys' cubic convolution kernel, a = -1/2, at absolute distances in samples; differentiable."""
+    near = 1 + distance.square() * (1.5 * distance - 2.5)
+    far = 2 + distance * (-4 + distance * (2.5 - 0.5 * distance))
+    return torch.where(distance <= 1, near, torch.where(distance < 2, far, torch.zeros_like(distance)))
+
+
+def blend_weight(place: Tensor) -> Tensor:
+    r"""Weight of a cell at a place in [-1/2, 3/2], :math:`\cos^2(\pi (u - 1/2) / 2)`; those of neighbours add up to one."""
+    return torch.cos((place - 0.5) * (math.pi / 2)).square()
+
+
+class LocalPrior(Encoding):
+    """The part of the network that is trained, on other pictures: a perceptron from patches to coefficients of features.
+
+    The perceptron sees every patch in one of its eight orientations: the lower half brighter than the upper, the right half
+    brighter than the left, and the difference of rows at least that of columns. A reflected or transposed picture thus has
+    the reflected or transposed values.
+
+    Args:
+        encoder: Encoder of the place within a cell along each axis, mapped to [0, 1]; not trained. The span of its features
+            must contain their reflection at the middle of the cell.
+        width: Units per hidden layer.
+        depth: Number of hidden layers.
+        activation: Name of the activation.
+
+    Raises:
+        InputError: If an argument is out of range, or the encoder is trained, of several axes, or not reflectable.
+
+    Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
+    2021; orientations after Romano, Isidoro, Milanfar, *RAISR*, IEEE Trans. Computational Imaging 3, 2017.
+    """
+
+    name: ClassVar[str] = "local"
+    reflection: Tensor
+
+    def __init__(
+        self, encoder: EncoderLike | None = None, width: int = 128, depth: int = 2, activation: str = "relu"
+    ) -> None:
+        super().__init__(2)
+        given = resolve(DEFAULT_ENCODER if encoder is None else encoder)
+        if given.is_open:
+            given = given.copy(num_features=given.multiple * -(-DEFAULT_NUM_FEATURES // given.multiple))
+        if given.num_axes != 1 or not given.axiswise:
+            raise InputError(f"LocalPrior encodes the place along each axis; {given.name!r} is not for one axis: use gau")
+        if any(True for _ in given.parameters()):
+            raise InputError(f"LocalPrior takes an encoder without parameters, and {given.name!r} has some: use gau or linf")
+        self.width, self.depth = check_count(self, "width", width), check_count(self, "depth", depth)
+        self.activation = activation
+        self.encoders = EncoderList([given, given])
+        self.num_features = given.num_features
+        """Features of one axis, ``K``."""
+        self.trunk = MLP(PATCH**2, self.num_features**2, depth, width, activation)
+        nn.init.zeros_(self.trunk.layers[-1].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(self.trunk.layers[-1].bias)  # type: ignore[arg-type]
+        self.register_buffer("reflection", self._reflection(), persistent=False)
+
+    def spec(self) -> dict[str, Any]:
+        """The constructor's arguments as plain values."""
+        shape = {"width": self.width, "depth": self.depth, "activation": self.activation}
+        return {"encoder": self.encoders[0].spec(), **shape}
+
+    @property
+    def num_params(self) -> int:
+        """Number of parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def features(self, place: Tensor) -> Tensor:
+        """Features of places along an axis: ``(*batch,)`` in [-1/2, 3/2] -> ``(*batch, K)``."""
+        encoder = self.encoders[0]
+        x = (place + 0.5) / 2
+        if encoder.resolution is not None:  # the shifts are at i / K: the middle one at the middle of the cell
+            x = x * ((encoder.resolution - 1) / encoder.resolution)
+        features: Tensor = encoder(x)
+        return features
+
+    def _reflection(self) -> Tensor:
+        """The matrix ``J`` ``(K, K)`` with ``features(1 - u) = features(u) @ J``."""
+        place = torch.linspace(-0.5, 1.5, 129, dtype=torch.float64)
+        features, reflected = self.features(place), self.features(1 - place)
+        found = torch.linalg.lstsq(features, reflected, driver="gelsd").solution
+        if (features @ found - reflected).abs().max() > REFLECTION_TOLERANCE * reflected.abs().max():
+            raise InputError(
+                f"the features of {self.encoders[0].name!r} are not closed under reflection at the middle of a cell; use an "
+                "encoder that is, such as gau, tri, bspline, linf or logf"
+            )
+        return found.float()
+
+    def coefficients(self, patches: Tensor) -> Tensor:
+        """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
+        inner = patches[:, INNER, INNER]
+        scale, mean = inner.flatten(1).std(1, unbiased=False) + DEVIATION_OFFSET, inner.flatten(1).mean(1)
+        down = (inner[:, 2:].sum((1, 2)) - inner[:, :2].sum((1, 2)))[:, None, None]
+        right = (inner[:, :, 2:].sum((1, 2)) - inner[:, :, :2].sum((1, 2)))[:, None, None]
+        transposed = right.abs() > down.abs()
+        x = (patches - mean[:, None, None]) / scale[:, None, None]
+        x = torch.where(down < 0, x.flip(1), x)
+        x = torch.where(right < 0, x.flip(2), x)
+        x = torch.where(transposed, x.mT, x)
+        found: Tensor = self.trunk(x.flatten(1)).reshape(-1, self.num_features, self.num_features)
+        found = torch.where(transposed, found.mT, found)
+        found = torch.where(right < 0, found @ self.reflection.mT, found)
+        found = torch.where(down < 0, self.reflection @ found, found)
+        return found * scale[:, None, None]
+
+    @torch.no_grad()
+    def coefficients_of_cells(self, patches: Tensor) -> Tensor:
+        """:meth:`coefficients` of many cells, zero for flat ones: ``(B, 6, 6)`` -> ``(B, K, K)``."""
+        result = patches.new_zeros(len(patches), self.num_features, self.num_features)
+        varied = patches[:, INNER, INNER].flatten(1).std(1, unbiased=False) > MIN_DEVIATION
+        index = varied.nonzero()[:, 0]
+        for some in torch.split(index, MAX_PATCHES) if len(index) else ():
+            result[some] = self.coefficients(patches[some].to(self.reflection)).to(result)
+        return result
+
+    def forward(self, patches: Tensor, place: Tensor) -> Tensor:
+        """Values of cells at the places of a grid: ``(B, 6, 6)``, ``(n,)`` in [-1/2, 3/2] -> ``(B, n, n)``."""
+        taps = torch.arange(-2, PATCH - 2, dtype=place.dtype, device=place.device)
+        keys, features, cosine = keys_kernel((place[:, None] - taps).abs()), self.features(place), _cosine(place)
+        envelope = 1 - cosine[:, None] * cosine
+        return keys @ patches @ keys.mT + envelope * (features @ self.coefficients(patches) @ features.mT)
+
+
+def _cosine(place: Tensor) -> Tensor:
+    """The factor of one axis of the envelope: one at samples."""
+    return torch.cos(place * math.pi).square()
+
+
+class _Axis(NamedTuple):
+    """Positions along an axis of the samples."""
+
+    taps: Tensor
+    """Samples of bicubic interpolation, ``(N, 4)``, within the grid."""
+    keys: Tensor
+    """Their weights, ``(N, 4)``."""
+    cells: Tensor
+    """The two cells that are blended, ``(N, 2)``."""
+    features: Tensor
+    """Features of the place in each, times the weight of the cell, ``(N, 2, K)``."""
+    cosine: Tensor
+    """Factor of the envelope, ``(N,)``."""
+
+
+class LocalGrid:
+    """One signal of two axes on a grid of trained samples, as a function of coordinates.
+
+    Each channel is predicted by itself. Beyond the outermost samples the border is replicated. The function reproduces the
+    samples and has continuous first derivatives.
+
+    Args:
+        prior: The trained network.
+        values: The trained samples ``(n_1, n_2, C)``.
+        grid: Samples of the whole signal per axis, ``N_a``: coordinates are positions divided by it.
+        first: Position of the first trained sample of each axis.
+        step: Distance of trained samples per axis, in samples.
+    """
+
+    num_members = 1
+
+    def __init__(
+        self, prior: LocalPrior, values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float]
+    ) -> None:
+        self.prior, self.values, self.grid, self.first, self.step = prior, values, grid, first, step
+        self.sizes = values.shape[:-1]
+
+    def _along(self, x: Tensor, axis: int) -> _Axis:
+        """Coordinates ``(N,)`` in [0, 1) of an axis; differentiable."""
+        position = (x * self.grid[axis] - self.first[axis]) / self.step[axis]
+        cell = (position.detach() + SNAP).floor()
+        place = position - cell
+        step = torch.where(place.detach() < 0.5, -1.0, 1.0).to(place)  # the other cell is the nearer neighbour
+        places = torch.stack([place, place - step], 1)
+        features = self.prior.features(places.float() if places.dtype == torch.float16 else places).to(place)
+        around = torch.arange(-1, 3, device=x.device)
+        index = cell.long()
+        return _Axis(
+            (index[:, None] + around).clamp(0, self.sizes[axis] - 1),
+            keys_kernel((place[:, None] - around).abs()),
+            torch.stack([index, index + step.long()], 1),
+            features * blend_weight(places)[..., None],
+            _cosine(place),
+        )
+
+    def _patches(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The patches of cells, of all pairs of ``(R,)`` rows and ``(M,)`` columns: ``(R, M, C, 6, 6)``."""
+        around = torch.arange(-2, PATCH - 2, device=rows.device)
+        i, j = ((cells[:, None] + around).clamp(0, n - 1) for cells, n in zip((rows, columns), self.sizes, strict=True))
+        found = self.values[i.flatten()][:, j.flatten()].reshape(*i.shape, *j.shape, -1)  # (R, 6, M, 6, C)
+        return found.permute(0, 2, 4, 1, 3)
+
+    def _tiles(self, count: int, per_entry: int) -> Iterator[slice]:
+        size = max(1, MAX_NUMBERS // per_entry)
+        return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+    @torch.no_grad()
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, N_2, C)``."""
+        rows, columns = (_cast(self._along(x.double(), axis), self.values) for axis, x in enumerate(axes))
+        used, which = torch.unique(columns.cells, return_inverse=True)
+        channels, count = self.values.shape[-1], self.prior.num_features
+        result = self.values.new_empty(*map(len, axes), channels)
+        for tile in self._tiles(len(rows.cosine), len(used) * channels * count**2):
+            own = _Axis(*(part[tile] for part in rows))
+            cells, place = torch.unique(own.cells, return_inverse=True)
+            patches = self._patches(cells, used)
+            found = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
+            found = found.reshape(len(cells), -1, count, count).transpose(2, 3).reshape(len(cells), -1, count)
+            shape = (len(own.cosine), len(used), channels, count)
+            lines = torch.zeros(shape, dtype=found.dtype, device=found.device)
+            residual = torch.zeros((), dtype=found.dtype, device=found.device)
+            for side in (0, 1):
+                lines += torch.bmm(found[place[:, side]], own.features[:, side, :, None]).reshape(shape)
+            for side in (0, 1):
+                near = lines[:, which[:, side]]
+                residual = residual + torch.einsum("yxcl,xl->yxc", near, columns.features[:, side])
+            base = _weighted(_weighted(self.values, own.taps, own.keys, 0), columns.taps, columns.keys, 1)
+            envelope = 1 - own.cosine[:, None] * columns.cosine
+            result[tile] = base + envelope[..., None] * residual
+        return result
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, 2)`` in [0, 1), differentiable: ``(P, C)``."""
+        if len(points) == 0:
+            return self.values.new_zeros(0, self.values.shape[-1])
+        per_point = 4 * self.values.shape[-1] * (PATCH**2 + self.prior.num_features**2)
+        return torch.cat([self._at(points[some]) for some in self._tiles(len(points), per_point)])
+
+    def _at(self, points: Tensor) -> Tensor:
+        rows, columns = (self._along(x, axis) for axis, x in enumerate(points.unbind(1)))
+        channels, count = self.values.shape[-1], self.prior.num_features
+        near = self.values[rows.taps[:, :, None], columns.taps[:, None]]  # (P, 4, 4, C)
+        base = torch.einsum("pi,pj,pijc->pc", rows.keys.to(near), columns.keys.to(near), near)
+        around = torch.arange(-2, PATCH - 2, device=points.device)
+        residual = torch.zeros((), dtype=near.dtype, device=near.device)
+        for left, right in itertools.product((0, 1), repeat=2):
+            pair, which = torch.unique(
+                torch.stack([rows.cells[:, left], columns.cells[:, right]], 1), dim=0, return_inverse=True
+            )
+            i, j = ((cells[:, None] + around).clamp(0, n - 1) for cells, n in zip(pair.unbind(1), self.sizes, strict=True))
+            patches = self.values[i[:, :, None], j[:, None]].movedim(-1, 1)  # (U, C, 6, 6)
+            found = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
+            found = found.reshape(len(pair), channels, count, count)[which]
+            u, v = rows.features[:, left].to(found), columns.features[:, right].to(found)
+            residual = residual + torch.einsum("pk,pckl,pl->pc", u, found, v)
+        return base + (1 - rows.cosine * columns.cosine)[:, None].to(near) * residual
+
+
+def _cast(along: _Axis, like: Tensor) -> _Axis:
+    """Floating-point parts in the dtype of the samples."""
+    return _Axis(*(part.to(like.dtype) if part.is_floating_point() else part for part in along))
+
+
+def _weighted(values: Tensor, taps: Tensor, weights: Tensor, axis: int) -> Tensor:
+    """Weighted sums of the entries of an axis: ``taps``, ``weights`` ``(N, 4)``."""
+    shape = [-1 if a == axis else 1 for a in range(values.ndim)]
+    terms = (values.index_select(axis, i) * w.reshape(shape) for i, w in zip(taps.unbind(1), weights.unbind(1), strict=True))
+    return torch.stack(list(terms)).sum(0)

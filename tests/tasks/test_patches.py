@@ -1,0 +1,98 @@
+"""Training a prior: the pictures, the batches, a short fit, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pe_lightning.data.drawing import draw_picture, draw_words
+from pe_lightning.errors import InputError
+from pe_lightning.modules.priors import read_prior
+from pe_lightning.tasks import PatchDataModule, PatchRegression
+from pe_lightning.tasks.patches import shipped_photographs
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """A folder of two pictures of shapes, one grey."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for name, mode in (("one", "RGB"), ("two", "L")):
+        Image.fromarray(draw_picture(np.random.default_rng(len(name)), 136)).convert(mode).save(folder / f"{name}.png")
+    return folder
+
+
+def test_drawn_pictures_follow_the_seed():
+    first, again, other = (draw_picture(np.random.default_rng(seed), 32) for seed in (0, 0, 1))
+    assert first.shape == (32, 32, 3)
+    assert (first == again).all()
+    assert (first != other).any()
+    assert draw_words(np.random.default_rng(0), 128).std() > 0
+
+
+def test_a_batch_holds_the_samples_of_its_pictures(photographs):
+    """A picture whose values are its positions says which samples were taken."""
+    # half of it is too small to be used
+    ramp = np.add.outer(np.arange(48), 3 * np.arange(48)).astype(np.uint8)
+    Image.fromarray(ramp).save(photographs.parent / "ramp.png")
+    data = PatchDataModule([str(photographs.parent / "ramp.png")], drawn=0, batch_size=5)
+    for stride, batch in zip((2, 3, 2, 4), data.train_dataloader(), strict=False):
+        whole = torch.round(batch["patches"] * 255)
+        torch.testing.assert_close(whole.diff(dim=1), torch.full((5, 5, 6), float(stride)))
+        torch.testing.assert_close(whole.diff(dim=2), torch.full((5, 6, 5), 3.0 * stride))
+        known = (batch["place"] % 1 == 0).nonzero()[:, 0]
+        assert batch["place"][known].tolist() == [0, 1]
+        torch.testing.assert_close(batch["targets"][:, known][:, :, known], batch["patches"][:, 2:4, 2:4])
+        assert batch["targets"].shape == (5, len(batch["place"]), len(batch["place"]))
+
+
+def test_a_resumed_loader_and_two_processes_see_the_batches_of_one(photographs):
+    data = PatchDataModule([str(photographs)], drawn=1, batch_size=7)
+    each = iter(data.train_dataloader())
+    batches = [next(each) for _ in range(3)]
+    resumed = data.train_dataloader()
+    resumed.load_state_dict({"position": 2})
+    assert torch.equal(next(iter(resumed))["patches"], batches[2]["patches"])
+    assert not torch.equal(batches[0]["patches"], batches[2]["patches"])
+    shares = [data.train_dataloader() for _ in range(2)]
+    for rank, loader in enumerate(shares):
+        loader.process = type(loader.process)(rank, 2)
+    both = [next(iter(loader))["patches"] for loader in shares]
+    assert torch.equal(torch.cat(both), batches[0]["patches"])
+
+
+def test_a_short_fit_is_better_than_bicubic_and_its_checkpoint_is_a_prior(make_trainer, tmp_path):
+    data = PatchDataModule([], drawn=6, batch_size=256)
+    module = PatchRegression(width=16)
+    trainer = make_trainer(max_steps=0, num_sanity_val_steps=0)
+    trainer.fit(module, data)
+    trainer.test(module, data, verbose=False)
+    bicubic = float(module.scores["test/psnr"].mean())
+    trained = PatchRegression(width=16, lr=1e-2)
+    trainer = make_trainer(max_steps=150, num_sanity_val_steps=0)
+    trainer.fit(trained, data)
+    trainer.test(trained, data, verbose=False)
+    assert float(trained.scores["test/psnr"].mean()) > bicubic + 0.05
+    assert trained.describe()["signals"] == ["drawn"]
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    prior, patches = read_prior(str(tmp_path / "last.ckpt")), torch.rand(3, 6, 6)
+    torch.testing.assert_close(prior.coefficients(patches), trained.prior.coefficients(patches))
+    assert not any(parameter.requires_grad for parameter in prior.parameters())
+
+
+def test_what_cannot_be_trained_on_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no picture"):
+        PatchDataModule([], drawn=0)
+    Image.fromarray(np.zeros((20, 90), np.uint8)).save(tmp_path / "small.png")
+    with pytest.raises(InputError, match="20x90; patches need more than 24"):
+        PatchDataModule([str(tmp_path / "small.png")]).prepare_data()
+
+
+def test_shipped_photographs_hold_none_that_are_evaluated_on():
+    names = {tuple(picture.shape) for picture in shipped_photographs()}
+    assert (512, 512, 3) in names  # ihc
+    from skimage import data
+
+    for held_out in (data.astronaut(), data.camera()[..., None], data.page()[..., None], data.text()[..., None]):
+        assert not any(p.shape == held_out.shape and (p == held_out).all() for p in shipped_photographs())
