@@ -43,6 +43,8 @@ class SampledModule(CoordinateModule):
         encoder: The encoder.
     """
 
+    solves = True
+
     def __init__(self, encoder: EncoderLike) -> None:
         super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
         self._fields: list[Field] = []
