@@ -105,8 +105,10 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     corners = [[int(along[i]) for along, i in zip(positions, start, strict=True)] for start in starts]
     blocks = [tuple(slice(i, i + n) for i, n in zip(corner, grid, strict=True)) for corner in corners]
     values = data.dataset.values
-    every = slice(None)
-    read = [values.read(block) if isinstance(values, FileValues) else values[(every, *block)] for block in blocks]
+    if isinstance(values, FileValues):
+        read = [values.read(block) for block in blocks]
+    else:
+        read = [values[index] for index in [(slice(None), *block) for block in blocks]]
     windowed = _split_of_windows(split, grid, blocks, signals, info.num_signals)
     names = tuple(f"{info.names[signal]} {number}" for number in range(per_signal) for signal in signals)
     windows = torch.cat([window[signals] for window in read])
