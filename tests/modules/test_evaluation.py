@@ -141,17 +141,16 @@ def test_errors_on_a_grid(kind: str, sizes: tuple[int, ...]) -> None:
 
 @every_module
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("route", ["grid", "points", "no grid"])
-def test_errors_at_points_by_every_route(kind: str, shared: bool, route: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "on_grid"), [(20, True), (4, True), (11, False)])
+def test_errors_at_points(kind: str, shared: bool, count: int, on_grid: bool) -> None:
+    """Many points of a grid, for which a linear layer evaluates all of it; a few; and points that lie on no grid."""
     module, axes = built(kind), axes_of(5, 6)
-    index = torch.stack([torch.randperm(30)[:11] for _ in range(1 if shared else 3)])
+    index = torch.stack([torch.randperm(30)[:count] for _ in range(1 if shared else 3)])
     coords = grid_points(axes).reshape(-1, 2)[index]
-    values = torch.rand(3, 11, 2, dtype=torch.float64)
-    batch = PointBatch(coords, values) if route == "no grid" else PointBatch(coords, values, axes, index)
-    if isinstance(module, ComplexLinear):
-        monkeypatch.setattr(module, "_grid_is_cheaper", lambda _: route == "grid")
+    values = torch.rand(3, count, 2, dtype=torch.float64)
+    batch = PointBatch(coords, values, axes, index) if on_grid else PointBatch(coords, values)
     errors = module.errors(batch)
-    assert errors.shape == (3, 22)
+    assert errors.shape == (3, 2 * count)
     expected = dense(module, coords, values)
     torch.testing.assert_close(sorted_errors(errors), sorted_errors(expected), rtol=1e-10, atol=1e-10)
     # and its gradient, which adds over samples in any order
@@ -159,19 +158,6 @@ def test_errors_at_points_by_every_route(kind: str, shared: bool, route: str, mo
     (gradient,) = torch.autograd.grad(errors.square().sum(), weight)
     (reference,) = torch.autograd.grad(expected.square().sum(), weight)
     torch.testing.assert_close(gradient, reference, rtol=1e-9, atol=1e-9)
-
-
-def test_the_cheaper_route_is_chosen() -> None:
-    module = built("complex")
-    assert isinstance(module, ComplexLinear)
-    axes = axes_of(20, 20)
-
-    def batch(count: int) -> PointBatch:
-        return PointBatch(torch.rand(1, count, 2), torch.rand(3, count, 2), axes, torch.arange(count)[None])
-
-    # the grid takes 20 x 64 + 400 x 8 multiplications, a point 64 + 8
-    assert not module._grid_is_cheaper(batch(62))
-    assert module._grid_is_cheaper(batch(63))
 
 
 # -- parameters -------------------------------------------------------------------------------------------------------
