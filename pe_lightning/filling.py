@@ -33,10 +33,10 @@ from pe_lightning.data.sources.paths import missing as no_such_file
 from pe_lightning.data.sources.samples import SCHEME, sample_path
 from pe_lightning.errors import InputError
 from pe_lightning.files import replacing
-from pe_lightning.folds import FoldScores, predicted_at, score_folds
-from pe_lightning.interface import fit_quietly, quiet
+from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
 from pe_lightning.media.originals import Original, read_original, signals_of
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
+from pe_lightning.quiet_fits import fit_quietly, quiet
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 
 __all__ = ["Filled", "FilledSignal", "FoldsLike", "ModelName", "check_suffix", "fill", "read_file", "write_original"]
@@ -49,6 +49,8 @@ MAX_FOLD_SAMPLES = 1 << 19
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
 WIDE_GAP = 1.5
 """Mean distance of missing samples to the nearest known one, in samples, above which blocks are held out."""
+MIN_REDUCED_SAMPLES = 16
+"""Fewest samples per axis of a reduced picture from which an enlargement is scored."""
 LANCZOS_MARGIN = 2
 """Samples at the edges that the score of an enlargement leaves out."""
 
@@ -62,7 +64,10 @@ class FilledSignal:
         num_missing: Missing samples.
         num_samples: All samples.
         model: The fitted model.
-        scores: Scores of held-out known samples; ``None`` without folds.
+        protocol: How the held-out known samples are chosen, or why there is no score.
+        score: Their score; ``None`` without.
+        baselines: Scores of interpolation of the same samples.
+        left_out: Why other baselines have none.
         unit: What an error of 1 in [0, 1] is in the units of the source.
     """
 
@@ -70,8 +75,11 @@ class FilledSignal:
     num_missing: int
     num_samples: int
     model: CoordinateModule
-    scores: FoldScores | None
     unit: float
+    protocol: str = "no folds"
+    score: FoldScore | None = None
+    baselines: dict[str, FoldScore] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -95,7 +103,7 @@ class Filled:
     @property
     def score(self) -> float:
         """PSNR in dB of held-out known samples, mean over signals; NaN without folds."""
-        found = [float(signal.scores.scores.mean()) for signal in self.signals if signal.scores is not None]
+        found = [float(signal.score.values) for signal in self.signals if signal.score is not None]
         return float(np.mean(found)) if found else math.nan
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -249,27 +257,30 @@ def _fill_signal(
 ) -> tuple[AnyArray, FilledSignal]:
     """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted."""
     unknown: Mask = np.asarray(missing.any(-1))
-    grid, count = unknown.shape, int(unknown.sum())
-    if count == unknown.size:
-        raise InputError(f"all {count} samples of {name!r} are missing: there is nothing to fit")
+    grid, num_missing = unknown.shape, int(unknown.sum())
+    if num_missing == unknown.size:
+        raise InputError(f"all {num_missing} samples of {name!r} are missing: there is nothing to fit")
     scaling = _scaling(values, missing)
     unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
     unit[unknown] = np.nan
     data = TensorDataModule(torch.from_numpy(unit)[None], [_plain(name)], GridSampling(1), "none")
     with quiet():
         data.prepare()
-    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - count)
+    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing)
 
     def fitted(part: SignalDataModule) -> CoordinateModule:
         return fit_quietly(make(), part)
 
-    scores = None
+    held_out: dict[str, Any] = {}
     if options["folds"] != "none" and upscale > 1:
-        scores = _upscale_scores(data, fitted, upscale)
+        held_out = _upscale_scores(data, fitted, upscale)
     elif options["folds"] != "none":
         sampling = _folds(options["folds"], options["block"], unknown, seed)
-        known = unknown.size - count
-        scores = score_folds(data, fitted, sampling, max(1, min(sampling.number, MAX_FOLD_SAMPLES // known)))
+        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // (unknown.size - num_missing)))
+        with torch.random.fork_rng():
+            held_out["score"] = score_folds(data, fitted, sampling, count)
+        held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
+        held_out["protocol"] = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
     module = fitted(data)
     result = values.copy()
     if upscale > 1:
@@ -283,7 +294,7 @@ def _fill_signal(
         predicted = scaling.restore(predicted_at(module, data.evaluation_batch(), index)[0].numpy(), 0)
         flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
         flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
-    about = FilledSignal(name, count, unknown.size, module, scores, scaling.high[0] - scaling.low[0])
+    about = FilledSignal(name, num_missing, unknown.size, module, scaling.high[0] - scaling.low[0], **held_out)
     return result, about
 
 
@@ -332,47 +343,40 @@ def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> Fol
 
 def _upscale_scores(
     data: SignalDataModule, fitted: Callable[[SignalDataModule], CoordinateModule], upscale: int
-) -> FoldScores:
-    """Score of enlarging: the signal is reduced by Pillow's LANCZOS, enlarged again, and compared with itself."""
+) -> dict[str, Any]:
+    """Score of enlarging: the picture is reduced by Pillow's LANCZOS, enlarged again, and compared with itself.
+
+    A sample of the reduced picture is at the centre of those that it is made of: there Pillow puts it, and there the model
+    is fitted. Samples at the edges are left out.
+    """
     values, info = data.values[0], data.info
     if info.num_axes != 2 or not bool(values.isfinite().all()):
-        return FoldScores(
-            "enlargements are scored for pictures without missing samples",
-            torch.tensor([math.nan]),
-            torch.tensor([math.nan]),
-        )
-    height, width = (n // upscale for n in info.grid)
-    if min(height, width) < 8:
-        return FoldScores(
-            f"pictures of less than {8 * upscale} samples per axis have no score",
-            torch.tensor([math.nan]),
-            torch.tensor([math.nan]),
-        )
-    target = values[: height * upscale, : width * upscale].numpy()
-    small = _resized(target, (height, width))
-    part = TensorDataModule(torch.from_numpy(small.clip(0, 1))[None], None, GridSampling(1), "none")
-    # a sample of the reduced picture is at the centre of those that it is made of
-    places = [(torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale) for n in (height, width)]
-    inner = [x[LANCZOS_MARGIN * upscale : -LANCZOS_MARGIN * upscale] for x in places]
-    cut = (slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale),) * 2
+        return {"protocol": "enlargements are scored for pictures without missing samples"}
+    sizes = [n // upscale for n in info.grid]
+    if min(sizes) < MIN_REDUCED_SAMPLES:
+        return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * upscale} samples per axis on"}
+    target = values[: sizes[0] * upscale, : sizes[1] * upscale].numpy()
+    small = _resized(target, sizes, Image.Resampling.LANCZOS).clip(0, 1)
+    part = TensorDataModule(torch.from_numpy(small)[None], None, GridSampling(1), "none")
     part.prepare()
+    inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
+    places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
     with torch.no_grad():
-        own = fitted(part).predict_grid(inner)[0].cpu().numpy()
-    named = {
-        "Pillow LANCZOS": _resized(small, target.shape[:2]),
-        "Pillow BICUBIC": _resized(small, target.shape[:2], Image.Resampling.BICUBIC),
+        own = fitted(part).predict_step(places)[0].cpu().numpy()
+    methods = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
+
+    def score(made: AnyArray) -> FoldScore:
+        squared = torch.from_numpy(np.square(made.astype(np.float64) - target[inner, inner])).mean()[None]
+        return FoldScore(-10 * squared.clamp_min(1e-30).log10(), squared.sqrt())
+
+    return {
+        "protocol": f"the picture reduced to 1/{upscale} by LANCZOS and enlarged again",
+        "score": score(own),
+        "baselines": {name: score(_resized(small, target.shape[:2], by)[inner, inner]) for name, by in methods.items()},
     }
-    errors = {name: float(np.square(made[cut].astype(float) - target[cut]).mean()) for name, made in named.items()}
-    error = float(np.square(own.astype(float) - target[cut]).mean())
-
-    def both(squared: float) -> tuple[Tensor, Tensor]:
-        return torch.tensor([-10 * math.log10(max(squared, 1e-30))]), torch.tensor([math.sqrt(squared)])
-
-    words = f"reduced to 1/{upscale} by LANCZOS and enlarged again"
-    return FoldScores(words, *both(error), {name: both(squared) for name, squared in errors.items()})
 
 
-def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling = Image.Resampling.LANCZOS) -> AnyArray:
+def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling) -> AnyArray:
     """``(H, W, C)`` float32 resampled by Pillow."""
     planes = [Image.fromarray(np.ascontiguousarray(plane)) for plane in np.moveaxis(values, -1, 0)]
     return np.stack([np.asarray(plane.resize((size[1], size[0]), method)) for plane in planes], -1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,26 +19,55 @@ from pe_lightning.data.sampling import FoldSampling
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.modules import Adaptive, CoordinateModule
 
-__all__ = ["FoldScores", "predicted_at", "score_folds"]
+__all__ = ["FoldScore", "fold_scores", "interpolated_folds", "predicted_at", "score_folds"]
 
 
-@dataclass
-class FoldScores:
-    """Scores of held-out samples, over all folds that were fitted.
+@dataclass(frozen=True)
+class FoldScore:
+    """Scores of the held-out samples of all folds.
 
     Args:
-        protocol: The folds in words.
-        scores: The metric of each signal, ``(S,)``.
-        errors: Root mean squared error of each signal, in units of values in [0, 1], ``(S,)``.
-        baselines: The same two of each baseline that applies.
-        left_out: Why a baseline has no score.
+        values: The metric of the signals, ``(S,)``.
+        errors: Root mean squared error of values in [0, 1], ``(S,)``.
     """
 
-    protocol: str
-    scores: Tensor
+    values: Tensor
     errors: Tensor
-    baselines: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """One fold: the DataModule that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
+
+    data: SignalDataModule
+    batch: GridBatch | PointBatch
+    index: Tensor
+    truth: Tensor
+    mask: Tensor
+
+
+def _folds(data: SignalDataModule, sampling: FoldSampling, count: int | None) -> Iterator[_Fold]:
+    for fold in range(sampling.number if count is None else count):
+        part = data.resampled(sampling.of(fold))
+        batch: GridBatch | PointBatch = part.evaluation_batch()
+        assert batch.mask is not None
+        index = batch.mask.flatten(1).any(0).nonzero().flatten()
+        if part.split.num_train < 2 or not len(index):
+            raise InputError(f"{sampling.words()}: fold {fold} has {len(index)} known samples to score; set fewer folds")
+        yield _Fold(part, batch, index, batch.values.flatten(1, -2)[:, index], batch.mask.flatten(1)[:, index])
+
+
+class _Scorer:
+    def __init__(self, data: SignalDataModule) -> None:
+        self.metrics = [metrics.create(name, data.info.num_signals, False) for name in (data.info.metric, "psnr")]
+
+    def add(self, prediction: Tensor, fold: _Fold) -> None:
+        for metric in self.metrics:
+            metric.update(prediction.to(fold.truth), fold.truth, fold.mask)
+
+    def score(self) -> FoldScore:
+        own, psnr = (metric.per_signal() for metric in self.metrics)
+        return FoldScore(own, 10 ** (-psnr / 20))
 
 
 def predicted_at(module: CoordinateModule, batch: GridBatch | PointBatch, index: Tensor) -> Tensor:
@@ -63,8 +94,7 @@ def score_folds(
     fitted: Callable[[SignalDataModule], CoordinateModule],
     sampling: FoldSampling,
     count: int | None = None,
-    with_baselines: bool = True,
-) -> FoldScores:
+) -> FoldScore:
     """Fits a model to all folds but one, and scores that one; in turn for every fold.
 
     Args:
@@ -72,55 +102,59 @@ def score_folds(
         fitted: Fits a new model to a DataModule.
         sampling: The folds.
         count: Number of folds that are scored, the first ones; all by default.
-        with_baselines: Whether to score interpolation of the same samples too.
 
     Raises:
-        InputError: If the signals are read from their file, or there are fewer known samples than folds.
+        InputError: If there are fewer known samples than folds.
     """
-    count = sampling.number if count is None else count
-    signals, metric = data.info.num_signals, data.info.metric
+    scorer = _Scorer(data)
+    for fold in _folds(data, sampling, count):
+        scorer.add(predicted_at(fitted(fold.data), fold.batch, fold.index), fold)
+    return scorer.score()
 
-    def scorer() -> tuple[metrics.SignalMetric, metrics.SignalMetric]:
-        return metrics.create(metric, signals, sync_on_compute=False), metrics.create("psnr", signals, sync_on_compute=False)
 
-    own, others, left_out = scorer(), {name: scorer() for name in baselines if with_baselines}, dict[str, str]()
-    for fold in range(count):
-        spec = {key: value for key, value in sampling.spec().items() if key not in ("name", "fold")}
-        part = data.resampled(FoldSampling(**spec, fold=fold))
-        batch: GridBatch | PointBatch = part.evaluation_batch()
-        assert batch.mask is not None
-        index = batch.mask.flatten(1).any(0).nonzero().flatten()
-        mask = batch.mask.flatten(1)[:, index]
-        truth = batch.values.flatten(1, -2)[:, index]
-        if part.split.num_train < 2 or not len(index):
-            raise InputError(f"{sampling.words()}: fold {fold} has {len(index)} known samples to score; set fewer folds")
-        prediction = predicted_at(fitted(part), batch, index)
-        for score in own:
-            score.update(prediction.to(truth), truth, mask)
-        for name in [name for name in others if name not in left_out]:
+def interpolated_folds(
+    data: SignalDataModule, sampling: FoldSampling, count: int | None = None
+) -> tuple[dict[str, FoldScore], dict[str, str]]:
+    """The scores of every baseline that applies, on the same samples as :func:`score_folds`.
+
+    Returns:
+        The scores by name, and why others have none.
+    """
+    scorers, left_out = {name: _Scorer(data) for name in baselines}, dict[str, str]()
+    for fold in _folds(data, sampling, count):
+        for name in [name for name in scorers if name not in left_out]:
             try:
-                if not baselines.create(name).applies_to(part.info, part.split):
-                    del others[name]
+                if not baselines.create(name).applies_to(fold.data.info, fold.data.split):
+                    del scorers[name]
                     continue
-                if isinstance(batch, PointBatch):
-                    found = interpolate(name, part.train_batch(), batch.coords[0][index])
+                if isinstance(fold.batch, PointBatch):
+                    found = interpolate(name, fold.data.train_batch(), fold.batch.coords[0][fold.index])
                 else:
-                    found = interpolate(name, part.train_batch(), batch.axes).flatten(1, -2)[:, index]
+                    found = interpolate(name, fold.data.train_batch(), fold.batch.axes).flatten(1, -2)[:, fold.index]
+                scorers[name].add(found, fold)
             except Exception as error:  # a baseline must not end a fit
-                left_out[name] = str(error) if isinstance(error, InputError) else last_resort(error)[0]
-                continue
-            for score in others[name]:
-                score.update(found.to(truth), truth, mask)
-    of = "" if count == sampling.number else f"{count} of "
-    return FoldScores(
-        of + sampling.words(),
-        own[0].per_signal(),
-        _error(own[1].per_signal()),
-        {name: (a.per_signal(), _error(b.per_signal())) for name, (a, b) in others.items() if name not in left_out},
-        left_out,
-    )
+                left_out[name] = f"left out: {str(error) if isinstance(error, InputError) else last_resort(error)[0]}"
+    return {name: scorer.score() for name, scorer in scorers.items() if name not in left_out}, left_out
 
 
-def _error(psnr: Tensor) -> Tensor:
-    """Root mean squared error from PSNR in dB, peak 1."""
-    return 10 ** (-psnr / 20)
+def fold_scores(
+    module: CoordinateModule, data: SignalDataModule, fit: Callable[[CoordinateModule, SignalDataModule], Any]
+) -> dict[str, Tensor]:
+    """The held-out scores of a module that trains on every known sample: ``test/<metric>`` of each signal ``(S,)``.
+
+    Args:
+        module: The module, not built yet; copies of it are fitted.
+        data: Its DataModule, with ``folds``; empty without.
+        fit: Fits a module to a DataModule.
+    """
+    if data.folds is None:
+        return {}
+    data.prepare()
+
+    def fitted(part: SignalDataModule) -> CoordinateModule:
+        made = copy.deepcopy(module)
+        fit(made, part)
+        return made
+
+    with torch.random.fork_rng():  # the fit that follows is that of no folds
+        return {f"test/{data.info.metric}": score_folds(data, fitted, data.folds).values}

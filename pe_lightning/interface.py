@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
-from lightning.pytorch import Trainer
 from torch import Tensor
 
-from pe_lightning.command_line.cli import HIDDEN_WARNINGS
 from pe_lightning.data import SignalDataModule, make_datamodule
 from pe_lightning.data.sources.paths import Paths
 from pe_lightning.encoders import EncoderLike, create, registry
 from pe_lightning.errors import InputError
+from pe_lightning.folds import fold_scores
 from pe_lightning.modules import ComplexLinear, CoordinateModule
+from pe_lightning.quiet_fits import fit_quietly
 
-__all__ = ["create_encoder", "fit", "fit_quietly", "list_encoders", "quiet"]
+__all__ = ["create_encoder", "fit", "list_encoders"]
 
 create_encoder = create
 
@@ -67,30 +64,8 @@ def fit(
         module_data = signals
     else:
         module_data = make_datamodule(signals, **data)
+    module.fold_scores = fold_scores(module, module_data, lambda made, part: fit_quietly(made, part, max_steps))
     return fit_quietly(module, module_data, max_steps, score=True)
-
-
-def fit_quietly(
-    module: CoordinateModule, data: SignalDataModule, max_steps: int = 0, *, score: bool = False
-) -> CoordinateModule:
-    """Fits a module without logs, files and messages of Lightning.
-
-    Args:
-        module: The module.
-        data: The signals.
-        max_steps: Optimiser steps.
-        score: Whether to predict the whole grid and score the held-out samples.
-
-    Returns:
-        The module, on the CPU.
-    """
-    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    with quiet():
-        trainer = Trainer(max_steps=max_steps, num_sanity_val_steps=0, limit_val_batches=None if score else 0, **options)  # type: ignore[arg-type]
-        trainer.fit(module, data)
-        if score:
-            trainer.test(module, data, verbose=False)
-    return module.cpu().eval()
 
 
 def list_encoders(pattern: str = "*") -> list[str]:
@@ -101,18 +76,3 @@ def list_encoders(pattern: str = "*") -> list[str]:
         ['laplace', 'lff', 'lines', 'linf', 'logf']
     """
     return [name for name in registry.names() if fnmatchcase(name, pattern)]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hides Lightning's notes on devices and why a fit ends, and warnings that nobody can act on."""
-    logger = logging.getLogger("lightning.pytorch")
-    before = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            for message in HIDDEN_WARNINGS:
-                warnings.filterwarnings("ignore", message=message)
-            yield
-    finally:
-        logger.setLevel(before)

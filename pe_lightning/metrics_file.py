@@ -79,6 +79,7 @@ FIELDS: Mapping[str, Kind] = {
     "channels": COUNT,
     "paths": Kind("a list of paths", _is_list(_is_text)),
     "data_name": TEXT,
+    "num_missing": Kind("a list of integers", _is_list(_is_count)),
     "data_fingerprint": TEXT,
     "protocol": TEXT,
     "sampling": MAPPING,

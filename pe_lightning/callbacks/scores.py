@@ -23,8 +23,10 @@ from pe_lightning.blocks import row_blocks
 from pe_lightning.callbacks.descriptions import Describes, encoder_names, metric_of
 from pe_lightning.data.batches import GridBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.sampling import FoldSampling
 from pe_lightning.durations import Durations
 from pe_lightning.errors import InputError, last_resort, show_bytes, show_metric
+from pe_lightning.folds import interpolated_folds
 from pe_lightning.metrics import create, metrics, summary, unit_of
 from pe_lightning.metrics_file import SCHEMA
 
@@ -83,7 +85,9 @@ def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str
         why_not = f"SSIM is for pictures of at least {MIN_SSIM_SIDE} x {MIN_SSIM_SIDE} samples"
     else:
         for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
-            if np.isfinite(prediction).all():
+            if np.isnan(truth).any():
+                why_not = "SSIM is for pictures without missing samples"
+            elif np.isfinite(prediction).all():
                 scores[index] = picture_ssim(prediction, truth)
     return scores, "test/ssim", why_not
 
@@ -123,6 +127,8 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
     Returns:
         The scores per baseline; and the name of the best one with its prediction ``(S, *grid, C)``.
     """
+    if data is not None and data.folds is not None and metric == data.info.metric:
+        return _folds_of(data, data.folds), None
     if data is None or data.effective_protocol == "none" or metric not in metrics:
         return {}, None
     key, sign = f"test/{metric}", 1 if metrics.get(metric).higher_is_better else -1
@@ -152,6 +158,17 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
             best = name, prediction.float().numpy()
     known[metric] = found, best
     return known[metric]
+
+
+def _folds_of(data: SignalDataModule, folds: FoldSampling) -> dict[str, dict[str, Any]]:
+    """Scores of the baselines on the held-out samples of the folds, computed once per DataModule."""
+    known, metric = _BASELINES.setdefault(data, {}), data.info.metric
+    if metric not in known:
+        key = f"test/{metric}"
+        scores, left_out = interpolated_folds(data, folds)
+        found = {name: summary(score.values, key, "nothing is held out") for name, score in scores.items()}
+        known[metric] = found | {name: {key: None, f"{key}_reason": reason} for name, reason in left_out.items()}, None
+    return known[metric][0]
 
 
 def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = False) -> str:

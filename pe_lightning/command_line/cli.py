@@ -38,9 +38,11 @@ from pe_lightning.data import ImageDataModule, SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
+from pe_lightning.folds import fold_scores
 from pe_lightning.interrupts import Interrupted, exit_status
 from pe_lightning.modules import ComplexLinear, CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
+from pe_lightning.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 from pe_lightning.resumption import Resumption
 
 __all__ = ["Job", "build", "execute", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
@@ -62,18 +64,6 @@ NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "datal
 
 SECTIONS = frozenset({"trainer", "model", "data"})
 """Sections of a configuration that describe instances."""
-
-HIDDEN_WARNINGS = [
-    # Lightning 2.6 calls a deprecated function of torch >= 2.13
-    r".*LeafSpec",
-    # the data is one batch in memory, for which worker processes are slower
-    r"The '\w+' does not have many workers",
-    # evaluation needs no callback that writes checkpoints
-    r"Be aware that when using `ckpt_path`, callbacks used to create",
-    # a resumed fit keeps its directory
-    r"Checkpoint directory .* exists and is not empty",
-]
-"""Warnings that users of the command cannot act on."""
 
 TRAINER_DEFAULTS = {
     "trainer.max_steps": 2000,  # as in the papers
@@ -330,6 +320,7 @@ def execute(job: Job) -> None:
         Interrupted: If a signal stopped a fit whose signals the caller handles; its checkpoint is written.
     """
     if job.verb == "fit":
+        _score_folds(job)
         _build_model(job)
     method = getattr(job.trainer, job.verb)
     options = {name: job.config[name] for name in inspect.signature(method).parameters.keys() - NOT_OPTIONS}
@@ -348,6 +339,24 @@ def execute(job: Job) -> None:
             # a run that is torn down would stay the current one of this process
             wandb.finish(exit_code=exit_status(job.stop.signum or 0) if job.stop.preempted else None)
             wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
+
+
+def _score_folds(job: Job) -> None:
+    """Scores copies of the model that are fitted to all folds but one, if the data has folds.
+
+    Raises:
+        InputError: If several processes fit.
+    """
+    if not isinstance(job.data, SignalDataModule) or not isinstance(job.model, CoordinateModule) or job.data.folds is None:
+        return
+    if job.trainer.world_size > 1:
+        raise InputError("folds are fitted by one process: set --trainer.devices 1, or leave out --data.folds")
+    names = ("max_steps", "max_epochs", "accelerator", "precision")
+    options = {name: job.config.trainer[name] for name in names if job.config.trainer[name] is not None}
+    job.data.prepare()
+    job.recorder.durations.mark("reading")
+    job.model.fold_scores = fold_scores(job.model, job.data, functools.partial(fit_quietly, devices=1, **options))
+    job.recorder.durations.mark("folds")
 
 
 def _build_model(job: Job) -> None:

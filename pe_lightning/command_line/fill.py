@@ -130,20 +130,18 @@ def _print_scores(filled: Filled, path: str) -> None:
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples
         print(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
-        if (scores := signal.scores) is None:
+        if signal.score is None:
+            print(f"no score: {signal.protocol}")
             continue
-        if not bool(scores.scores.isfinite().all()):
-            print(f"no score: {scores.protocol}")
-            continue
-        table = Table(title=f"held-out known samples: {scores.protocol}")
+        table = Table(title=f"held-out known samples: {signal.protocol}", min_width=60)
         table.add_column("method")
         for title in ("PSNR", "RMSE"):
             table.add_column(title, justify="right")
-        rows = {type(signal.model).__name__: (scores.scores, scores.errors), **scores.baselines}
-        for name, (psnr, error) in sorted(rows.items(), key=lambda row: float(row[1][1])):
-            table.add_row(name, f"{float(psnr):.2f} dB", f"{float(error) * signal.unit:.4g}")
+        rows = {type(signal.model).__name__: signal.score, **signal.baselines}
+        for name, score in sorted(rows.items(), key=lambda row: float(row[1].errors)):
+            table.add_row(name, f"{float(score.values):.2f} dB", f"{float(score.errors) * signal.unit:.4g}")
         output.print(table)
-        for name, reason in scores.left_out.items():
+        for name, reason in signal.left_out.items():
             output.print(f"{name}: {reason}", highlight=False, markup=False)
     if len(filled.signals) > MAX_TABLES:
         print(f"and {len(filled.signals) - MAX_TABLES} more signals")

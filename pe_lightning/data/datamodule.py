@@ -26,7 +26,7 @@ from pe_lightning.data.loaders import GridLoader, TrainLoader
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.registry import datamodules
-from pe_lightning.data.sampling import Sampling, samplings
+from pe_lightning.data.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import GridSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
@@ -48,6 +48,8 @@ class SignalDataModule(LightningDataModule):
             ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
         batching: Batches of training: a :class:`Batching`, or a mapping of its arguments.
         storage: Storage of the values: a :class:`Storage`, or a mapping of its arguments.
+        folds: Scores every known sample while all of them are trained on, by fits of all folds but one: ``random``,
+            ``blocks``, or a mapping of the arguments of :class:`~pe_lightning.data.sampling.FoldSampling`.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class SignalDataModule(LightningDataModule):
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
     ) -> None:
         super().__init__()
         choice("protocol", protocol, Protocol)
@@ -65,6 +68,9 @@ class SignalDataModule(LightningDataModule):
         self.protocol = protocol
         self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
         self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
+        self.folds = None if folds is None else make_folds(folds)
+        if self.folds is not None and self.sampling == GridSampling():
+            self.sampling = GridSampling(1)  # folds are of everything that is known
         self._info: SignalInfo | None = None
         self._shard: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
@@ -123,6 +129,11 @@ class SignalDataModule(LightningDataModule):
                 "points"
             )
         everything = self.protocol == "rest" and split.trains_all
+        if self.folds is not None and not (everything and loaded):
+            raise InputError(
+                "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
+                "--data.in_memory true, or leave out folds"
+            )
         # assigned last, so that a failed attempt leaves no partial state
         protocol: Protocol = "none" if everything else self.protocol
         self._dataset: SignalDataset
@@ -132,10 +143,10 @@ class SignalDataModule(LightningDataModule):
         else:
             self._dataset = SignalDataset(values, split, protocol)
         self._raw, self._info = raw, info
-        if everything:
+        if everything and self.folds is None:
             rank_zero_info(
                 f"Every sample is trained on ({self.sampling!r}), so protocol {self.protocol!r} scores nothing and is "
-                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set protocol: all."
+                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
             )
 
     def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> SignalDataModule:
@@ -144,6 +155,7 @@ class SignalDataModule(LightningDataModule):
         grid, count, known = dataset.split.grid, self.info.num_signals, dataset.split.known
         split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
         other.sampling, other.protocol, other.trainer = sampling, protocol, None
+        other.folds = None
         other._dataset, other._shard, other._device_copies = dataset.resampled(split, protocol), None, {}
         vars(other).pop("fingerprint", None)
         return other
@@ -191,6 +203,11 @@ class SignalDataModule(LightningDataModule):
         """The protocol in use: ``none`` if the requested one leaves no sample to score."""
         return self.dataset.protocol
 
+    @property
+    def scored_by(self) -> str:
+        """How held-out samples are chosen, in words: the folds, or the protocol."""
+        return self.effective_protocol if self.folds is None else self.folds.words()
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
@@ -212,7 +229,7 @@ class SignalDataModule(LightningDataModule):
             "sampling": self.sampling.spec(),
             "batch": self.batching.kind,
             "streamed": self.streamed,
-            "protocol": self.effective_protocol,
+            "protocol": self.scored_by,
             "fingerprint": self.fingerprint,
             **({} if self.num_missing is None else {"num_missing": self.num_missing}),
         }

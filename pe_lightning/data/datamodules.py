@@ -15,7 +15,7 @@ from torch import Tensor
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.registry import datamodules
-from pe_lightning.data.sampling import RandomSampling, Sampling
+from pe_lightning.data.sampling import FoldsLike, RandomSampling, Sampling
 from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
 from pe_lightning.data.sources.paths import Paths, as_list
@@ -39,6 +39,7 @@ class ImageDataModule(SignalDataModule):
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         **source: Arguments of :class:`~pe_lightning.data.sources.images.ImageSource`.
 
     Example:
@@ -55,9 +56,10 @@ class ImageDataModule(SignalDataModule):
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
         **source: Any,
     ) -> None:
-        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage)
+        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds)
 
 
 @datamodules.register("RowDataModule")
@@ -70,6 +72,7 @@ class RowDataModule(SignalDataModule):
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         **source: Arguments of :class:`~pe_lightning.data.sources.rows.RowSource`.
 
     Example:
@@ -86,9 +89,10 @@ class RowDataModule(SignalDataModule):
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
         **source: Any,
     ) -> None:
-        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage)
+        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds)
 
 
 @datamodules.register("VideoDataModule")
@@ -103,6 +107,7 @@ class VideoDataModule(SignalDataModule):
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         **source: Arguments of :class:`~pe_lightning.data.sources.video.VideoSource`.
 
     Example:
@@ -119,9 +124,10 @@ class VideoDataModule(SignalDataModule):
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
         **source: Any,
     ) -> None:
-        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage)
+        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds)
 
 
 @datamodules.register("PointsDataModule")
@@ -152,10 +158,12 @@ class PointsDataModule(SignalDataModule):
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
         **source: Any,
     ) -> None:
-        sampling = RandomSampling(0.8, shared=True) if sampling is None else sampling
-        super().__init__(PointSource(paths, coordinates, values, **source), sampling, protocol, batching, storage)
+        if sampling is None:
+            sampling = "grid" if folds is not None else RandomSampling(0.8, shared=True)
+        super().__init__(PointSource(paths, coordinates, values, **source), sampling, protocol, batching, storage, folds)
 
 
 @datamodules.register("TensorDataModule")
@@ -169,6 +177,7 @@ class TensorDataModule(SignalDataModule):
         protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
 
     Example:
         >>> import torch
@@ -185,8 +194,9 @@ class TensorDataModule(SignalDataModule):
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
+        folds: FoldsLike | None = None,
     ) -> None:
-        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage)
+        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds)
 
 
 MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {

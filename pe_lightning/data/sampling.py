@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -22,11 +22,15 @@ from pe_lightning.data.splits import GridSplit, PointSplit, RandomSplit, Split
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
+__all__ = ["FoldSampling", "FoldsLike", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
 
 
 BLOCK_SAMPLES = 16
 """Default samples per axis of the blocks of a fold."""
+
+
+FoldsLike: TypeAlias = Literal["random", "blocks"] | dict[str, Any]
+"""The kind of the folds, or a mapping of the arguments of :class:`FoldSampling`."""
 
 
 class Sampling(ABC):
@@ -275,10 +279,27 @@ class FoldSampling(Sampling):
             mask = mask.repeat(size, axis).take(range(n), axis)
         return PointSplit(tuple(grid), torch.from_numpy(np.flatnonzero(~mask))[None])
 
+    def of(self, fold: int) -> FoldSampling:
+        """The same folds, of which another is not trained on."""
+        return FoldSampling(self.kind, self.number, fold, self.size, self.seed)
+
     def words(self) -> str:
-        """The folds in words: ``5 random folds``."""
-        of = "" if self.kind == "random" else f" of blocks of {self.size or BLOCK_SAMPLES} samples per axis"
-        return f"{self.number} random folds{of}"
+        """The folds in words: ``5 random folds``, ``5 folds of blocks of 16 samples``."""
+        if self.kind == "random":
+            return f"{self.number} random folds"
+        size = self.size or BLOCK_SAMPLES
+        return f"{self.number} folds of blocks of {_by(size) if isinstance(size, list) else size} samples"
+
+
+def make_folds(folds: FoldsLike) -> FoldSampling:
+    """The folds from their kind, or a mapping of arguments.
+
+    Raises:
+        InputError: If an argument is unknown or out of range.
+    """
+    made = samplings.resolve({"name": "folds", **({"kind": folds} if isinstance(folds, str) else folds)})
+    assert isinstance(made, FoldSampling)
+    return made
 
 
 def _by(numbers: Sequence[int]) -> str:

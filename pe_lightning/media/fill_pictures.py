@@ -35,7 +35,7 @@ def write_before_after(target: Path, original: Original, values: AnyArray) -> Pa
     if values.ndim > 5:
         return None
     sheets: list[Image.Image] = []
-    for before, missing, after in zip(original.values, original.missing, values, strict=True):
+    for name, before, missing, after in zip(original.names, original.values, original.missing, values, strict=True):
         if len(sheets) == MAX_SIGNALS:
             break
         if not missing.any() and before.shape == after.shape and (before == after).all():
@@ -45,7 +45,7 @@ def write_before_after(target: Path, original: Original, values: AnyArray) -> Pa
         low, high = (0, np.iinfo(before.dtype).max) if whole else (float(known.min()), float(known.max()))
         shown = _scaled(np.where(missing, 0, before), low, high)
         shown[missing.any(-1)] = np.nan
-        sheets += _sheets(shown, _scaled(after, low, high))
+        sheets += _sheets(name, shown, _scaled(after, low, high))
     if not sheets:
         return None
     wide = max(sheet.width for sheet in sheets)
@@ -59,11 +59,11 @@ def _scaled(values: AnyArray, low: float, high: float) -> NDArray[np.float32]:
     return scaled
 
 
-def _sheets(before: NDArray[np.float32], after: NDArray[np.float32]) -> list[Image.Image]:
+def _sheets(name: str, before: NDArray[np.float32], after: NDArray[np.float32]) -> list[Image.Image]:
     if before.ndim == 2:
         if before.shape != after.shape:
             return []
-        return [row_plot(after, before, np.asarray(~np.isnan(before).any(-1)), "filled", names=("known", "filled"))]
+        return [row_plot(after, before, np.asarray(~np.isnan(before).any(-1)), name, names=("known", "filled"))]
     if before.ndim == 3:
         return [before_after(_enlarged(before, after), after)]
     missing = np.isnan(before).any(-1).mean((1, 2))

@@ -66,6 +66,8 @@ class TrainedModule(LightningModule, ABC):
 
     def __init__(self) -> None:
         super().__init__()
+        self.fold_scores: dict[str, Tensor] = {}
+        """Scores of held-out samples by name, of fits of all folds but one, in place of those of the test."""
         self.optimization: dict[str, Any] | None = None
         """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
 
@@ -110,7 +112,7 @@ class TrainedModule(LightningModule, ABC):
 
     def on_test_epoch_end(self) -> None:
         """Stores the scores in ``self.scores`` and logs their means."""
-        self.scores = self.scorer.test()
+        self.scores = self.scorer.test() | self.fold_scores
         for name, values in self.scores.items():
             if values.isfinite().all():
                 self.log(name, values.mean().float(), batch_size=1, sync_dist=True)

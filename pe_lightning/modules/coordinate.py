@@ -42,6 +42,7 @@ EncoderChoice = Encoder | list[Encoder] | str
 SIGNALS_KEY = "pe_lightning/signals"
 ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
+FOLDS_KEY = "pe_lightning/folds"
 SOLUTION_KEY = "pe_lightning/solution"
 POINTS_AT_ONCE = 1 << 16
 """Points that are predicted at once."""
@@ -279,6 +280,7 @@ class CoordinateModule(TrainedModule):
             checkpoint[SIGNALS_KEY] = self.info.to_dict()
             checkpoint[ENCODERS_KEY] = self.configured.specs()
             checkpoint[FIRST_AXES_KEY] = self.configured.first_axes
+            checkpoint[FOLDS_KEY] = self.fold_scores
             checkpoint[SOLUTION_KEY] = None if self.solution is None else self.solution.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -297,6 +299,7 @@ class CoordinateModule(TrainedModule):
         self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
         solution = checkpoint[SOLUTION_KEY]
         self.solution = None if solution is None else FitReport.from_dict(solution)
+        self.fold_scores = checkpoint.get(FOLDS_KEY, {})
         self.is_calibrated = True  # the state that is loaded next holds the scales and the means
         if is_new:  # a model fitted in float64 comes back in float64
             tensors = checkpoint["state_dict"].values()
