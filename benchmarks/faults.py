@@ -583,7 +583,7 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor, coords: torch.Tenso
     error = float(found.squared_error.sum())
     said = found.converged is None or not bool(found.converged.any()) or float(found.relative_residual.max()) <= 0.05
     if found.solver == "dense":
-        matrix = ScatteredPoints(found.encoders, coords[None].to(values.dtype)).dense()[0].detach().numpy()
+        matrix = ScatteredPoints(found.encoders, coords[None]).dense()[0].detach().numpy()
         target = (flat - flat.mean(1, keepdim=True))[..., 0].T.numpy()
         least = float(((matrix @ np.linalg.lstsq(matrix, target, rcond=None)[0] - target) ** 2).sum())
         said = not found.exact or error <= 1.001 * least + 1e-8 * mean
