@@ -22,9 +22,9 @@ from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.points import Duplicates, PointArrays, names_of
 from pe_lightning.encoders import EncoderLike, registry
 from pe_lightning.errors import InputError
-from pe_lightning.interface import fit_quietly
 from pe_lightning.media.maps import PointMap
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
+from pe_lightning.quiet_fits import fit_quietly
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 
 __all__ = ["Columns", "PointFit", "PointModel", "fit_points", "fit_source"]
