@@ -315,7 +315,6 @@ def memory() -> None:
     picture = Image.fromarray((255 * load(f"samples://{PHOTOGRAPHS[0]}").numpy()).astype(np.uint8))
     grain = generator.normal(0, 3, (4096, 4096, 3))
     large = (np.asarray(picture.resize((4096, 4096), Image.Resampling.BICUBIC)) + grain).clip(0, 255).astype(np.uint8)
-    clip = "samples://bigbuckbunny", "--data.frames", "[0, 128]"
     row = (32768 * (plucked_strings(60)[:, 0].numpy() * 2 - 1)).clip(-32768, 32767).astype(np.int16)
     print("\nmemory: peak of a process, MB; signal: its size in float32, MB; times: above the libraries, and of all\n")
     print("| signal | signal | libraries | fit | fit, test and files | fit, times | all, times | with libraries | core s |")
@@ -332,12 +331,12 @@ def memory() -> None:
                 "clip, 128 x 512 x 512",
                 128 * 512**2 * 3,
                 "video",
-                [*clip, "--data.resize", "[512, 512]"],
-                ["samples://bigbuckbunny", "--data.frames", "[0, 8]", "--data.resize", "[32, 32]"],
+                ["--data.frames", "[0, 128]", "--data.resize", "[512, 512]"],
+                ["--data.frames", "[0, 8]", "--data.resize", "[32, 32]"],
             ),
             ("sound, a minute", len(row), "row", [files["minute.wav"]], [files["short.wav"]]),
         ):
-            found = [measured(folder, [*paths, "--config", f"{kind}/sparse"]) for paths in (small, whole)]
+            found = [measured(folder, ["--config", f"{kind}/sparse", *paths]) for paths in (small, whole)]
             (_, libraries, _), (fitted, of_all, spent) = found
             signal = 4 * size
             megabytes = " | ".join(f"{x / 1e6:.0f}" for x in (signal, libraries, fitted, of_all))
@@ -438,7 +437,9 @@ def trade(path: str, figure: Path | None) -> None:
     left, right = drawn.subplots(1, 2)
     orange, yellow, black, blue = "#D55E00", "#E69F00", "#000000", "#0072B2"
     ours = list(scores.values())
-    left.plot(list(scores), ours, "o-", color=orange, label="sparse exact fit, 0.1 to 0.2 core s", zorder=3)
+    spent = [made[2] for made in found.values()]
+    about = f"sparse exact fit, {min(spent):.2f} to {max(spent):.2f} core s"
+    left.plot(list(scores), ours, "o-", color=orange, label=about, zorder=3)
     colors = iter([blue, "#56B4E9", "#CC79A7", black, yellow, "#009E73", "#B8A900"] * 2)
     for name, row in stored["methods"].items():
         style = {"marker": ".", "linestyle": ":" if row["exact"] else "-", "color": next(colors)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import itertools
 import math
 import pydoc
 import re
@@ -218,7 +219,12 @@ def _wrong_value(lines: list[str]) -> str | None:
     later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
     given = given or next(iter(later), "something else")
     near = ""
-    if choices := re.search(r"a typing\.Literal(\[.*\])", wanted):
+    union = itertools.takewhile(lambda line: line.startswith("Expected a "), lines[place:])
+    kinds = [re.match(r"Expected a (?:<class '(?:\w+\.)*(\w+)'>|typing\.Literal\[(.*)\])$", line) for line in union]
+    names = [kind[1] or kind[2] for kind in kinds if kind is not None and kind[1] != "NoneType"]
+    if len(names) > 1:
+        wanted = f"expected {', '.join(names[:-1])} or {names[-1]}"
+    elif choices := re.search(r"a typing\.Literal(\[.*\])", wanted):
         near = did_you_mean(given, map(str, ast.literal_eval(choices[1])))
         wanted = f"expected one of {choices[1].strip('[]')}"
     wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)

@@ -88,8 +88,10 @@ def write_reconstructions(
             continue
 
         def caption(what: str, scores: Mapping[str, Any], index: int = index) -> str:
-            score = scores[f"test/{metric}_per_signal"][index]
-            return what if score is None else f"{what}, {f'{score:.2f} {unit_of(metric)}'.rstrip()} held out"
+            for stage, words in (("test", "held out"), ("train", "of trained samples")):
+                if (score := scores.get(f"{stage}/{metric}_per_signal", {index: None})[index]) is not None:
+                    return f"{what}, {f'{score:.2f} {unit_of(metric)}'.rstrip()} {words}"
+            return what
 
         about, beside = caption("reconstruction", metrics), None
         if interpolation is not None and other is not None:

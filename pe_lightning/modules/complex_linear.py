@@ -223,6 +223,8 @@ class ComplexLinear(CoordinateModule):
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
         most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
         encoders = size_encoders(data.dataset, encoders, most)
+        if self.sparse is not None:
+            self.sparse.check_count(math.prod(encoder.num_features for encoder in encoders) * data.info.channels)
         if not self.center:
             warn_of_constants(data.dataset, encoders)
         if any(wanted):

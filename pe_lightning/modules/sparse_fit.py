@@ -20,7 +20,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
 from pe_lightning.metrics import psnr
 from pe_lightning.modules.report import SparseReport
-from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms
+from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
 from pe_lightning.solvers import Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk
@@ -75,6 +75,15 @@ class SparseOptions:
         if isinstance(self.keep, float):
             return max(1, round(self.keep * size))
         return self.keep if isinstance(self.keep, int) else None
+
+    def check_count(self, size: int) -> None:
+        """Refuses a count above the ``size`` numbers of a signal's layer.
+
+        Raises:
+            InputError: If it is.
+        """
+        if isinstance(self.keep, int):
+            check_keep(self.keep, size)
 
     def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
         """Refuses encoders and samples that a sparse layer is not for.

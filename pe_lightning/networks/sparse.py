@@ -25,7 +25,7 @@ from pe_lightning.encoders import Encoder, bandwidth
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LIFTINGS, Identity, LiftingName, Operator, channel_rotation, lifting, rotated
 
-__all__ = ["Coefficients", "SparseWeight", "ValueType", "axis_norms"]
+__all__ = ["Coefficients", "SparseWeight", "ValueType", "axis_norms", "check_keep"]
 
 ValueType = Literal["float32", "float16"]
 """How the kept numbers are stored."""
@@ -177,10 +177,7 @@ class Coefficients:
         Raises:
             InputError: If there are not as many.
         """
-        if not 1 <= count <= self.size:
-            raise InputError(
-                f"keep must be from 1 to {self.size:,}, the numbers of all channels of a signal's layer; got {count:,}"
-            )
+        check_keep(count, self.size)
         importance = self.importance().flatten()
         least = 0.0
         if count < self.size:
@@ -233,6 +230,16 @@ class Coefficients:
             else:
                 low = count
         return best
+
+
+def check_keep(count: int, size: int) -> None:
+    """Checks a number of kept coefficients.
+
+    Raises:
+        InputError: If a layer does not have as many.
+    """
+    if not 1 <= count <= size:
+        raise InputError(f"keep must be from 1 to {size:,}, the numbers of all channels of a signal's layer; got {count:,}")
 
 
 def half_scale(values: Tensor) -> float:

@@ -40,6 +40,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigma", "wide"], ["model.encoder.sigma", "float", "wide"]),
         (["--data.batch", "pionts"], ["expected one of 'full', 'points', 'blocks'", "got pionts"]),
         (["--seed_everything", "soon"], ["seed_everything", "soon"]),
+        (["--model.keep", "lots"], ["model.keep: expected int, float, 'auto' or dict, got lots"]),
         # files that do not exist
         (["--data.paths", "nowhere.png"], ["nowhere.png"]),
         (["--ckpt_path", "nowhere.ckpt"], ["no checkpoint at 'nowhere.ckpt'"]),

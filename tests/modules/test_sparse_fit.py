@@ -201,7 +201,7 @@ def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="leave out trainable: true of gau"):
         fitted(make_trainer, ComplexLinear({"name": "gau", "trainable": True}, keep=5), data)
     with pytest.raises(InputError, match="keep must be from 1 to 1,440"):
-        fitted(make_trainer, ComplexLinear("keys", keep=1441), data)
+        ComplexLinear("keys", keep=1441).build_from(data)  # before a run directory is made
     with pytest.raises(InputError, match="auto needs samples of a grid"):
         fitted(make_trainer, ComplexLinear("keys", keep="auto"), TensorDataModule(smooth(), sampling=RandomSampling(0.5)))
 

@@ -268,14 +268,16 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
     interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * (difference.signals > 1)
     change = "baseline" if row is table.baseline else f"{metric.text(difference.mean, '+')}{interval}"
     units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
+    # without held-out samples, runs are compared in the terminal by what is known of trained ones
+    held_out = any(not math.isnan(other.mean) for other in table.rows)
     found = [
         TableCell("runs", "runs", _number(runs, "d"), runs),
-        TableCell(f"test_{metric.name}", f"held-out {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean),
-        TableCell("difference", f"difference ({units})", change, difference.mean),
-        TableCell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, in_terminal=False),
-        TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, in_terminal=False),
+        TableCell(f"test_{metric.name}", f"held-out {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean, held_out),
+        TableCell("difference", f"difference ({units})", change, difference.mean, held_out),
+        TableCell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, not held_out),
+        TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, not held_out),
         TableCell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
-        TableCell("checkpoint_bytes", "bytes of the file", _number(size, ",.0f"), size, in_terminal=False),
+        TableCell("checkpoint_bytes", "bytes of the file", _number(size, ",.0f"), size, not held_out),
         TableCell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
     ]
     return found if by is not None else found[1:]

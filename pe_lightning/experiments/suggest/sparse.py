@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.report import data_lines
 from pe_lightning.linalg import LIFTINGS
+from pe_lightning.solvers import LowRankWarning
 
 __all__ = ["suggest_sparse"]
 
@@ -49,7 +51,9 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     chosen = values[torch.linspace(0, len(values) - 1, min(len(values), MAX_SIGNALS)).long()]
 
     def tried(encoder: Encoder, transform: Any) -> dict[str, Any]:
-        each = [sparsity(signal, encoder, transform) for signal in chosen]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LowRankWarning)  # the table shows it
+            each = [sparsity(signal, encoder, transform) for signal in chosen]
         mean = [sum(report["psnr"][place] for report in each) / len(each) for place in range(len(SHARES))]
         whole = sum(report["psnr_of_all"] for report in each) / len(each)
         return {**each[0], "psnr": mean, "psnr_of_all": whole}

@@ -39,6 +39,15 @@ def test_the_table(make_run, tmp_path, capsys):
 
 
 @pytest.mark.slow  # starts a process
+def test_runs_without_held_out_samples_show_trained_ones_and_bytes(make_run, tmp_path, capsys):
+    make_run("dense/1", (None,), checkpoint_bytes=123_456, baselines={})
+    make_run("sparse/1", (None,), checkpoint_bytes=7_890, baselines={})
+    assert main(["compare", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("40.00", "0.5000", "123,456", "7,890"))
+    assert "held-out" not in shown
+
+
 def test_nothing_heavy_is_imported(make_run, tmp_path):
     make_run("a/1", noise=0.1)
     code = f"""
