@@ -437,8 +437,7 @@ def trade(path: str, figure: Path | None) -> None:
     left, right = drawn.subplots(1, 2)
     orange, yellow, black, blue = "#D55E00", "#E69F00", "#000000", "#0072B2"
     ours = list(scores.values())
-    spent = [made[2] for made in found.values()]
-    about = f"sparse exact fit, {min(spent):.2f} to {max(spent):.2f} core s"
+    about = f"sparse exact fit, {statistics.median(made[2] for made in found.values()):.1f} core s"
     left.plot(list(scores), ours, "o-", color=orange, label=about, zorder=3)
     colors = iter([blue, "#56B4E9", "#CC79A7", black, yellow, "#009E73", "#B8A900"] * 2)
     for name, row in stored["methods"].items():
