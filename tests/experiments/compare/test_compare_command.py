@@ -38,7 +38,6 @@ def test_the_table(make_run, tmp_path, capsys):
         assert f"against {names[0]}, paired by signal, with 95% t intervals over 3 signals" in shown.out
 
 
-@pytest.mark.slow  # starts a process
 def test_runs_without_held_out_samples_show_trained_ones_and_bytes(make_run, tmp_path, capsys):
     make_run("dense/1", (None,), checkpoint_bytes=123_456, baselines={})
     make_run("sparse/1", (None,), checkpoint_bytes=7_890, baselines={})
@@ -48,6 +47,7 @@ def test_runs_without_held_out_samples_show_trained_ones_and_bytes(make_run, tmp
     assert "held-out" not in shown
 
 
+@pytest.mark.slow  # starts a process
 def test_nothing_heavy_is_imported(make_run, tmp_path):
     make_run("a/1", noise=0.1)
     code = f"""
