@@ -152,12 +152,13 @@ def _out_of_memory(error: BaseException) -> str | None:
     words = "out of memory|can't allocate memory|size calculation overflow"
     if not isinstance(error, MemoryError) and not re.search(words, text):
         return None
-    from pe_lightning.checks import free_memory
+    import psutil
 
+    free = psutil.virtual_memory().available
     asked = re.search(r"allocate ([\d.]+ ?\w+)", text)
     needed = re.sub(r"^(\d+) bytes$", lambda found: show_bytes(int(found[1])), asked[1]) if asked else "more"
     return (
-        f"there is not enough memory: {needed} requested at once, {show_bytes(free_memory())} free. Make the signals "
+        f"there is not enough memory: {needed} requested at once, {show_bytes(free)} free. Make the signals "
         "(resize, center_crop, frames, length), num_features or the output smaller"
     )
 

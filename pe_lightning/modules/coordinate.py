@@ -17,7 +17,6 @@ from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
-from pe_lightning.distributed import SignalShard
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision
@@ -32,6 +31,7 @@ from pe_lightning.modules.optimization import (
 )
 from pe_lightning.modules.report import FitReport
 from pe_lightning.modules.scoring import BatchErrors, SignalScores, held_out_score
+from pe_lightning.modules.sharding import SignalShard
 from pe_lightning.networks import Stack
 
 __all__ = ["CoordinateModule", "EncoderChoice"]

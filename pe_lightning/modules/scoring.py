@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from pe_lightning import metrics
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.distributed import SignalShard
 from pe_lightning.errors import show_metric
 from pe_lightning.metrics import psnr
+from pe_lightning.modules.sharding import SignalShard
 
 __all__ = ["BatchErrors", "SignalScores", "held_out_score"]
 
