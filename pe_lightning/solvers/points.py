@@ -574,7 +574,9 @@ def point_samples(
     if distributed and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise InputError("distributed=True needs torch.distributed to be initialised; leave it out for one process")
     device = values.device
-    axes = None if axes is None else [x.to(device) for x in axes]
+    # features of float64 fits are float64: weights of dependent features enlarge the rounding errors of features
+    axes = None if axes is None else [x.to(device, torch.promote_types(x.dtype, values.dtype)) for x in axes]
+    coords = None if coords is None else coords.to(device, torch.promote_types(coords.dtype, values.dtype))
     grid = () if axes is None else tuple(len(x) for x in axes)
     if axes is not None and mask is not None:
         mask = (mask[None] if mask.ndim == len(grid) else mask).to(device)

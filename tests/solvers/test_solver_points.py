@@ -246,6 +246,14 @@ def test_float32_weights_without_a_ridge_are_those_of_float64_rounded(
         )
 
 
+def test_features_of_float64_values_are_float64() -> None:
+    """Weights of 1e10 would enlarge the rounding errors of features in float32."""
+    coords, values = numbers(300, 2).float(), numbers(1, 300, 1, seed=3)
+    solution = solve_points(values, {"name": "gau", "num_features": 14, "sigma": 0.4}, coords=coords, ridge=0.0)
+    error = float((solution.at(coords) - values).square().sum())
+    assert error == pytest.approx(float(solution.squared_error), rel=1e-2)
+
+
 def test_iterations_that_rounding_ends_have_not_converged() -> None:
     made = [encoders.create("gau", num_features=14, sigma=0.4)] * 2
     coords, values = numbers(300, 2), numbers(1, 300, 1, seed=3)
