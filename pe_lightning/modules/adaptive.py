@@ -17,19 +17,26 @@ from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import trainer_of
 from pe_lightning.modules.coordinate import CoordinateModule
+from pe_lightning.modules.priors import NO_PRIOR, PRIOR_KEY, prior_from, read_prior
 from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import FitReport
 from pe_lightning.networks.adaptive import AdaptiveNetwork
+from pe_lightning.networks.local import LocalGrid, LocalPrior
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.threads import sized_threads, solve_operations
 
 __all__ = ["Adaptive"]
 
-Field: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
-"""A fitted signal as a function of coordinates."""
+Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
+"""A signal fitted by itself, as a function of coordinates."""
+Field: TypeAlias = Fit | MixedGrid
+"""A signal as a function of coordinates."""
 
+PRIOR_AXES = 2
+"""Axes of signals that a prior has an effect on."""
 FIELD_PASSES = 20
 """Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
 
@@ -59,6 +66,11 @@ class Adaptive(CoordinateModule):
         noise: ``none`` interpolates, with a ridge of 0.001 on grids and 0.06 at scattered samples. ``auto`` chooses the
             ridge, which is the variance of the noise relative to that of the signal nearby, by the held-out error, so that
             noisy samples are smoothed; it takes six fits.
+        prior: ``none``; or a network that was trained on other pictures (:class:`~pe_lightning.modules.Local`):
+            ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
+            It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
+            times the spacing; the weight is zero where they do not support it. It has no effect on signals of another
+            number of axes than two, on scattered samples, and where ``noise: auto`` smooths.
 
     Raises:
         InputError: If an argument is out of range; on a fit, if ``max_steps`` is not 0 or the signals stay in their file.
@@ -76,6 +88,7 @@ class Adaptive(CoordinateModule):
         aspects: list[float] = [2.0, 6.0],  # noqa: B006  (never changed)
         window: float = 0.8,
         noise: Literal["none", "auto"] = "none",
+        prior: str = NO_PRIOR,
     ) -> None:
         super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
         if not self.configured.one_for_all:
@@ -86,8 +99,11 @@ class Adaptive(CoordinateModule):
         checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
         checks.choice("noise", noise, ("none", "auto"))
         self.angles, self.aspects, self.window, self.noise = angles, [float(rho) for rho in aspects], float(window), noise
+        self.prior = prior
+        self.local_prior: LocalPrior | None = None
+        """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
         self._fields: list[Field] = []
-        self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise)
+        self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, prior=prior)
 
     def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
         """The bank; :meth:`calibrate` sets its samples."""
@@ -125,6 +141,9 @@ class Adaptive(CoordinateModule):
                 "Adaptive holds all trained samples, and these signals stay in their file: set --data.in_memory true, fit a "
                 "part of the signals, or fit a linear layer block by block with --encoder tri"
             )
+        if self.prior != NO_PRIOR:
+            prior = read_prior(self.prior)  # a wrong name is an error for any signals
+            self.local_prior = prior if data.info.num_axes == PRIOR_AXES else None
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
@@ -146,6 +165,9 @@ class Adaptive(CoordinateModule):
         """As of any module; numbers of features play no part."""
         described = super().describe()
         described["encoder"].pop("num_features", None)  # one entry: a bank has one encoder
+        if self.prior != NO_PRIOR:
+            weights = [field.weight if isinstance(field, MixedGrid) else 0.0 for field in self._fields]
+            described["prior"] = {"name": self.prior, "weight": weights or None}
         return described
 
     def on_fit_start(self) -> None:
@@ -158,15 +180,16 @@ class Adaptive(CoordinateModule):
         tried = RIDGES if self.noise == "auto" else (RIDGE,) if self.network.coords.numel() else RIDGES[:1]
         self._fields = []
         for place in range(self.networks.num_signals):
-            found = [self._field(place, ridge) for ridge in tried]
-            self._fields.append(min(found, key=lambda field: field.error))
-            self.network.ridge[place] = self._fields[-1].ridge
+            found = [self._fit(place, ridge) for ridge in tried]
+            best = min(found, key=lambda field: field.error)
+            self._fields.append(self._with_prior(place, best))
+            self.network.ridge[place] = best.ridge
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
         ridges = set(self.network.ridge.tolist())
         ridge = ridges.pop() if len(ridges) == 1 else None
-        self.solution = FitReport("adaptive", ridge, seconds, members=self._fields[0].num_members)
+        self.solution = FitReport("adaptive", ridge, seconds, members=found[0].num_members)
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""
@@ -174,6 +197,26 @@ class Adaptive(CoordinateModule):
         self._fields = []
 
     def _field(self, place: int, ridge: float) -> Field:
+        return self._with_prior(place, self._fit(place, ridge))
+
+    def _with_prior(self, place: int, fit: Fit) -> Field:
+        """The fit, mixed with the prior if there is one that improves it."""
+        if self.local_prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge > RIDGES[0]:
+            return fit
+        prior, bank, grid = self.local_prior, self.network.encoding, self.require_info().grid
+        first, step = self.network.first[place].tolist(), self.network.step[place].tolist()
+
+        def alone(values: Tensor, step: Sequence[float]) -> AdaptiveGrid:
+            return AdaptiveGrid(bank, values, grid, first, step, self.window, fit.ridge)
+
+        def local(values: Tensor, step: Sequence[float]) -> LocalGrid:
+            return LocalGrid(prior, values, grid, first, step)
+
+        with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
+            weight = held_out_weight(alone, local, fit.values, grid, first, step)
+        return MixedGrid(fit, local(fit.values, step), weight, fit.values) if weight else fit
+
+    def _fit(self, place: int, ridge: float) -> Fit:
         network, grid = self.network, self.require_info().grid
         bank, samples = network.encoding, network.samples[place].detach()
         with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
@@ -194,9 +237,17 @@ class Adaptive(CoordinateModule):
                 self._fields = [self._field(place, ridge) for place, ridge in each]
         return self._fields
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the arguments of the prior, if there is one."""
+        super().on_save_checkpoint(checkpoint)
+        if self.local_prior is not None:
+            checkpoint[PRIOR_KEY] = self.local_prior.spec()
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint, with as many samples as it contains."""
+        """Builds from the checkpoint, with as many samples as it contains, and the prior."""
         super().on_load_checkpoint(checkpoint)
+        spec = checkpoint.get(PRIOR_KEY)
+        self.local_prior = None if spec is None else prior_from(spec).to(self.device)
         self._fields = []
         for name in ("samples", "coords"):
             getattr(self.network, name).data = torch.empty_like(

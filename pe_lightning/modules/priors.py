@@ -22,7 +22,7 @@ PRIOR_KEY = "pe_lightning/prior"
 NO_PRIOR = "none"
 SHIPPED = ("pictures",)
 """Names of the priors that are part of the package."""
-STATE_PREFIXES = ("prior.", "networks.network.encoding.")
+STATE_PREFIXES = ("prior.", "local_prior.", "networks.network.encoding.")
 """Beginnings of the names of a prior's tensors in checkpoints."""
 
 
@@ -42,7 +42,7 @@ def read_prior(name: str) -> LocalPrior:
     """A trained prior that takes no further training.
 
     Args:
-        name: One of :data:`SHIPPED`, or a checkpoint of ``PatchRegression`` or its run directory.
+        name: One of :data:`SHIPPED`, or a checkpoint of ``PatchRegression``, ``Local`` or ``Adaptive``.
 
     Raises:
         InputError: If there is no such prior, or the file is damaged or is not one.

@@ -1,0 +1,235 @@
+"""A network trained on other pictures, alone and mixed with the adaptive fit: docs/prior.md.
+
+    python benchmarks/prior.py                          # pictures that scikit-image ships, words, rasters, noise
+    python benchmarks/prior.py --paths natural16        # your own folder of pictures
+    python benchmarks/prior.py --only strides,time
+    python benchmarks/prior.py --ship runs/patches-PatchRegression-gau/1/checkpoints/last.ckpt --name pictures
+
+Known are every second sample of each axis (or every third, every fourth); PSNR in dB of the others, ``rest``, and of those
+between four known ones, ``odd``. Predictions are not clamped. No picture of the tables was trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import math
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import skimage.data
+import torch
+from scipy.ndimage import gaussian_filter
+from torch import Tensor
+
+from pe_lightning.baselines import interpolate
+from pe_lightning.checkpoints import locate, read_checkpoint
+from pe_lightning.data import ImageDataModule
+from pe_lightning.data.batches import GridBatch
+from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file
+from pe_lightning.networks.local import LocalGrid
+from pe_lightning.solvers.adaptive import AdaptiveGrid
+from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+from pe_lightning.tasks.patches import PHOTOGRAPHS
+
+SECTIONS = ("pictures", "others", "strides", "time")
+RIDGE = 2.0**-10
+Pictures = dict[str, list[Tensor]]
+
+
+class Methods:
+    """The methods that are compared: known samples and their distance -> a field."""
+
+    def __init__(self, prior: str) -> None:
+        self.prior, self.bank = read_prior(prior), Bank("laplace", 2, 12, (2, 6))
+
+    def adaptive(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> AdaptiveGrid:
+        """``Adaptive`` without a prior."""
+        return AdaptiveGrid(self.bank, values, grid, (0, 0), step, 0.8, RIDGE)
+
+    def local(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> LocalGrid:
+        """``Local``."""
+        return LocalGrid(self.prior, values, grid, (0, 0), step)
+
+    def weight(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> float:
+        """The weight of the prior in ``Adaptive``."""
+
+        def alone(known: Tensor, wide: Sequence[float]) -> AdaptiveGrid:
+            return self.adaptive(known, wide, grid)
+
+        def local(known: Tensor, wide: Sequence[float]) -> LocalGrid:
+            return self.local(known, wide, grid)
+
+        return held_out_weight(alone, local, values, grid, (0, 0), step)
+
+    def both(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> MixedGrid:
+        """``Adaptive`` with the prior."""
+        fit, local = self.adaptive(values, step, grid), self.local(values, step, grid)
+        return MixedGrid(fit, local, self.weight(values, step, grid), values)
+
+
+def psnr(error: Tensor) -> float:
+    """PSNR of errors in dB."""
+    return -10 * math.log10(max(float(error.double().square().mean()), 1e-30))
+
+
+def scores(methods: Methods, truth: Tensor, stride: int) -> dict[str, tuple[float, float]]:
+    """``rest`` and ``odd`` of every method, and the weight of the prior."""
+    known = truth[::stride, ::stride].contiguous()
+    grid, step = truth.shape[:2], (stride, stride)
+    axes = grid_axes(grid)
+    rest, odd = torch.ones(grid, dtype=torch.bool), torch.zeros(grid, dtype=torch.bool)
+    rest[::stride, ::stride] = False
+    odd[1::2, 1::2] = True
+    batch = GridBatch(tuple(x[::stride] for x in axes), known[None])
+    found = {
+        "bicubic": interpolate("bicubic", batch, axes)[0],
+        "Adaptive": methods.adaptive(known, step, grid).predict(axes),
+        "Local *": methods.local(known, step, grid).predict(axes),
+    }
+    weight = methods.weight(known, step, grid)
+    found["Adaptive, prior *"] = torch.lerp(found["Adaptive"], found["Local *"], weight)
+    result = {name: (psnr((values - truth)[rest]), psnr((values - truth)[odd])) for name, values in found.items()}
+    return {**result, "weight": (weight, weight)}
+
+
+def table(methods: Methods, pictures: Pictures, stride: int = 2) -> dict[str, dict[str, float]]:
+    """Prints a row per kind of picture: the mean of every method and the worst picture; returns the means of ``rest``."""
+    names = ["bicubic", "Adaptive", "Local *", "Adaptive, prior *"]
+    print(f"every sample of {stride}; * has seen other pictures")
+    print(f"{'':26}" + "".join(f"{name:>20}" for name in names) + "   weight   prior against none: mean, worst")
+    summary = {}
+    for kind, some in pictures.items():
+        found = [scores(methods, picture, stride) for picture in some]
+        cells = [f"{np.mean([f[n][0] for f in found]):9.2f} /{np.mean([f[n][1] for f in found]):6.2f}" for n in names]
+        gains = [f[names[3]][0] - f[names[1]][0] for f in found]
+        weight = float(np.mean([f["weight"][0] for f in found]))
+        print(
+            f"{kind + f' ({len(some)})':26}" + "".join(f"{cell:>20}" for cell in cells)
+            + f"   {weight:6.2f}   {np.mean(gains):+.2f} {min(gains):+.2f}",
+            flush=True,
+        )  # fmt: skip
+        summary[kind] = {name: round(float(np.mean([f[name][0] for f in found])), 2) for name in names}
+    return summary
+
+
+def unit(values: object) -> Tensor:
+    """An array ``(H, W)`` or ``(H, W, C)`` in [0, 1]: bytes divided by 255, else from its minimum to its maximum."""
+    array = np.asarray(values)
+    scaled = array / 255 if array.dtype == np.uint8 else (array - array.min()) / np.ptp(array)
+    tensor = torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
+    return tensor if tensor.ndim == 3 else tensor[..., None]
+
+
+def held_out_pictures(count: int) -> Pictures:
+    """Photographs and text of scikit-image that were left out of training, and words in fonts that were."""
+    found = {name: [unit(getattr(skimage.data, name)())] for name in ("astronaut", "camera", "page", "text")}
+    words = [unit(draw_words(np.random.default_rng(1000 + k))) for k in range(count)]
+    return {**found, "words, other fonts": words}
+
+
+def other_pictures() -> Pictures:
+    """What the prior was not made for: rasters, a medical slice, noise, textures, single frequencies."""
+    folder = Path(matplotlib.get_data_path()) / "sample_data"
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[:256, :256]
+    with gzip.open(folder / "s1045.ima.gz") as file:
+        slice_of_mri = np.frombuffer(file.read(), np.uint16).reshape(256, 256).astype(float)
+    astronaut = unit(skimage.data.astronaut())[:256, :256]
+    noise = torch.randn(astronaut.shape, generator=torch.Generator().manual_seed(0))
+    return {
+        "elevation": [unit(np.load(folder / "jacksboro_fault_dem.npz")["elevation"])],
+        "sea floor": [unit(np.load(folder / "topobathy.npz")["topo"])],
+        "slice of a head (MRI)": [unit(slice_of_mri)],
+        "white noise": [unit(random.random((192, 192)))],
+        "rough textures": [unit(gaussian_filter(random.standard_normal((200, 200)), s)) for s in (0.7, 1, 1.3, 1.6, 2)],
+        "single frequencies": [unit(np.sin(2 * np.pi * f * (0.8 * x + 0.6 * y))) for f in (0.05, 0.1, 0.14, 0.18, 0.24)],
+        "photograph, noise 10, 25": [astronaut + sigma / 255 * noise for sigma in (10, 25)],
+    }
+
+
+def large() -> None:
+    """Seconds of a core and peak memory of the prior at three sizes, colour."""
+    methods = Methods("pictures")
+    tile = unit(skimage.data.astronaut())
+    for height, width in ((512, 512), (1356, 2040), (4096, 4096)):
+        picture = tile.repeat(-(-height // 512), -(-width // 512), 1)[:height, :width]
+        known, grid, step = picture[::2, ::2].contiguous(), (height, width), (2, 2)
+        row = []
+        for method in (methods.adaptive, methods.local, methods.both):
+            before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+            method(known, step, grid).predict(grid_axes(grid))
+            seconds, after = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            row.append(f"{seconds:6.2f} s {(after - before) / 1024:6.0f} MiB more")
+        print(f"{height} x {width}: Adaptive {row[0]}, Local {row[1]}, Adaptive with a prior {row[2]}", flush=True)
+
+
+def ship(checkpoint: str, name: str) -> None:
+    """Writes the prior of a checkpoint of a run as a file of the package, with its card."""
+    path = locate(checkpoint)
+    content = read_checkpoint(path)
+    state = {key: value for key, value in content["state_dict"].items() if key.startswith("prior.")}
+    target = shipped_file(name)
+    target.parent.mkdir(exist_ok=True)
+    torch.save({PRIOR_KEY: content[PRIOR_KEY], "state_dict": state}, target)
+    run = json.loads((path.parents[1] / "metrics.json").read_text())
+    described = {
+        "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
+        "command": "pe-lightning fit --config prior/pictures",
+        "seed": 0,
+        "steps": run["steps"],
+        "num_params": run["num_params"],
+        "versions": run["versions"],
+        "data": {"drawn": 100, "photographs": {package: list(names) for package, names in PHOTOGRAPHS.items()}},
+        "data_fingerprint": run["data_fingerprint"],
+        "held_out_rows_psnr": dict(zip(run["signals"], (round(v, 2) for v in run["test/psnr_per_signal"]), strict=True)),
+        "held_out": ["astronaut", "camera", "page", "text", *HELD_OUT_FONTS],
+        "licences": "docs/prior.md",
+    }  # fmt: skip
+    target.with_suffix(".json").write_text(json.dumps(described, indent=1) + "\n")
+    card.cache_clear()
+    described["held_out_pictures_rest_psnr"] = table(Methods(name), held_out_pictures(4))
+    target.with_suffix(".json").write_text(json.dumps(described, indent=1) + "\n")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the sections."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="pictures,others", help="sections, separated by commas: " + ", ".join(SECTIONS))
+    parser.add_argument("--paths", nargs="*", help="pictures of one size or a folder, in place of those of scikit-image")
+    parser.add_argument("--count", type=int, default=4, help="pictures of words")
+    parser.add_argument("--prior", default="pictures", help="a shipped prior or a checkpoint")
+    parser.add_argument("--ship", help="a checkpoint: make its prior one of the package, and do nothing else")
+    parser.add_argument("--name", default="pictures", help="name of the prior that is shipped")
+    options = parser.parse_args(arguments)
+    if options.ship:
+        ship(options.ship, options.name)
+        return
+    chosen = options.only.split(",")
+    if not set(chosen) <= set(SECTIONS):
+        parser.error(f"--only takes {', '.join(SECTIONS)}; got {options.only}")
+    print(f"prior.py {options.only}: {platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} thread(s)")
+    run: dict[str, Callable[[], object]] = {}
+    methods = Methods(options.prior)
+    own = {Path(options.paths[0]).name: list(ImageDataModule(options.paths).values)} if options.paths else None
+    run["pictures"] = lambda: table(methods, own or held_out_pictures(options.count))
+    run["others"] = lambda: table(methods, other_pictures())
+    run["strides"] = lambda: [table(methods, own or held_out_pictures(options.count), stride) for stride in (3, 4)]
+    run["time"] = large
+    for section in chosen:
+        run[section]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+r"""A fit of a signal alone and a prediction trained on other signals, mixed by one weight from samples that are held out.
+
+Both predict the trained samples from every second, and every second of those from every fourth. The weight ``w`` of the
+prediction in ``fit + w (prediction - fit)`` with the least squared error is found at each of these spacings. A weight that
+falls towards the smaller spacing is extrapolated to that of the samples themselves; one that rises is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["GridField", "MakeField", "MixedGrid", "held_out_weight"]
+
+MIN_SAMPLES = 16
+"""Trained samples per axis below which the weight is zero: too few would be held out."""
+MIN_EXPLAINED = 0.3
+"""Share of the variance of held-out samples that the fit explains below which the weight is zero: samples of twice the
+spacing then say nothing about the signal between samples."""
+TINY = 1e-12
+
+
+class GridField(Protocol):
+    """A signal on a grid as a function of coordinates."""
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
+
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
+
+
+MakeField = Callable[[Tensor, Sequence[float]], GridField]
+"""Makes a field of samples ``(n_1, ..., n_D, C)`` and their distance per axis; the first is always at the same position."""
+
+
+@torch.no_grad()
+def held_out_weight(
+    fit: MakeField, prediction: MakeField, values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float]
+) -> float:
+    """The weight of the prediction, in [0, 1].
+
+    Args:
+        fit: The fit of the signal alone.
+        prediction: What is mixed with it.
+        values: The trained samples ``(n_1, ..., n_D, C)``.
+        grid: Samples of the whole signal per axis.
+        first: Position of the first trained sample of each axis.
+        step: Distance of trained samples per axis, in samples.
+    """
+    if min(values.shape[:-1]) < MIN_SAMPLES:
+        return 0.0
+    axes = [
+        (start + distance * torch.arange(n, dtype=torch.float64, device=values.device)) / size
+        for start, distance, n, size in zip(first, step, values.shape, grid, strict=False)
+    ]
+
+    def at_spacing(every: int) -> tuple[float, float]:
+        """The weight and the explained share, at samples of ``every / 2`` spacings from those of ``every``."""
+        inner = (slice(None, None, every // 2),) * len(grid)
+        truth = values[inner].double()
+        known = values[(slice(None, None, every),) * len(grid)].contiguous()
+        wide = [every * distance for distance in step]
+        held_out = torch.ones(truth.shape[:-1], dtype=torch.bool, device=values.device)
+        held_out[(slice(None, None, 2),) * len(grid)] = False
+        own, other = (
+            (make(known, wide).predict([x[:: every // 2] for x in axes]) - truth)[held_out] for make in (fit, prediction)
+        )
+        difference = own - other
+        weight = float((own * difference).sum() / (difference.square().sum() + TINY))
+        return weight, 1 - float(own.square().mean() / (truth.var(correction=0) + TINY))
+
+    weight, explained = at_spacing(2)
+    if weight <= 0 or explained < MIN_EXPLAINED:
+        return 0.0
+    return min(1.0, max(0.0, weight - max(0.0, at_spacing(4)[0] - weight)))
+
+
+class MixedGrid:
+    """A fit and a prediction with weights that add up to one.
+
+    Args:
+        fit: The fit of the signal alone.
+        prediction: What is mixed with it.
+        weight: Weight of the prediction.
+        values: The trained samples.
+    """
+
+    def __init__(self, fit: GridField, prediction: GridField, weight: float, values: Tensor) -> None:
+        self.fit, self.prediction, self.weight, self.values = fit, prediction, weight, values
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
+        return torch.lerp(self.fit.at(points), self.prediction.at(points), self.weight)
+
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
+        return self.fit.predict(axes).lerp_(self.prediction.predict(axes), self.weight)

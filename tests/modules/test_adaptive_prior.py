@@ -1,0 +1,77 @@
+"""Adaptive with a network that has seen other pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from fits import fit, signals
+
+from pe_lightning.data import TensorDataModule
+from pe_lightning.data.drawing import draw_words
+from pe_lightning.data.sampling import RandomSampling
+from pe_lightning.errors import InputError
+from pe_lightning.modules import Adaptive, Local
+from pe_lightning.modules.priors import card, read_prior, shipped_file
+
+
+@pytest.fixture(scope="module")
+def words() -> torch.Tensor:
+    """Part of a picture of words in a font that was not trained on, (1, 80, 72, 1)."""
+    picture = draw_words(np.random.default_rng(4), 128)[20:100, 30:102, :1]
+    return torch.from_numpy(picture / np.float32(255))[None]
+
+
+def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(words, make_trainer, tmp_path):
+    data = TensorDataModule(words)
+    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(), "local": Local()}
+    scores = {}
+    for name, model in models.items():
+        trainer = fit(model, data, make_trainer, 0)
+        trainer.test(model, data, verbose=False)
+        scores[name] = model.psnr
+        trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
+    assert scores["mixed"] > scores["alone"] + 0.3
+    axes = [torch.arange(n) / n for n in (80, 72)]
+    mixed, alone, local = (models[name].predict_grid(axes) for name in ("mixed", "alone", "local"))
+    (weight,) = models["mixed"].describe()["prior"]["weight"]
+    assert 0 < weight <= 1
+    torch.testing.assert_close(mixed, alone + weight * (local - alone))
+    loaded = Adaptive.load_from_checkpoint(tmp_path / "mixed.ckpt", prior="gone.ckpt")
+    torch.testing.assert_close(loaded.predict_grid(axes), mixed, rtol=0, atol=0)
+    points = torch.rand(5, 2)
+    torch.testing.assert_close(loaded(points), models["mixed"](points))
+    assert loaded.gradient(points).isfinite().all()
+    assert "prior" not in models["alone"].describe()
+    before = torch.load(tmp_path / "alone.ckpt", weights_only=True)
+    del before["hyper_parameters"]["prior"]  # as written before there were priors
+    torch.save(before, tmp_path / "before.ckpt")
+    old = Adaptive.load_from_checkpoint(tmp_path / "before.ckpt")
+    torch.testing.assert_close(old.predict_grid(axes), alone, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("noise", ["none", "auto"])
+def test_a_prior_without_support_changes_nothing(noise, make_trainer):
+    rough = torch.rand(1, 40, 40, 1, generator=torch.Generator().manual_seed(0))
+    for values, sampling in ((rough, "grid"), (signals(1, 60), "grid"), (signals(1, 16, 16), RandomSampling(0.5))):
+        axes = [torch.arange(n) / n for n in values.shape[1:-1]]
+        predictions = []
+        for prior in ("none", "pictures"):
+            model = Adaptive(angles=2, prior=prior, noise=noise)
+            fit(model, TensorDataModule(values, sampling=sampling), make_trainer, 0)
+            predictions.append(model.predict_grid(axes))
+        torch.testing.assert_close(*predictions, rtol=0, atol=0)
+        assert model.describe()["prior"] == {"name": "pictures", "weight": [0.0]}
+
+
+def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
+    assert shipped_file("pictures").stat().st_size < 400_000
+    assert read_prior("pictures").num_params == card("pictures")["num_params"]
+    monkeypatch.setattr("pe_lightning.modules.priors.card", lambda name: {"sha256": "0"})
+    with pytest.raises(InputError, match="damaged"):
+        read_prior("pictures")
+
+
+def test_an_unknown_prior_is_refused_for_any_signals(make_trainer):
+    with pytest.raises(InputError, match="unknown prior 'photos'"):
+        fit(Adaptive(prior="photos"), TensorDataModule(signals(1, 60)), make_trainer, 0)

@@ -1,0 +1,78 @@
+"""The weight of a prediction that is mixed with a fit: known mixtures are found, and no weight where nothing supports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+
+GRID = (96, 80)
+
+
+class Flawed:
+    """The truth plus an error that depends on the distance of the samples."""
+
+    def __init__(self, truth: torch.Tensor, error: torch.Tensor) -> None:
+        self.truth, self.error = truth, error
+
+    def predict(self, axes: list[torch.Tensor]) -> torch.Tensor:
+        rows, columns = ((x * n).round().long() for x, n in zip(axes, GRID, strict=True))
+        return (self.truth + self.error)[rows][:, columns].double()
+
+    def at(self, points: torch.Tensor) -> torch.Tensor:
+        return points.sum(1, keepdim=True) + self.error.mean()
+
+
+def fields(truth: torch.Tensor, errors: Callable[[float], torch.Tensor]):
+    return lambda values, step: Flawed(truth, errors(step[0]))
+
+
+def random(seed: int, scale: float) -> torch.Tensor:
+    return scale * torch.randn(*GRID, 1, generator=torch.Generator().manual_seed(seed))
+
+
+def weight(own, other) -> float:
+    truth = random(0, 1.0)
+    first, step = (1.0, 0.0), (2.0, 2.0)
+    values = truth[1::2, ::2].contiguous()
+    return held_out_weight(fields(truth, own), fields(truth, other), values, GRID, first, step)
+
+
+def test_independent_errors_have_the_weights_of_their_variances():
+    assert weight(lambda s: random(1, 0.2), lambda s: random(2, 0.1)) == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_weight_that_falls_towards_smaller_spacings_is_extrapolated_and_one_that_rises_is_not():
+    def own(step: float) -> torch.Tensor:
+        return random(1, 0.2)
+
+    falling = weight(own, lambda step: random(2, 0.2 if step == 4 else 0.1))  # 0.5 at twice, 0.8 at four times
+    rising = weight(own, lambda step: random(2, 0.2 if step == 4 else 0.4))
+    assert falling == pytest.approx(0.2, abs=0.1)
+    assert rising == pytest.approx(0.5, abs=0.05)
+
+
+def test_no_weight_where_the_fit_is_better_or_explains_nothing_or_samples_are_few():
+    assert weight(lambda s: random(1, 0.1), lambda s: random(1, 0.3)) == 0
+    assert weight(lambda s: random(1, 1.0), lambda s: random(2, 0.1)) == 0
+    few = torch.rand(15, 40, 1)
+    assert held_out_weight(fields(few, lambda s: few), fields(few, lambda s: few), few, (15, 40), (0, 0), (1, 1)) == 0
+
+
+def test_constant_samples_have_a_finite_mixture():
+    flat = torch.full((*GRID, 1), 0.5)
+    found = held_out_weight(*[fields(flat, lambda s: 0 * flat)] * 2, flat, GRID, (0, 0), (1, 1))
+    assert found == 0
+
+
+def test_a_mixture_is_between_its_fields():
+    mixed = MixedGrid(Flawed(random(0, 1), random(1, 1)), Flawed(random(0, 1), random(2, 1)), 0.25, random(0, 1))
+    axes = [torch.arange(n) / n for n in GRID]
+    expected = random(0, 1) + 0.75 * random(1, 1) + 0.25 * random(2, 1)
+    torch.testing.assert_close(mixed.predict(axes), expected.double(), rtol=1e-5, atol=1e-5)
+    points = torch.rand(3, 2)
+    both = mixed.fit.at(points), mixed.prediction.at(points)
+    torch.testing.assert_close(mixed.at(points), 0.75 * both[0] + 0.25 * both[1])
