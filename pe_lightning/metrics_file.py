@@ -80,6 +80,7 @@ FIELDS: Mapping[str, Kind] = {
     "paths": Kind("a list of paths", _is_list(_is_text)),
     "data_name": TEXT,
     "num_missing": Kind("a list of integers", _is_list(_is_count)),
+    "num_validation": COUNT,
     "data_fingerprint": TEXT,
     "protocol": TEXT,
     "sampling": MAPPING,

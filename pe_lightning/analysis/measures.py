@@ -226,7 +226,8 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         the largest over all displacements, relative to :math:`D(0)`; ``numerical_rank``; ``condition`` of the Gram matrix,
         ``None`` if infinite; ``constant``, the error with which the features represent a constant (``None`` of several
         axes), and ``misses_constant`` of a draw of frequencies that does not; ``spread``, ``None`` if the middle has no
-        features; ``singular_values``, relative to the largest; ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
+        features; ``singular_values``, relative to the largest;
+        ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
         ``features``, some at all ``positions``; ``weights``, the :func:`weight_histogram` of ``lff``, ``None`` of others.
 
     Raises:

@@ -64,6 +64,6 @@ def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]
     about = data.describe() if data is not None else {}
     known = {key: about.get(key) for key in ("protocol", "sampling", "paths")}
     known["data_fingerprint"] = about.get("fingerprint")
-    known |= {"num_missing": about["num_missing"]} if "num_missing" in about else {}
+    known |= {key: about[key] for key in ("num_missing", "num_validation") if key in about}
     described = {"signals": ["data"], "solution": None, **known, **module.describe()}
     return {**described, "num_signals": len(described["signals"])}

@@ -116,7 +116,7 @@ class RunRecorder(TimedCallback):
         pl_module.configure_model()
         chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
         self.run_dir = Path(str(trainer.strategy.broadcast(str(chosen))))
-        held_out = (data := data_of(trainer)) is None or data.effective_protocol != "none"
+        held_out = (data := data_of(trainer)) is None or data.scores_validation
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
                 callback.dirpath = callback.dirpath or str(self.run_dir / runs.CHECKPOINTS)

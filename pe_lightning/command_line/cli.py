@@ -286,6 +286,8 @@ def build(
     data, model, options = data or instances.data, instances.model, {**instances.trainer}
     if config.ckpt_path and isinstance(model, (CoordinateModule, tasks.AttentionTask)):
         refuse_other_model(read_checkpoint(config.ckpt_path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
+    if verb == "fit" and isinstance(data, SignalDataModule):
+        data.selects = data.selects or _selects(config)
     log = options["logger"] is not False
     recorder = RunRecorder(ckpt_path=config.ckpt_path, wandb=instances.wandb, log=log, **recorder_options)
     best = BestAndLast(getattr(model, "monitor", None), getattr(model, "monitor_mode", "max"))
@@ -310,6 +312,19 @@ def build(
     except TypeError as error:  # raised by Lightning for --trainer.devices x
         raise InputError(str(error)) from error
     return Job(verb, config, data, model, trainer, recorder, best, stop)
+
+
+def _selects(config: Namespace) -> str:
+    """Name of a configured callback or scheduler that acts on ``val/`` scores, and is not only a checkpoint; else empty."""
+    plain = plain_values("fit", config)
+    callbacks = plain["trainer"].get("callbacks") or []
+    scheduler = (plain["model"].get("init_args") or {}).get("lr_scheduler") or {}
+    for part in [*(callbacks if isinstance(callbacks, list) else [callbacks]), scheduler]:
+        name = str(part.get("class_path", "")).rpartition(".")[2]
+        monitored = (part.get("init_args") or {}).get("monitor") or ""
+        if (name == "ReduceLROnPlateau" and not monitored) or (name != "ModelCheckpoint" and monitored.startswith("val/")):
+            return name
+    return ""
 
 
 def execute(job: Job) -> None:

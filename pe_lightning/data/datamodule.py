@@ -18,7 +18,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from pe_lightning.checks import choice
+from pe_lightning.checks import choice, number
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import PointDataset, SignalDataset, to_device
@@ -28,12 +28,17 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.splits import GridSplit, Protocol, Split
+from pe_lightning.data.splits import MIN_TRAINED_SAMPLES, GridSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
 from pe_lightning.distributed import Process, SignalsStrategy
 from pe_lightning.errors import InputError
 
 __all__ = ["SignalDataModule"]
+
+DEFAULT_VALIDATION = 0.1
+"""Share of the trained samples held out for validation where a command selects by its scores."""
+WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
+"""Attributes of a dataset that hold all samples, and are copied to a device once."""
 
 
 @datamodules.register("SignalDataModule")
@@ -50,6 +55,9 @@ class SignalDataModule(LightningDataModule):
         storage: Storage of the values: a :class:`Storage`, or a mapping of its arguments.
         folds: Scores every known sample while all of them are trained on, by fits of all folds but one: ``random``,
             ``blocks``, or a mapping of the arguments of :class:`~pe_lightning.data.sampling.FoldSampling`.
+        validation: Share of the trained samples, at most 0.5, that is held out of training and gives the ``val/`` scores;
+            the ``test/`` scores are then of samples that nothing was selected by. ``0``: ``val/`` is of the samples of
+            ``test/``. ``None``: 0, and 0.1 where the command monitors ``val/`` scores to stop, or to change the rate.
     """
 
     def __init__(
@@ -60,9 +68,15 @@ class SignalDataModule(LightningDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
+        validation: float | None = None,
     ) -> None:
         super().__init__()
         choice("protocol", protocol, Protocol)
+        if validation is not None and validation != 0:
+            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, or 0 for none")
+        self.validation = validation
+        self.selects = ""
+        """What selects by ``val/`` scores, such as ``EarlyStopping``; the command sets it before the data is prepared."""
         self.source = sources.resolve(source)
         self.sampling = samplings.resolve(sampling)
         self.protocol = protocol
@@ -134,6 +148,19 @@ class SignalDataModule(LightningDataModule):
                 "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
                 "--data.in_memory true, or leave out folds"
             )
+        share = self.validation or 0.0
+        if self.validation is None and self.selects and loaded and split.num_train >= MIN_TRAINED_SAMPLES:
+            share = DEFAULT_VALIDATION
+            rank_zero_info(
+                f"{self.selects} selects by val/ scores, so {share:.0%} of the trained samples are held out of training for "
+                "them; --data.validation 0 trains on these too, and selects by the samples of test/."
+            )
+        if share and not loaded:
+            raise InputError(
+                "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0"
+            )
+        if share:
+            split = split.with_validation(share)
         # assigned last, so that a failed attempt leaves no partial state
         protocol: Protocol = "none" if everything else self.protocol
         self._dataset: SignalDataset
@@ -165,6 +192,17 @@ class SignalDataModule(LightningDataModule):
         """Missing samples of each signal; ``None`` if there are none."""
         known = self.split.known
         return None if known is None else (~known).flatten(1).sum(1).tolist()
+
+    @property
+    def num_validation(self) -> int:
+        """Samples of each signal that are held out of training for the ``val/`` scores."""
+        mask = self.split.validation
+        return 0 if mask is None else int(mask[0].sum())
+
+    @property
+    def scores_validation(self) -> bool:
+        """Whether there are samples for ``val/`` scores."""
+        return self.effective_protocol != "none" or self.num_validation > 0
 
     @property
     def dataset(self) -> SignalDataset:
@@ -230,6 +268,7 @@ class SignalDataModule(LightningDataModule):
             "batch": self.batching.kind,
             "streamed": self.streamed,
             "protocol": self.scored_by,
+            **({} if self.split.validation is None else {"num_validation": self.num_validation}),
             "fingerprint": self.fingerprint,
             **({} if self.num_missing is None else {"num_missing": self.num_missing}),
         }
@@ -272,9 +311,9 @@ class SignalDataModule(LightningDataModule):
         return dataset.train_loader(self.batching, seed, process, device)
 
     def val_dataloader(self) -> GridLoader[Any]:
-        """The whole grid, in one batch or in blocks."""
+        """The whole grid, in one batch or in blocks, with the mask of the samples of ``val/``."""
         dataset, process = self.shard()
-        return dataset.evaluation_loader(process)
+        return dataset.evaluation_loader(process, validation=True)
 
     def test_dataloader(self) -> GridLoader[Any]:
         """The whole grid, in one batch or in blocks."""
@@ -294,7 +333,7 @@ class SignalDataModule(LightningDataModule):
         if not isinstance(batch, (GridBatch, PointBatch)):
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
         datasets = [self.dataset, *([] if self._shard is None else [self._shard[1]])]
-        whole = [vars(dataset).get(name) for dataset in datasets for name in ("train_batch", "evaluation_batch")]
+        whole = [vars(dataset).get(name) for dataset in datasets for name in WHOLE_BATCHES]
         if not any(batch is known for known in whole):
             return to_device(batch, device)
         key = (id(batch), device)  # these live as long as this object, so their ids are unique

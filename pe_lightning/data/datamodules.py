@@ -40,6 +40,7 @@ class ImageDataModule(SignalDataModule):
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
         **source: Arguments of :class:`~pe_lightning.data.sources.images.ImageSource`.
 
     Example:
@@ -57,9 +58,10 @@ class ImageDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
+        validation: float | None = None,
         **source: Any,
     ) -> None:
-        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds)
+        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
 
 
 @datamodules.register("RowDataModule")
@@ -73,6 +75,7 @@ class RowDataModule(SignalDataModule):
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
         **source: Arguments of :class:`~pe_lightning.data.sources.rows.RowSource`.
 
     Example:
@@ -90,9 +93,10 @@ class RowDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
+        validation: float | None = None,
         **source: Any,
     ) -> None:
-        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds)
+        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
 
 
 @datamodules.register("VideoDataModule")
@@ -108,6 +112,7 @@ class VideoDataModule(SignalDataModule):
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
         **source: Arguments of :class:`~pe_lightning.data.sources.video.VideoSource`.
 
     Example:
@@ -125,9 +130,10 @@ class VideoDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
+        validation: float | None = None,
         **source: Any,
     ) -> None:
-        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds)
+        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
 
 
 @datamodules.register("PointsDataModule")
@@ -145,6 +151,7 @@ class PointsDataModule(SignalDataModule):
         protocol: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
         batching: Batches of training: all trained rows, or random ones.
         storage: Storage of the values; rows are always loaded, and not cached.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
         **source: Arguments of :class:`~pe_lightning.data.sources.points.PointSource`.
     """
 
@@ -159,11 +166,13 @@ class PointsDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
+        validation: float | None = None,
         **source: Any,
     ) -> None:
         if sampling is None:
             sampling = "grid" if folds is not None else RandomSampling(0.8, shared=True)
-        super().__init__(PointSource(paths, coordinates, values, **source), sampling, protocol, batching, storage, folds)
+        source_of_points = PointSource(paths, coordinates, values, **source)
+        super().__init__(source_of_points, sampling, protocol, batching, storage, folds, validation)
 
 
 @datamodules.register("TensorDataModule")
@@ -178,6 +187,7 @@ class TensorDataModule(SignalDataModule):
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
 
     Example:
         >>> import torch
@@ -195,8 +205,9 @@ class TensorDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
+        validation: float | None = None,
     ) -> None:
-        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds)
+        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation)
 
 
 MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -85,6 +85,12 @@ class SignalDataset:
         """The whole grid of signals in memory, with masks of scored and trained samples."""
         return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.protocol), self.split.train_mask())
 
+    @cached_property
+    def validation_batch(self) -> GridBatch | PointBatch:
+        """:attr:`evaluation_batch` with the mask of the samples that are scored during training."""
+        batch, mask = self.evaluation_batch, self.split.validation
+        return batch if mask is None else replace(batch, mask=mask)
+
     def calibration_batch(self) -> GridBatch | PointBatch:
         """Samples for means and scales: all trained samples, or a fixed set of points spread over the file."""
         values = self.values
@@ -162,10 +168,16 @@ class SignalDataset:
             read = to_device(self._train_grid, device).block
         return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
 
-    def evaluation_loader(self, process: Process) -> GridLoader[GridBatch]:
-        """Loader of the whole grid: one batch for every process in memory, or this process's blocks of a file."""
+    def evaluation_loader(self, process: Process, validation: bool = False) -> GridLoader[Any]:
+        """Loader of the whole grid: one batch for every process in memory, or this process's blocks of a file.
+
+        Args:
+            process: Rank and number of processes.
+            validation: Whether the samples are scored that are held out for validation, if there are some.
+        """
         if not isinstance(self.values, FileValues):
-            return GridLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
+            batch = self.validation_batch if validation else self.evaluation_batch
+            return GridLoader([whole(self.split.grid)], lambda _: batch)
         blocks = self.values.blocks()
         # Lightning needs a batch in every process: one without blocks gets an empty batch
         own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
@@ -223,10 +235,6 @@ class PointDataset(SignalDataset):
         """All samples, with masks of scored and trained ones."""
         masks = self.split.test_mask(self.protocol), self.split.train_mask()
         return PointBatch(self.points[None], self.in_memory(), mask=masks[0], train_mask=masks[1], grid=self.grid)
-
-    def evaluation_loader(self, process: Process) -> GridLoader[PointBatch]:  # type: ignore[override]
-        """All samples in one batch, for every process."""
-        return GridLoader([whole(self.split.grid)], lambda _: self.evaluation_batch)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

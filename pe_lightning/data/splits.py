@@ -29,6 +29,8 @@ Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 - ``none``: none.
 """
 
+MIN_TRAINED_SAMPLES = 8
+"""Trained samples of a signal from which some can be held out for validation."""
 SAMPLES_AT_ONCE = 1 << 22
 """Samples of a large random split processed at a time."""
 
@@ -41,10 +43,13 @@ class Split(ABC):
         grid: ``(N_1, ..., N_D)``.
         known: Samples that are not missing, ``(S or 1, N_1, ..., N_D)`` booleans; ``None``: all. The others are neither
             trained nor scored; :meth:`among` sets it.
+        validation: Samples that are neither trained nor tested, but scored during training, ``(S or 1, N_1, ..., N_D)``
+            booleans; ``None``: those of the test. :meth:`with_validation` sets it.
     """
 
     grid: tuple[int, ...]
     known: Tensor | None = field(default=None, kw_only=True)
+    validation: Tensor | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -92,7 +97,8 @@ class Split(ABC):
     def _scored_of(self, protocol: Protocol, block: Block) -> Tensor:
         """:meth:`test_mask_of` before missing samples are left out."""
         if protocol == "rest":
-            return ~self.train_mask_of(block)
+            rest = ~self.train_mask_of(block)
+            return rest if self.validation is None else rest & ~self.validation[(slice(None), *block)]
         if protocol == "midpoints":
             return self.midpoints_of(block)
         if protocol == "odd" and not self.allows_odd:
@@ -116,7 +122,33 @@ class Split(ABC):
 
     def of(self, signals: slice) -> Self:
         """The split of a subset of the signals."""
-        return self if self.known is None or len(self.known) == 1 else replace(self, known=self.known[signals])
+        parts = {
+            name: mask[signals]
+            for name in ("known", "validation")
+            if isinstance(mask := getattr(self, name), Tensor) and len(mask) > 1
+        }
+        return replace(self, **parts)  # type: ignore[arg-type]
+
+    def with_validation(self, share: float) -> Self:
+        """The split with a part of the trained samples held out for validation.
+
+        Args:
+            share: Of the trained samples, in (0, 0.5].
+
+        Raises:
+            InputError: If there are too few trained samples, or they are not listed.
+        """
+        if self.num_train < MIN_TRAINED_SAMPLES:
+            raise InputError(
+                f"validation {share} needs at least {MIN_TRAINED_SAMPLES} trained samples, there are {self.num_train}; set "
+                "--data.validation 0"
+            )
+        split = self._without(share)
+        return replace(split, validation=self.train_mask() & ~split.train_mask())
+
+    def _without(self, share: float) -> Self:
+        """The split with fewer trained samples."""
+        raise InputError("validation samples are held out of signals in memory only: set in_memory: true, or validation: 0")
 
     def among(self, known: Tensor) -> Split:
         """The split without the samples that are missing.
@@ -198,6 +230,15 @@ class GridSplit(Split):
             [(torch.arange(part.start, part.stop) - int(index[0])) % stride == stride // 2 for part, index, stride in axes]
         )
 
+    def _without(self, share: float) -> GridSplit:
+        """Evenly spaced lines of the longest axis are left out, so that the others are a grid, which is fast to train on."""
+        longest = max(range(len(self.index)), key=lambda axis: len(self.index[axis]))
+        index = self.index[longest]
+        lines = max(1, round(share * len(index)))
+        keep = torch.ones(len(index), dtype=torch.bool)
+        keep[((torch.arange(lines) + 0.5) * len(index) / lines).long()] = False
+        return replace(self, index=(*self.index[:longest], index[keep], *self.index[longest + 1 :]))
+
     def take(self, values: Tensor) -> Tensor:
         """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous.
 
@@ -249,6 +290,12 @@ class PointSplit(Split):
         """The split of a subset of the signals."""
         found = super().of(signals)
         return found if len(self.index) == 1 else replace(found, index=self.index[signals])
+
+    def _without(self, share: float) -> PointSplit:
+        """Random samples are left out, of each signal others unless it shares them."""
+        count = self.num_train - max(1, round(share * self.num_train))
+        chosen = [torch.from_numpy(chosen_positions(0, signal, self.num_train, count)) for signal in range(len(self.index))]
+        return replace(self, index=torch.stack([row[places] for row, places in zip(self.index, chosen, strict=True)]))
 
     def take(self, values: Tensor) -> Tensor:
         """The trained samples of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, P, C)``, contiguous."""

@@ -82,6 +82,12 @@ def sweep(
     fits = Fits()
     cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
+    if scheduler is not None and not all((tree["data"].get("init_args") or {}).get("validation") for tree in accepted):
+        print(
+            f"pe-lightning: --scheduler {scheduler} stops cells by val/ scores, of the samples that test/ reports; "
+            "--data.validation 0.1 holds others out of training for them",
+            file=sys.stderr,
+        )
     record = SweepRecord(out)
     missing = [cell for cell in cells if cell.tree is not None and record.finished(cell) is None]
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
