@@ -213,7 +213,7 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
     protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
-    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM"}
+    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM of all samples"}
     titles["test/rmse"] = "held-out RMSE\n(units of the source)"
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
     units = {key: "" if key in ("test/ssim", "test/rmse") else unit for key in shown}

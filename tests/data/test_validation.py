@@ -53,7 +53,7 @@ def test_shares_that_cannot_be_held_out_are_refused(arguments, message):
         TensorDataModule(VALUES, **arguments).prepare()
 
 
-def test_the_command_holds_samples_out_where_a_callback_stops_by_them(tmp_path, monkeypatch, capsys):
+def test_the_command_holds_samples_out_where_a_callback_stops_by_them(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     np.save("picture.npy", VALUES[0].numpy())
     common = ["fit", "--config", "image/complex_gau", "--data.paths", "picture.npy", "--trainer.max_steps", "4"]
@@ -66,4 +66,4 @@ def test_the_command_holds_samples_out_where_a_callback_stops_by_them(tmp_path, 
         text = next((tmp_path / name).rglob("metrics.json")).read_text()
         found[name] = json.loads(text).get("num_validation")
     assert found == {"no": None, "stop": 10, "off": None}
-    assert "EarlyStopping selects by val/ scores" in "".join(capsys.readouterr())
+    assert "EarlyStopping selects by val/ scores" in caplog.text

@@ -274,7 +274,7 @@ def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
         TableCell("runs", "runs", _number(runs, "d"), runs),
         TableCell(f"test_{metric.name}", f"held-out {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean, held_out),
         TableCell("difference", f"difference ({units})", change, difference.mean, held_out),
-        TableCell("test_ssim", "SSIM", _number(ssim, ".4f"), ssim, not held_out),
+        TableCell("test_ssim", "SSIM of all samples", _number(ssim, ".4f"), ssim, not held_out),
         TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, not held_out),
         TableCell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
         TableCell("checkpoint_bytes", "bytes of the file", _number(size, ",.0f"), size, not held_out),
