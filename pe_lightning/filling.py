@@ -143,8 +143,8 @@ def fill(
         missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, or a mask file
             that is not zero there (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
-            and ridge by held-out samples. ``auto``: the first where it applies, else the second. Or a function that makes a
-            model which is solved for.
+            and ridge by held-out samples. ``auto``: the first where it applies, else the second; the second also to smooth
+            where samples are missing. Or a function that makes a model which is solved for.
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
@@ -321,7 +321,12 @@ def _model(
     adapts = len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
     if model == "adaptive" and not adapts:
         raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
-    if encoder is None and adapts and model != "exact":
+    # at scattered samples the exact fit finds the strength of the noise better
+    if (
+        encoder is None
+        and adapts
+        and (model == "adaptive" or (model == "auto" and not (smooth and known < math.prod(grid))))
+    ):
         return lambda: Adaptive(noise="auto" if smooth else "none")
     entry: Any = {"name": encoder or "laplace", "width": "auto"}
     return lambda: ComplexLinear(entry, warm_start=True)

@@ -1,0 +1,95 @@
+"""``pe-lightning fill``: what it writes and prints, that it is what Python fills, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pe_lightning
+from pe_lightning.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A damaged picture, its mask, and a table with empty cells."""
+    monkeypatch.chdir(tmp_path)
+    y, x = np.mgrid[:16, :18] / 16
+    picture = (128 + 90 * np.sin(5 * x * y + np.arange(3)[:, None, None])).transpose(1, 2, 0).astype(np.uint8)
+    mask = np.zeros((16, 18), bool)
+    mask[4:6, 3:12] = True
+    picture[mask] = 255
+    Image.fromarray(picture).save("a.png")
+    Image.fromarray(picture).save("a.jpg", quality=95)
+    Image.fromarray(mask).save("mask.png")
+    Image.fromarray(mask[:, :9]).save("narrow.png")
+    Image.fromarray(np.ones_like(mask)).save("whole.png")
+    rows = [f"{k},{'' if k in (7, 8) else 20 + k % 5}.5" for k in range(40)]
+    Path("t.csv").write_text("day,temp\n" + "\n".join(rows).replace(",.5", ",") + "\n")
+    return tmp_path
+
+
+def test_a_picture_is_filled_as_by_python(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fill", "a.png", "--missing", "mask.png", "--out", "b.png"]) == 0
+    out = capsys.readouterr().out
+    assert "18 of 288 samples missing" in out
+    assert "5 random folds" in out
+    assert "Adaptive" in out
+    assert "nearest" in out
+    filled = pe_lightning.fill("a.png", "mask.png")
+    assert f"{filled.score:.2f} dB" in out
+    np.testing.assert_array_equal(np.asarray(Image.open("b.png")), filled.values)
+    with Image.open("b_before_after.png") as picture:
+        assert picture.width > 2 * 18
+    assert main(["fill", "a.jpg", "--missing", "mask.png", "--out", "c.png", "--folds", "none", "--model", "exact"]) == 0
+
+
+def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fill", "t.csv", "a.jpg", "--missing", "nan", "mask.png", "--folds", "none", "--out", "done"]) == 0
+    lines = Path("done/t.csv").read_text().splitlines()
+    before = Path("t.csv").read_text().splitlines()
+    assert [n for n, (one, other) in enumerate(zip(before, lines, strict=True)) if one != other] == [8, 9]
+    assert all(20 <= float(lines[n].split(",")[1]) <= 25 for n in (8, 9))
+    assert Path("done/a.png").is_file()
+    assert Path("done/t_before_after.png").is_file()
+    assert "no score" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("a.png --out b.png", "no sample is missing, so there is nothing to fill"),
+        ("a.png --missing narrow.png --out b.png", "the mask 'narrow.png' has 16x9 samples, but the signals have 16x18"),
+        ("a.png --missing whole.png --out b.png", "all 288 samples of 'a' are missing"),
+        ("a.png --missing mask.png --out a.png", "is the file that is read"),
+        ("a.png --missing mask.png --out mask.png", "exists; choose another name, or replace a file with --force"),
+        ("a.png --missing mask.png --out b.webp", "the result is written as .png"),
+        ("a.jpg --missing mask.png --out b.jpg", "JPEG changes every pixel"),
+        ("a.png --missing mask.png --out /proc/nothing/b.png", "cannot write"),
+        ("a.png --missing", "--missing"),
+        ("a.png a.jpg --missing mask.png --out mask.png", "2 results need a folder"),
+        ("a.png a.jpg --missing mask.png mask.png mask.png --out done", "--missing has 3 values for 2 file(s)"),
+        ("a.png --missing mask.png --out b.png --upscale 7", "upscale"),
+        ("b.png --out c.png", "no such file or folder"),
+        ("a.png --missing alpha --out b.png", "has no opacity"),
+        ("t.csv --out b.csv --encoder gauss", "gau"),
+    ],
+)
+def test_what_is_refused_writes_nothing(
+    arguments: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.rglob("*"))
+    assert main(["fill", *arguments.split(), "--folds", "none"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_text_in_a_cell_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text("a,b\n1,2\n3,four\n5,\n")
+    assert main(["fill", "t.csv", "--out", "u.csv"]) == 2
+    assert "column 'b' of 't.csv', line 3: 'four' is not a number" in capsys.readouterr().err
+    assert not Path("u.csv").exists()

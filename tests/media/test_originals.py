@@ -1,0 +1,227 @@
+"""Files that are filled: known values, dtype, layout and metadata of the copy are those of the file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import soundfile
+import tifffile
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from pe_lightning.data.sources.missing import Missing
+from pe_lightning.data.sources.paths import SourceFile
+from pe_lightning.data.sources.pictures import decode_image
+from pe_lightning.errors import InputError
+from pe_lightning.media.originals import Original, read_original
+
+RNG = np.random.default_rng(0)
+
+
+def read(path: Path, missing: str = "nan", axes: int | None = None) -> Original:
+    return read_original(SourceFile(path, str(path)), Missing(missing), axes)
+
+
+def changed(original: Original, path: Path) -> np.ndarray:
+    """Writes other numbers at missing places, and returns what was written."""
+    values = np.where(original.missing, np.asarray(5, original.values.dtype), original.values)
+    original.write(path, values)
+    return values
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_png(tmp_path: Path, dtype: type, channels: int) -> None:
+    import png
+
+    pixels = RNG.integers(0, np.iinfo(dtype).max, (6, 7, channels)).astype(dtype)
+    mask = RNG.random((6, 7)) > 0.7
+    writer = png.Writer(7, 6, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=8 * pixels.itemsize, gamma=0.5)
+    with (tmp_path / "a.png").open("wb") as file:
+        writer.write(file, pixels.reshape(6, -1).tolist())
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    original = read(tmp_path / "a.png", str(tmp_path / "mask.png"))
+    colours = channels - (channels in (2, 4))
+    assert original.values.shape == (1, 6, 7, colours)
+    changed(original, tmp_path / "b.png")
+    found = decode_image(SourceFile(tmp_path / "b.png", "b"))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found[~mask], pixels[~mask])
+    np.testing.assert_array_equal(found[mask][:, :colours], 5)
+    np.testing.assert_array_equal(found[..., colours:], pixels[..., colours:])
+    chunks = dict(png.Reader(bytes=(tmp_path / "b.png").read_bytes()).chunks())
+    assert int.from_bytes(chunks[b"gAMA"], "big") == 50000
+
+
+def test_metadata_of_pictures(tmp_path: Path) -> None:
+    image, info = Image.fromarray(RNG.integers(0, 255, (5, 8, 3), np.uint8)), PngInfo()
+    info.add_text("Author", "someone")
+    exif = Image.Exif()
+    exif[271], exif[274] = "camera", 6
+    image.save(tmp_path / "a.png", pnginfo=info, dpi=(300, 300), icc_profile=b"profile", exif=exif)
+    original = read(tmp_path / "a.png")
+    assert original.values.shape == (1, 8, 5, 3)  # upright
+    changed(original, tmp_path / "b.png")
+    with Image.open(tmp_path / "b.png") as found:
+        assert found.text["Author"] == "someone"
+        assert round(found.info["dpi"][0]) == 300
+        assert found.info["icc_profile"] == b"profile"
+        assert dict(found.getexif()) == {271: "camera", 274: 1}
+    np.testing.assert_array_equal(decode_image(SourceFile(tmp_path / "b.png", "b")), original.values[0])
+
+
+def test_opacity_that_marks_missing_pixels_is_full_afterwards(tmp_path: Path) -> None:
+    pixels = RNG.integers(1, 255, (6, 6, 4), np.uint8)
+    pixels[2, 1:4, 3] = 0
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    original = read(tmp_path / "a.png", "alpha")
+    np.testing.assert_array_equal(original.missing[0, ..., 0], pixels[..., 3] == 0)
+    changed(original, tmp_path / "b.png")
+    found = np.asarray(Image.open(tmp_path / "b.png"))
+    assert (found[2, 1:4] == [5, 5, 5, 255]).all()
+    np.testing.assert_array_equal(found[pixels[..., 3] > 0], pixels[pixels[..., 3] > 0])
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(6, 7), (6, 7, 3), (5, 6, 7)])
+def test_tiff(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    array = (RNG.random(shape) * 900).astype(dtype)
+    array[1, 2] = -3 if dtype != "uint16" else 7
+    if dtype.startswith("float"):
+        array[2, 2] = np.nan
+    nodata = str(int(array[1, 2].flat[0]))
+    tags = [(42113, 2, len(nodata) + 1, nodata, True), (33550, 12, 3, (2.0, 2.0, 0.0), True)]
+    photometric = "rgb" if shape[-1] == 3 else "minisblack"
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        array,
+        photometric=photometric,
+        extratags=tags,
+        description="about",
+        compression="zlib",
+        software="s",
+    )
+    original = read(tmp_path / "a.tif")
+    np.testing.assert_array_equal(original.missing.reshape(shape), np.isnan(array) | (array == float(nodata)))
+    values = changed(original, tmp_path / "b.tif")
+    with tifffile.TiffFile(tmp_path / "b.tif") as found:
+        result, tag = found.asarray(), found.pages[0].tags
+        assert tag.valueof(33550) == (2.0, 2.0, 0.0)
+        assert "about" in tag.valueof(270)
+        assert int(found.pages[0].compression) == 8
+    assert (result.dtype, result.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(result, values.reshape(shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((9,), None), ((1, 6, 7), None), ((6, 7, 1), None), ((4, 9, 8, 8), None), ((3, 9), 1)]
+)
+def test_arrays(tmp_path: Path, shape: tuple[int, ...], axes: int | None) -> None:
+    array = RNG.random(shape)
+    array.flat[3] = np.nan
+    np.save(tmp_path / "a.npy", array)
+    values = changed(read(tmp_path / "a.npy", axes=axes), tmp_path / "b.npy")
+    found = np.load(tmp_path / "b.npy")
+    assert found.shape == shape
+    np.testing.assert_array_equal(found.flatten(), values.flatten())
+    assert found.flat[3] == 5
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("g/v", data=array.astype("f4"), chunks=True, compression=3)
+        file["g"].attrs["who"] = "me"
+        file["g/v"].attrs["_FillValue"] = np.float32(array.astype("f4").flat[5])
+    original = read(tmp_path / "a.h5", axes=axes)
+    assert original.missing.sum() == 2
+    changed(original, tmp_path / "b.h5")
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["g"].attrs["who"] == "me"
+        assert file["g/v"].compression == "gzip"
+        assert file["g/v"][...].flat[5] == 5
+
+
+def test_tables_keep_the_text_of_known_cells(tmp_path: Path) -> None:
+    text = '\ufeff# from a station\r\nday; temp;"hum, rel";note\r\n1; 1,50;"7";x\r\n2;;NA;"y;z"\r\n'
+    text += "3;-2,25; 12;\r\n4;1e0;nan;w\r\n"
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    original = read(tmp_path / "a.csv")
+    assert original.names == ("day", "temp", "hum, rel")
+    np.testing.assert_array_equal(original.missing[..., 0].sum(1), [0, 1, 2])
+    original.write(tmp_path / "b.csv", np.where(original.missing, 3.14159, original.values))
+    expected = text.replace("2;;NA", "2;3,14159;3").replace("1e0;nan", "1e0;3")
+    assert (tmp_path / "b.csv").read_bytes().decode() == expected
+    (tmp_path / "c.txt").write_text("0.25 1\n NA 2\n1.5  x\n")
+    with pytest.raises(InputError, match="line 3: 'x' is not a number"):
+        read(tmp_path / "c.txt")
+    (tmp_path / "c.txt").write_text("0.25 1\n NA 2\n1.5  3\n")
+    spaced = read(tmp_path / "c.txt")
+    spaced.write(tmp_path / "d.txt", np.where(spaced.missing, 0.777, spaced.values))
+    assert (tmp_path / "d.txt").read_text() == "0.25 1\n 0.78 2\n1.5  3\n"
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "DOUBLE"])
+def test_sound(tmp_path: Path, subtype: str) -> None:
+    samples = RNG.random((50, 2)) - 0.5
+    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype)
+    np.save(tmp_path / "m.npy", np.arange(50) // 5 == 3)
+    original = read(tmp_path / "a.wav", str(tmp_path / "m.npy"))
+    changed(original, tmp_path / "b.wav")
+    info = soundfile.info(tmp_path / "b.wav")
+    assert (info.subtype, info.samplerate, info.channels) == (subtype, 8000, 2)
+    before, after = (soundfile.read(tmp_path / name)[0] for name in ("a.wav", "b.wav"))
+    np.testing.assert_array_equal(after[:15], before[:15])
+    assert (after[15:20] != before[15:20]).all()
+
+
+def test_nifti_keeps_its_header(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    volume = RNG.integers(-50, 50, (5, 6, 7)).astype(np.int16)
+    image = nibabel.Nifti1Image(volume, np.diag([2.0, 2, 3, 1]))
+    image.header.set_slope_inter(0.5, 10)
+    image.header["descrip"] = b"scan"
+    nibabel.save(image, tmp_path / "a.nii.gz")
+    original = read(tmp_path / "a.nii.gz", str(0.5 * int(volume[1, 2, 3]) + 10))
+    np.testing.assert_array_equal(original.missing.reshape(volume.shape), volume == volume[1, 2, 3])
+    values = changed(original, tmp_path / "b.nii.gz")
+    found = nibabel.load(tmp_path / "b.nii.gz")
+    np.testing.assert_array_equal(np.asanyarray(found.dataobj.get_unscaled()), values.reshape(volume.shape))
+    assert (found.dataobj.slope, found.dataobj.inter) == (0.5, 10)
+    assert found.header["descrip"].item() == b"scan"
+    np.testing.assert_array_equal(found.affine, image.affine)
+
+
+def test_frames_that_are_lost_and_frames_that_are_damaged(tmp_path: Path) -> None:
+    (tmp_path / "clip").mkdir()
+    for number in (8, 9, 11, 12):
+        Image.fromarray(RNG.integers(0, 255, (6, 7, 3), np.uint8)).save(tmp_path / f"clip/shot2_{number:03}.png")
+    mask = np.zeros((5, 6, 7), bool)
+    mask[0, 2, 3] = True
+    np.save(tmp_path / "m.npy", mask)
+    original = read(tmp_path / "clip", str(tmp_path / "m.npy"))
+    assert original.values.shape == (1, 5, 6, 7, 3)
+    assert original.missing[0, 2].all()
+    assert original.missing.sum() == 6 * 7 * 3 + 3
+    values = changed(original, tmp_path / "out")
+    names = [path.name for path in sorted((tmp_path / "out").iterdir())]
+    assert names == [f"shot2_{number:03}.png" for number in range(8, 13)]
+    for place, name in enumerate(names):
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out" / name)), values[0, place])
+    assert (tmp_path / "out/shot2_009.png").read_bytes() == (tmp_path / "clip/shot2_009.png").read_bytes()
+    shutil.copy(tmp_path / "clip/shot2_009.png", tmp_path / "clip/last.png")
+    with pytest.raises(InputError, match=r"'last\.png' in .* has none"):
+        read(tmp_path / "clip")
+
+
+def test_what_cannot_be_filled(tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"0000ftypisom")
+    with pytest.raises(InputError, match=r"it fills frames, hdf5, nifti, npy, picture, sound, table, tiff"):
+        read(tmp_path / "a.mp4")
+    soundfile.write(tmp_path / "a.ogg", RNG.random(4000) - 0.5, 8000)
+    with pytest.raises(InputError, match="is OGG VORBIS"):
+        read(tmp_path / "a.ogg")
+    Image.fromarray(RNG.integers(0, 255, (6, 7), np.uint8)).save(tmp_path / "a.png")
+    np.save(tmp_path / "m.npy", np.zeros((6, 6), bool))
+    with pytest.raises(InputError, match="has 6x6 samples, but the signals have 6x7"):
+        read(tmp_path / "a.png", str(tmp_path / "m.npy"))

@@ -1,0 +1,195 @@
+"""Filling: what is written equals an independent fit, known samples are unchanged, scores are of held-out folds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import pe_lightning
+from pe_lightning.data import FoldSampling, TensorDataModule
+from pe_lightning.encoders import create
+from pe_lightning.errors import InputError
+from pe_lightning.filling import Filled, fill
+from pe_lightning.folds import interpolated_folds, score_folds
+from pe_lightning.modules import Adaptive, ComplexLinear
+from pe_lightning.quiet_fits import fit_quietly
+from pe_lightning.solvers.choice import ChoiceWarning
+
+K = 4
+RNG = np.random.default_rng(0)
+
+
+def damaged(height: int = 14, width: int = 12, channels: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """A smooth picture of 8 bits, and where it is damaged."""
+    y, x = np.mgrid[:height, :width] / height
+    levels = np.stack([128 + 90 * np.sin(3 * x * y + x + c) for c in range(channels)], -1)
+    mask = np.zeros((height, width), bool)
+    mask[3:5, 2:9] = mask[8:12, 6] = True
+    return levels.astype(np.uint8), mask
+
+
+def exact() -> ComplexLinear:
+    return ComplexLinear(create("tri", num_features=K, half_width=1 / K), warm_start=True, ridge=0.0, center=False)
+
+
+def hats(n: int) -> np.ndarray:
+    """Triangles of half width 1/K at i/K, at the samples j/n of an axis."""
+    return np.maximum(1 - abs(np.arange(n)[:, None] / n - np.arange(K) / K) * K, 0)
+
+
+def test_what_is_filled_is_the_least_squares_fit_of_the_known_samples() -> None:
+    levels, mask = damaged()
+    found = fill(levels, mask, model=exact, folds="none")
+    features = np.kron(hats(14), hats(12))
+    values, known = levels.reshape(-1, 3) / 255.0, ~mask.flatten()
+    weights = np.linalg.lstsq(features[known], values[known], rcond=None)[0]
+    expected = np.where(known[:, None], levels.reshape(-1, 3), np.rint((features @ weights).clip(0, 1) * 255))
+    assert found.values.dtype == np.uint8
+    np.testing.assert_array_equal(found.values.reshape(-1, 3), expected)
+    np.testing.assert_array_equal(found.missing.any(-1), mask)
+
+
+def test_the_score_is_that_of_all_folds() -> None:
+    values = torch.rand(1, 9, 10, 2, generator=torch.Generator().manual_seed(0))
+    values[0, 2:4, 3] = torch.nan
+    data, folds = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, protocol="none"), FoldSampling(number=3)
+    found = score_folds(data, lambda part: fit_quietly(exact(), part), folds)
+    features, flat = np.kron(hats(9), hats(10)), values[0].flatten(0, 1).double().numpy()
+    known, squared, count = np.isfinite(flat).all(1), 0.0, 0
+    for fold in range(3):
+        out = (~folds.of(fold).split((9, 10), 1).train_mask()).flatten().numpy()
+        weights = np.linalg.lstsq(features[known & ~out], flat[known & ~out], rcond=None)[0]
+        squared += np.square(features @ weights - flat)[known & out].sum()
+        count += 2 * (known & out).sum()
+    assert count == 2 * known.sum()
+    np.testing.assert_allclose(found.values, -10 * np.log10(squared / count), rtol=1e-4)
+    np.testing.assert_allclose(found.errors, np.sqrt(squared / count), rtol=1e-4)
+    scores, _ = interpolated_folds(data, folds)
+    assert {"nearest", "delaunay"} <= scores.keys()
+    module = pe_lightning.fit(TensorDataModule(values, folds={"number": 3}), model=exact())
+    np.testing.assert_allclose(module.psnr, float(found.values))
+    assert module.scores["train/psnr"].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float32", "float64"])
+def test_known_values_are_unchanged_in_every_dtype(dtype: str) -> None:
+    levels, mask = damaged(channels=1)
+    array = (levels[..., 0].astype(dtype) * (1 if dtype == "uint8" else 3)).astype(dtype)
+    array[mask] = 7
+    found = fill(array, mask, folds="none").values
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    np.testing.assert_array_equal(found[~mask], array[~mask])
+    near = np.abs(found[mask].astype(float) - levels[mask][:, 0] * (1.0 if dtype == "uint8" else 3.0))
+    assert near.mean() < 30
+    assert (found[mask] != 7).all()
+
+
+def test_a_channel_that_is_known_stays_where_another_is_missing() -> None:
+    levels, _ = damaged()
+    values = levels.astype(float)
+    values[4, 4, 1] = np.nan
+    values[6, 7] = np.inf
+    found = fill(values, folds="none")
+    known = np.isfinite(values)
+    np.testing.assert_array_equal(found.values[known], values[known])
+    assert np.isfinite(found.values).all()
+    assert int(found.missing.sum()) == 4
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (12, 14), (9, 12, 3), (5, 6, 7, 3)])
+def test_rows_pictures_and_cubes(shape: tuple[int, ...]) -> None:
+    values = np.sin(np.linspace(0, 6, int(np.prod(shape)))).reshape(shape)
+    values[2, ...] = np.nan if len(shape) > 2 else values[2, ...]
+    values.flat[[20, 21]] = np.nan
+    axes = {(40, 3): 1, (5, 6, 7, 3): 3}.get(shape)
+    found = fill(values, folds="none" if len(shape) == 4 else "random", axes=axes)
+    assert isinstance(found, Filled)
+    assert found.values.shape == shape
+    assert np.isfinite(found.values).all()
+    assert np.isfinite(found.score) == (len(shape) < 4)
+    assert bool(found.signals[0].baselines) == (len(shape) < 4)
+
+
+def test_few_samples_get_the_exact_fit_and_many_the_adaptive_one() -> None:
+    few = np.array([0.1, 0.2, np.nan, 0.4, 0.5, 0.6])
+    with pytest.warns(ChoiceWarning, match="too few points"):
+        assert isinstance(fill(few, axes=1, folds="none").signals[0].model, ComplexLinear)
+    levels, mask = damaged(20, 20, 1)
+    assert isinstance(fill(levels, mask, folds="none").signals[0].model, Adaptive)
+    assert isinstance(fill(levels, mask, folds="none", model="exact").signals[0].model, ComplexLinear)
+    with pytest.raises(InputError, match="the adaptive fit needs more samples than 5"):
+        fill(few, axes=1, model="adaptive", folds="none")
+
+
+def test_wide_gaps_are_scored_by_blocks() -> None:
+    levels, mask = damaged(20, 20, 1)
+    assert fill(levels, mask, model=exact).signals[0].protocol == "5 random folds"
+    mask[6:16, 6:16] = True
+    assert fill(levels, mask, model=exact).signals[0].protocol == "5 folds of blocks of 4x4 samples"
+    assert fill(levels, mask, model=exact, block=2).signals[0].protocol == "5 folds of blocks of 2x2 samples"
+
+
+def test_smoothing_changes_known_samples_too() -> None:
+    y, x = np.mgrid[:24, :24] / 24
+    clean = np.sin(3 * x + 2 * y)
+    noisy = clean + RNG.normal(0, 0.2, clean.shape)
+    noisy[4:6, 3:9] = np.nan
+    found = fill(noisy, smooth=True, folds="none").values
+    known = np.isfinite(noisy)
+    assert np.square(found - clean)[known].mean() < 0.5 * np.square(noisy - clean)[known].mean()
+    assert np.isfinite(found).all()
+
+
+def test_enlarging_keeps_the_samples_and_their_places() -> None:
+    levels, mask = damaged(40, 36)
+    found = fill(levels, upscale=2)
+    assert found.values.shape == (80, 72, 3)
+    np.testing.assert_array_equal(found.values[::2, ::2], levels)
+    between = (levels[:-1, 3].astype(float) + levels[1:, 3]) / 2
+    assert np.abs(found.values[1:-1:2, 6] - between).mean() < 4
+    about = found.signals[0]
+    assert {"Pillow LANCZOS", "Pillow BICUBIC"} == about.baselines.keys()
+    assert "reduced to 1/2 by LANCZOS" in about.protocol
+    holed = levels.copy()
+    holed[mask] = 0
+    np.testing.assert_array_equal(fill(holed, mask, upscale=3, folds="none").values[::3, ::3][~mask], levels[~mask])
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "words"),
+    [
+        (np.zeros((9, 9)), {}, "no sample is missing, so there is nothing to fill"),
+        (np.full((9, 9), np.nan), {}, "all 81 samples of 'signal0' are missing"),
+        (np.zeros((9, 9)), {"missing": np.zeros((9, 8), bool)}, r"booleans of the shape of the values, \(9, 9\)"),
+        (np.zeros((9, 9)), {"missing": "mask.png"}, "the mask of an array is an array of booleans"),
+        (np.zeros((9, 9)), {"missing": "alpha"}, "is for pictures, not for arrays"),
+        (np.zeros((9, 9), complex), {}, "an array of complex128"),
+        (np.zeros((9, 200)), {}, "say how many axes a signal has, axes=2"),
+        (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4"),
+        (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two results"),
+        (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model exact"),
+        ("nothing.png", {}, "no such file or folder"),
+    ],
+)
+def test_what_is_refused(values: object, arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        fill(values, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_file_is_the_array_in_it(tmp_path: Path) -> None:
+    levels, mask = damaged()
+    levels[mask] = 255
+    Image.fromarray(levels).save(tmp_path / "a.png")
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    found = fill(tmp_path / "a.png", str(tmp_path / "mask.png"), folds="none")
+    np.testing.assert_array_equal(found.values, fill(levels, mask, folds="none").values)
+    np.testing.assert_array_equal(np.asarray(Image.open(found.write(tmp_path / "b.png"))), found.values)
+    with pytest.raises(InputError, match=r"the result is written as \.png"):
+        found.write(tmp_path / "b.tif")
+    with pytest.raises(InputError, match=r"numpy\.save"):
+        fill(levels, mask, folds="none").write(tmp_path / "c.png")
