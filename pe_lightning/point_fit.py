@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -16,12 +17,13 @@ from pe_lightning.checks import choice, integer
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.sampling import GridSampling
+from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.points import Duplicates, PointArrays, names_of
 from pe_lightning.encoders import EncoderLike, registry
 from pe_lightning.errors import InputError
+from pe_lightning.folds import FoldScores, score_folds
 from pe_lightning.media.maps import PointMap
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.quiet_fits import fit_quietly
@@ -34,33 +36,61 @@ Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+NUM_FOLDS = 5
+MAX_FOLD_POINTS = 1 << 19
+"""Points over all folds that are fitted for a score; of more points fewer folds are scored."""
 MAX_ADAPTIVE_POINTS = 1_000_000
 """Points up to which ``auto`` takes :class:`~pe_lightning.modules.Adaptive`."""
 AXIS_NAMES = {1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
 
 
 class PointFit:
-    """A model of values at scattered points, which answers in the user's units.
+    """Models of values at scattered points, one per column of values, which answer in the user's units.
 
     Args:
-        model: The fitted model.
-        data: Its points.
+        models: The fitted models, functions of coordinates in [0, 1) of one signal each.
+        data: Their points.
+        make: Makes a model that is not fitted, for the score.
         single: Whether values are ``(P,)`` for one column, and not ``(P, 1)``.
 
     Attributes:
-        model: The fitted model, a function of coordinates in [0, 1).
+        models: The models.
         info: Names, axes and ranges.
         axes: The axes in the user's units.
     """
 
-    def __init__(self, model: CoordinateModule, data: SignalDataModule, single: bool) -> None:
-        self.model, self.data, self.single = model, data, single
+    def __init__(
+        self,
+        models: Sequence[CoordinateModule],
+        data: SignalDataModule,
+        make: Callable[[SignalDataModule], CoordinateModule],
+        single: bool = False,
+    ) -> None:
+        self.models, self.data, self.single, self._make = list(models), data, single, make
         self.info: SignalInfo = data.info
         self.axes: tuple[Axis, ...] = data.info.axes
 
     def __repr__(self) -> str:
         names = ", ".join(self.info.names), ", ".join(axis.name for axis in self.axes)
-        return f"PointFit({names[0]} at ({names[1]}), {self.info.num_points} points, {type(self.model).__name__})"
+        kinds = ", ".join(dict.fromkeys(type(model).__name__ for model in self.models))
+        return f"PointFit({names[0]} at ({names[1]}), {self.info.num_points} points, {kinds})"
+
+    @cached_property
+    def scores(self) -> list[FoldScores]:
+        """Of each column, scores of held-out points in five random folds, beside interpolation; computed once, when read.
+
+        Each fold is predicted by a fit of the other four.
+        """
+        number = max(1, min(NUM_FOLDS, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
+        each = (self.data.one(place) for place in range(len(self.models)))
+        folds = FoldSampling("random", NUM_FOLDS)
+        return [score_folds(data, lambda part: fit_quietly(self._make(part), part), folds, number) for data in each]
+
+    @property
+    def score(self) -> float | Floats:
+        """Root mean squared error of held-out points in the user's units: a number for one column, else one per column."""
+        errors = np.array([float(scores.errors.mean()) for scores in self.scores]) * self.extents
+        return float(errors[0]) if self.single else errors
 
     def predict(self, coords: Columns) -> Floats:
         """Values at places.
@@ -116,6 +146,18 @@ class PointFit:
             {name: self.info.scaling.restore(values[place], place) for place, name in enumerate(self.info.names)},
         )
 
+    def known(self, coords: Mapping[str, AnyArray]) -> npt.NDArray[np.bool_]:
+        """Places without a missing coordinate, ``(P,)``, of columns by name."""
+        unit = np.stack([axis.to_unit(coords[axis.name]) for axis in self.axes])
+        known: npt.NDArray[np.bool_] = np.isfinite(unit).all(0)
+        return known
+
+    def num_outside(self, coords: Columns) -> int:
+        """Number of places outside of the range of the points along an axis."""
+        unit = self._unit(coords).numpy()
+        largest = np.array([1.0 if axis.periodic else (axis.size - 1) / axis.size for axis in self.axes])
+        return int(((unit < -1e-9) | (unit > largest + 1e-9)).any(1).sum())
+
     def _unit(self, coords: Columns) -> Tensor:
         """Coordinates in [0, 1), ``(P, D)`` float64."""
         if isinstance(coords, Mapping):
@@ -138,15 +180,19 @@ class PointFit:
     def _values(self, unit: Tensor) -> Floats:
         """Values ``(P, V)`` in the user's units."""
         with torch.no_grad():
-            found = self.model.predict_step(unit.to(self._dtype))[..., 0].double().cpu().numpy()
+            found = [model.predict_step(unit.to(self._dtype))[0, :, 0].double().cpu().numpy() for model in self.models]
         return np.stack([self.info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
 
     def _deviations(self, unit: Tensor) -> Floats:
         """Standard deviations ``(P, V)`` in the user's units."""
-        with torch.no_grad():
-            found = self.model.std(unit.to(self._dtype))[..., 0].double().cpu().numpy()
-        ranges = [high - low for low, high in map(self.info.scaling.of, range(self.info.num_signals))]
-        return np.stack([column * extent for column, extent in zip(found, ranges, strict=True)], 1)
+        found = [model.std(unit.to(self._dtype))[:, 0].double().cpu().numpy() for model in self.models]
+        return np.stack(found, 1) * self.extents
+
+    @property
+    def extents(self) -> Floats:
+        """What 1 in [0, 1] is in the units of each column, ``(V,)``."""
+        ranges = map(self.info.scaling.of, range(self.info.num_signals))
+        return np.array([high - low for low, high in ranges])
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -219,7 +265,12 @@ def fit_source(
         raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
     seed_everything(seed, verbose=False)
     data = SignalDataModule(source, GridSampling(1), "none")
-    return PointFit(fit_quietly(make_model(data, model, encoder), data), data, single)
+
+    def make(part: SignalDataModule) -> CoordinateModule:
+        return make_model(part, copy.deepcopy(model), encoder)
+
+    parts = [data.one(place) for place in range(data.info.num_signals)]
+    return PointFit([fit_quietly(make(part), part) for part in parts], data, make, single)
 
 
 def make_model(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pe_lightning.command_line.fill_points import fill_points
 from pe_lightning.command_line.verbs import console
 from pe_lightning.errors import InputError
 
@@ -22,6 +23,12 @@ def fill_files(
     /,
     *,
     out: Path,
+    coordinates: str | None = None,
+    values: str | None = None,
+    grid: str | None = None,
+    at: str | None = None,
+    periodic: str | None = None,
+    duplicates: Literal["average", "keep", "error"] = "average",
     missing: list[str] | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
@@ -41,9 +48,18 @@ def fill_files(
 
     Missing are NaN, empty cells, values that the file declares, lost frames in a folder of frames, and what --missing marks.
 
+    With --coordinates the files are tables of scattered points, and the result is a map (--grid 400,600) as NetCDF, GeoTIFF,
+    CSV or NPY, or the table of places --at FILE with values and their standard deviations.
+
     Args:
         paths: Pictures, TIFF, .npy, HDF5, NIfTI, sound, tables, folders of frames, or samples://NAME.
         out: The file to write, or a folder for the results of several files.
+        coordinates: Points: the columns of coordinates, such as lon,lat or time; numbers in any unit, or dates.
+        values: Points: the columns of values, such as temperature,humidity.
+        grid: Points: samples of the map per coordinate, in their order, such as 400,600.
+        at: Points: a table with the columns of coordinates, at whose rows values are predicted.
+        periodic: Points: coordinates that repeat, such as lon (a period of 360) or hour=24.
+        duplicates: Points: rows at one place are averaged, kept, or refused if they differ (error).
         missing: alpha (opacity 0), a colour '#rrggbb', a number, or a mask file that is not zero at missing samples;
             one mask for all files, or one for each.
         smooth: Denoise known samples too.
@@ -60,6 +76,12 @@ def fill_files(
     Raises:
         InputError: If a file, a mask or an option cannot be used; nothing is written then.
     """
+    if coordinates or values or grid or at:
+        _targets(paths[:1], out, force)
+        if missing or smooth or upscale > 1 or block is not None or axes is not None:
+            raise InputError("--missing, --smooth, --upscale, --block and --axes are for samples of a grid: leave them out")
+        common = (model, encoder, folds, seed)
+        return fill_points(paths, out, coordinates, values, grid, at, periodic, duplicates, *common)
     targets = _targets(paths, out, force)
     marks = missing or ["nan"]
     if len(marks) not in (1, len(paths)):

@@ -27,6 +27,7 @@ from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
+from pe_lightning.data.signals import Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import MIN_TRAINED_SAMPLES, GridSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
@@ -184,6 +185,16 @@ class SignalDataModule(LightningDataModule):
         other.sampling, other.protocol, other.trainer = sampling, protocol, None
         other.folds = None
         other._dataset, other._shard, other._device_copies = dataset.resampled(split, protocol), None, {}
+        vars(other).pop("fingerprint", None)
+        return other
+
+    def one(self, signal: int) -> SignalDataModule:
+        """The data of one of the signals in memory, in a DataModule of its own."""
+        info, other = self.info, copy.copy(self)
+        low, high = info.scaling.of(signal)
+        scaling = Scaling(info.scaling.dtype, (low,), (high,))
+        other._info, other.trainer = replace(info, names=(info.names[signal],), scaling=scaling), None
+        other._dataset, other._shard, other._device_copies = self.dataset.of(slice(signal, signal + 1)), None, {}
         vars(other).pop("fingerprint", None)
         return other
 
