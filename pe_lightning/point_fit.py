@@ -107,7 +107,11 @@ class PointFit:
         return self._shaped(self._values(self._unit(coords)))
 
     def std(self, coords: Columns) -> Floats:
-        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`."""
+        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`.
+
+        Raises:
+            InputError: If the model has none.
+        """
         return self._shaped(self._deviations(self._unit(coords)))
 
     def grid(self, shape: Sequence[int], std: bool = True) -> PointMap:
@@ -115,7 +119,7 @@ class PointFit:
 
         Args:
             shape: Number of samples per axis, in the order of the axes.
-            std: Whether to compute standard deviations too.
+            std: Whether to compute standard deviations too, where the model has them.
 
         Raises:
             InputError: If there is not one positive number per axis.
@@ -131,7 +135,7 @@ class PointFit:
         coordinates = {axis.name: axis.restore(x.numpy()) for axis, x in zip(self.axes, spread, strict=True)}
         values = dict(zip(self.info.names, self._values(unit).T.reshape(-1, *sizes), strict=True))
         deviations: dict[str, Floats] = {}
-        if std:
+        if std and self.has_std:
             deviations = dict(zip(self.info.names, self._deviations(unit).T.reshape(-1, *sizes), strict=True))
         return PointMap(coordinates, values, deviations)
 
@@ -185,8 +189,15 @@ class PointFit:
 
     def _deviations(self, unit: Tensor) -> Floats:
         """Standard deviations ``(P, V)`` in the user's units."""
+        if not self.has_std:
+            raise InputError(f"{type(self.models[0]).__name__} has no standard deviations: set model adaptive or exact")
         found = [model.std(unit.to(self._dtype))[:, 0].double().cpu().numpy() for model in self.models]
         return np.stack(found, 1) * self.extents
+
+    @property
+    def has_std(self) -> bool:
+        """Whether the models have standard deviations."""
+        return all(hasattr(model, "std") for model in self.models)
 
     @property
     def extents(self) -> Floats:

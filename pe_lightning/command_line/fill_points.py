@@ -96,10 +96,9 @@ def fill_points(
         print(f"{int((~known).sum())} of {len(known)} places have a missing coordinate, and no value")
     if outside := fit.num_outside(wanted):
         print(f"{outside} of {len(known)} places are outside of the range of the points, where values are extrapolated")
-    found_values = dict(zip(fit.info.names, fit.predict(wanted).T, strict=True))
-    print(
-        f"wrote {write_places(out, columns, known, found_values, dict(zip(fit.info.names, fit.std(wanted).T, strict=True)))}"
-    )
+    predicted = dict(zip(fit.info.names, fit.predict(wanted).T, strict=True))
+    std = dict(zip(fit.info.names, fit.std(wanted).T, strict=True)) if fit.has_std else {}
+    print(f"wrote {write_places(out, columns, known, predicted, std)}")
     return 0
 
 

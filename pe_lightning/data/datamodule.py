@@ -114,7 +114,10 @@ class SignalDataModule(LightningDataModule):
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         loaded = scattered or self.storage.loads(raw)
-        split = (self.sampling.split if loaded else self.sampling.stream)(raw.grid, info.num_signals)
+        if scattered:
+            split: Split = self.sampling.split_rows(raw.grid[0], info.num_signals)
+        else:
+            split = (self.sampling.split if loaded else self.sampling.stream)(raw.grid, info.num_signals)
         split.test_mask_of(self.protocol, tuple(slice(0, 1) for _ in raw.grid))  # raises if the protocol does not apply
         if not loaded and getattr(self.source, "missing", "nan") != "nan":
             raise InputError(
@@ -181,7 +184,10 @@ class SignalDataModule(LightningDataModule):
         """The same signals in memory with other trained samples."""
         dataset, other = self.dataset, copy.copy(self)
         grid, count, known = dataset.split.grid, self.info.num_signals, dataset.split.known
-        split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
+        if self.info.num_points is not None:
+            split: Split = sampling.split_rows(self.info.num_points, count)
+        else:
+            split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
         other.sampling, other.protocol, other.trainer = sampling, protocol, None
         other.folds = None
         other._dataset, other._shard, other._device_copies = dataset.resampled(split, protocol), None, {}

@@ -6,8 +6,9 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ __all__ = ["FoldSampling", "FoldsLike", "GridSampling", "MaskSampling", "RandomS
 BLOCK_SAMPLES = 16
 """Default samples per axis of the blocks of a fold."""
 
+ROW_SEED = 0x524F5753
+"""Second seed of the order in which rows of points are split."""
+
 
 FoldsLike: TypeAlias = Literal["random", "blocks"] | dict[str, Any]
 """The kind of the folds, or a mapping of the arguments of :class:`FoldSampling`."""
@@ -38,6 +42,9 @@ class Sampling(ABC):
 
     A subclass stores every constructor argument as an attribute of the same name, with plain values.
     """
+
+    draws: ClassVar[bool] = False
+    """Whether samples are drawn at random."""
 
     @abstractmethod
     def split(self, grid: Sequence[int], num_signals: int) -> Split:
@@ -54,6 +61,20 @@ class Sampling(ABC):
     def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
         """Like :meth:`split`, without the samples that are missing: ``known``, ``(S, N_1, ..., N_D)``, is false there."""
         return self.split(grid, num_signals).among(known)
+
+    def split_rows(self, count: int, num_signals: int) -> PointSplit:
+        """Splits the rows of scattered points, ``P`` of them, as :meth:`split` splits signals of ``P`` samples.
+
+        The rows of a random split are shuffled first. Its keys are the numbers that ``numpy.random.default_rng(seed)``
+        draws, so that points whose coordinates were drawn with the same seed would be split by coordinate.
+        """
+        split = self.split((count,), num_signals)
+        found = split if isinstance(split, PointSplit) else PointSplit((count,), torch.cat(list(split.train_indices))[None])
+        if not self.draws:
+            return found
+        keys = np.random.PCG64(np.random.SeedSequence((count, ROW_SEED))).random_raw(count)
+        order = torch.from_numpy(keys.argsort(kind="stable"))
+        return replace(found, index=order[found.index].sort(1).values)
 
     def spec(self) -> dict[str, Any]:
         """Name and arguments as plain values; ``samplings.resolve`` returns an equal sampling."""
@@ -124,6 +145,8 @@ class RandomSampling(Sampling):
     Raises:
         InputError: If an argument is out of range.
     """
+
+    draws = True
 
     def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
         self.fraction = number("fraction", fraction, "(0, 1]", hint=", such as 0.25")
@@ -232,6 +255,8 @@ class FoldSampling(Sampling):
     Raises:
         InputError: If an argument is out of range; at :meth:`split`, if there are fewer blocks than folds.
     """
+
+    draws = True
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pe_lightning import fit
-from pe_lightning.data import Axis, Batching, GridSampling, PointsDataModule, SignalDataModule, SignalInfo
+from pe_lightning.data import Axis, Batching, GridSampling, PointsDataModule, RandomSampling, SignalDataModule, SignalInfo
 from pe_lightning.data.axes import axes_of_points
 from pe_lightning.data.sources.points import PointArrays, PointSource
 from pe_lightning.errors import InputError
@@ -160,3 +160,11 @@ def test_what_no_model_can_be_fitted_to_is_refused(rows, arguments, words, tmp_p
     assert "\n" not in message
     for word in words:
         assert any(part in message for part in word.split("|")), message
+
+
+def test_random_rows_are_not_those_that_the_same_seed_draws_first():
+    """Coordinates drawn by NumPy with the seed of the split would be split into a left and a right part."""
+    x = np.random.default_rng(0).uniform(size=500)
+    data = SignalDataModule(PointArrays({"x": x}, {"v": np.sin(9 * x)}), sampling=RandomSampling(0.5, seed=0))
+    held_out = data.evaluation_batch().coords[0, data.evaluation_batch().mask[0], 0]
+    assert 0.4 < float((held_out < 0.5).double().mean()) < 0.6

@@ -1,0 +1,76 @@
+"""``pe-lightning fill`` for scattered points: maps and tables of places, equal to those of Python; what is refused."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pe_lightning
+from pe_lightning.__main__ import main
+
+POINTS = np.random.default_rng(5).uniform([-20, 30], [40, 60], (80, 2))
+COLUMNS = ["--coordinates", "lon,lat", "--values", "temp"]
+
+
+def temperature(points: np.ndarray) -> np.ndarray:
+    return 15 + 10 * np.sin(points[:, 0] / 20) * np.cos(points[:, 1] / 15)
+
+
+@pytest.fixture(autouse=True)
+def _stations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = np.c_[POINTS, temperature(POINTS)]
+    np.savetxt("stations.csv", table, delimiter=",", header="lon,lat,temp", comments="")
+    Path("places.csv").write_text("id,lat,lon\nA,45,3\nB,,4\nC,50,70\n")
+
+
+def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A map beside a picture; the columns of the places, their values and standard deviations; held-out scores."""
+    assert main(["fill", "stations.csv", *COLUMNS, "--grid", "6,4", "--out", "map.csv"]) == 0
+    assert main(["fill", "stations.csv", *COLUMNS, "--at", "places.csv", "--out", "values.csv", "--folds", "none"]) == 0
+    printed = capsys.readouterr().out
+    assert "80 points, temp at (lon, lat)" in printed
+    assert "delaunay" in printed
+    assert "1 of 3 places have a missing coordinate" in printed
+    assert "1 of 3 places are outside" in printed
+    fit = pe_lightning.fit_points({"lon": POINTS[:, 0], "lat": POINTS[:, 1]}, {"temp": temperature(POINTS)})
+    with open("map.csv") as file:
+        rows = list(csv.DictReader(file))
+    np.testing.assert_allclose([float(row["temp"]) for row in rows], fit.grid((6, 4)).values["temp"].ravel(), rtol=1e-6)
+    with open("values.csv") as file:
+        places = list(csv.DictReader(file))
+    assert [(row["id"], row["lat"], row["lon"]) for row in places] == [("A", "45", "3"), ("B", "", "4"), ("C", "50", "70")]
+    assert places[1]["temp"] == ""
+    assert float(places[0]["temp"]) == pytest.approx(fit.predict([[3, 45]])[0, 0], rel=1e-6)
+    if fit.has_std:
+        assert places[1]["temp_std"] == ""
+        assert float(places[0]["temp_std"]) == pytest.approx(fit.std([[3, 45]])[0, 0], rel=1e-4)
+    assert fit.score[0] == pytest.approx(fit.scores[0].errors.item() * np.ptp(temperature(POINTS)))
+    assert Path("map_map.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--coordinates", "lon,lat", "--grid", "4,4"], "need --values"),
+        (["--values", "temp", "--grid", "4,4"], "need --coordinates"),
+        (COLUMNS, "either --grid 400,600 for a map, or --at FILE"),
+        ([*COLUMNS, "--grid", "400"], "1 sizes for 2 coordinates (lon, lat): give one each"),
+        ([*COLUMNS, "--grid", "4,many"], "such as 400,600; got '4,many'"),
+        ([*COLUMNS, "--grid", "4,4", "--out", "map.jpg"], "written as .nc, .tif"),
+        ([*COLUMNS, "--at", "places.csv", "--out", "values.nc"], ".csv or .npy"),
+        ([*COLUMNS, "--at", "stations", "--out", "values.csv"], "no such file"),
+        (["--coordinates", "lon,lat", "--values", "tmp", "--grid", "4,4"], "'tmp'; did you mean 'temp'"),
+        ([*COLUMNS, "--grid", "4,4", "--upscale", "2"], "for samples of a grid"),
+        ([*COLUMNS, "--grid", "4,4", "--folds", "blocks"], "random or none"),
+        ([*COLUMNS, "--grid", "4,4", "--out", "places.csv"], "exists"),
+    ],
+)
+def test_wrong_options_are_refused_and_nothing_is_written(options: list[str], words: str, capsys) -> None:
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    out = [] if "--out" in options else ["--out", "out.csv"]
+    assert main(["fill", "stations.csv", *options, *out]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert words in message
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
