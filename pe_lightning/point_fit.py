@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.points import Duplicates, PointArrays, names_of
 from pe_lightning.encoders import EncoderLike, registry
 from pe_lightning.errors import InputError
-from pe_lightning.folds import FoldScores, score_folds
+from pe_lightning.folds import FoldScore, interpolated_folds, score_folds
 from pe_lightning.media.maps import PointMap
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.quiet_fits import fit_quietly
@@ -36,7 +36,7 @@ Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-NUM_FOLDS = 5
+FOLDS = FoldSampling("random", 5)
 MAX_FOLD_POINTS = 1 << 19
 """Points over all folds that are fitted for a score; of more points fewer folds are scored."""
 MAX_ADAPTIVE_POINTS = 1_000_000
@@ -76,21 +76,35 @@ class PointFit:
         return f"PointFit({names[0]} at ({names[1]}), {self.info.num_points} points, {kinds})"
 
     @cached_property
-    def scores(self) -> list[FoldScores]:
-        """Of each column, scores of held-out points in five random folds, beside interpolation; computed once, when read.
+    def scores(self) -> list[FoldScore]:
+        """Of each column, errors of held-out points in five random folds, each predicted by a fit of the other four.
 
-        Each fold is predicted by a fit of the other four.
+        Computed once, when read.
         """
-        number = max(1, min(NUM_FOLDS, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
-        each = (self.data.one(place) for place in range(len(self.models)))
-        folds = FoldSampling("random", NUM_FOLDS)
-        return [score_folds(data, lambda part: fit_quietly(self._make(part), part), folds, number) for data in each]
+
+        def fitted(part: SignalDataModule) -> CoordinateModule:
+            return fit_quietly(self._make(part), part)
+
+        return [score_folds(data, fitted, FOLDS, self._num_folds) for data in self._columns]
+
+    @cached_property
+    def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
+        """Of each column, errors of interpolation of the same points by name, and why other baselines have none."""
+        return [interpolated_folds(data, FOLDS, self._num_folds) for data in self._columns]
 
     @property
     def score(self) -> float | Floats:
         """Root mean squared error of held-out points in the user's units: a number for one column, else one per column."""
-        errors = np.array([float(scores.errors.mean()) for scores in self.scores]) * self.extents
+        errors = np.array([float(score.errors.mean()) for score in self.scores]) * self.extents
         return float(errors[0]) if self.single else errors
+
+    @property
+    def _num_folds(self) -> int:
+        return max(1, min(FOLDS.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
+
+    @property
+    def _columns(self) -> list[SignalDataModule]:
+        return [self.data.one(place) for place in range(len(self.models))]
 
     def predict(self, coords: Columns) -> Floats:
         """Values at places.
@@ -153,8 +167,7 @@ class PointFit:
     def known(self, coords: Mapping[str, AnyArray]) -> npt.NDArray[np.bool_]:
         """Places without a missing coordinate, ``(P,)``, of columns by name."""
         unit = np.stack([axis.to_unit(coords[axis.name]) for axis in self.axes])
-        known: npt.NDArray[np.bool_] = np.isfinite(unit).all(0)
-        return known
+        return np.asarray(np.isfinite(unit).all(0))
 
     def num_outside(self, coords: Columns) -> int:
         """Number of places outside of the range of the points along an axis."""
@@ -191,7 +204,8 @@ class PointFit:
         """Standard deviations ``(P, V)`` in the user's units."""
         if not self.has_std:
             raise InputError(f"{type(self.models[0]).__name__} has no standard deviations: set model adaptive or exact")
-        found = [model.std(unit.to(self._dtype))[:, 0].double().cpu().numpy() for model in self.models]
+        deviations: list[Tensor] = [cast(Any, model).std(unit.to(self._dtype)) for model in self.models]
+        found = [each[:, 0].double().cpu().numpy() for each in deviations]
         return np.stack(found, 1) * self.extents
 
     @property

@@ -289,7 +289,8 @@ class RunRecorder(TimedCallback):
             return
         output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
         if info.num_points is not None and output is not None:
-            std = None if not hasattr(pl_module, "std") else pl_module.std(output.flat(batch)).float().cpu().numpy()
+            deviate: Any = getattr(pl_module, "std", None) if info.num_signals == 1 else None
+            std = None if deviate is None else deviate(output.flat(batch)).float().cpu().numpy()
             values = outputs.float().cpu().numpy()
             path = write_predicted(self.run_dir, info, output, values, std if std is None else std.reshape(values.shape))
             if self.table:

@@ -107,14 +107,15 @@ def _print_scores(fit: PointFit) -> None:
     from rich.table import Table
 
     output = console()
-    for name, scores, extent in zip(fit.info.names, fit.scores, fit.extents, strict=True):
-        table = Table(title=f"{name}, held-out points: {scores.protocol}")
+    each = zip(fit.info.names, fit.models, fit.scores, fit.interpolation, fit.extents, strict=True)
+    for name, model, score, (baselines, left_out), extent in each:
+        table = Table(title=f"{name}, held-out points")
         table.add_column("method")
         for title in ("PSNR", "RMSE"):
             table.add_column(title, justify="right")
-        rows = {type(fit.models[0]).__name__: (scores.scores, scores.errors), **scores.baselines}
-        for method, (psnr, error) in sorted(rows.items(), key=lambda row: float(row[1][1])):
-            table.add_row(method, f"{float(psnr):.2f} dB", f"{float(error) * extent:.4g}")
+        rows = {type(model).__name__: score, **baselines}
+        for method, found in sorted(rows.items(), key=lambda row: float(row[1].errors)):
+            table.add_row(method, f"{float(found.values):.2f} dB", f"{float(found.errors) * extent:.4g}")
         output.print(table)
-        for method, reason in scores.left_out.items():
+        for method, reason in left_out.items():
             output.print(f"{method}: {reason}", highlight=False, markup=False)

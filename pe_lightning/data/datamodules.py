@@ -15,7 +15,7 @@ from torch import Tensor
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.registry import datamodules
-from pe_lightning.data.sampling import FoldsLike, RandomSampling, Sampling
+from pe_lightning.data.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
 from pe_lightning.data.sources.paths import Paths, as_list
@@ -151,6 +151,7 @@ class PointsDataModule(SignalDataModule):
         protocol: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
         batching: Batches of training: all trained rows, or random ones.
         storage: Storage of the values; rows are always loaded, and not cached.
+        folds: ``random``: every row is trained on, and scored by fits of all folds but one.
         validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
         **source: Arguments of :class:`~pe_lightning.data.sources.points.PointSource`.
     """
@@ -169,10 +170,12 @@ class PointsDataModule(SignalDataModule):
         validation: float | None = None,
         **source: Any,
     ) -> None:
-        if sampling is None:
-            sampling = "grid" if folds is not None else RandomSampling(0.8, shared=True)
-        source_of_points = PointSource(paths, coordinates, values, **source)
-        super().__init__(source_of_points, sampling, protocol, batching, storage, folds, validation)
+        usual = RandomSampling(0.8, shared=True)
+        chosen = usual if sampling is None else samplings.resolve(sampling)
+        if folds is not None and chosen == usual:
+            chosen = GridSampling(1)  # folds are of all rows
+        points = PointSource(paths, coordinates, values, **source)
+        super().__init__(points, chosen, protocol, batching, storage, folds, validation)
 
 
 @datamodules.register("TensorDataModule")

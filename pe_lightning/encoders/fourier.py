@@ -128,7 +128,7 @@ class LinearFourier(_Octaves):
         if whole and trainable:
             raise InputError("LinearFourier: whole frequencies cannot be trained; leave out trainable")
         if whole:
-            self.sigma = max(math.log2(self.num_features // 2), self.sigma if sigma not in (None, "auto") else 0.0)
+            self.sigma = max(math.log2(self.num_features // 2), float(sigma) if isinstance(sigma, (int, float)) else 0.0)
 
     def spaced(self, steps: Tensor) -> Tensor:
         """Evenly, from 1 to 2^sigma."""

@@ -191,9 +191,11 @@ def write_places(
     if path.suffix == ".csv":
         return write_table(path, found)
     cells = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in found.items()}
-    table = np.rec.fromarrays(list(cells.values()), names=list(cells))
+    table = np.empty(len(known), [(name, column.dtype) for name, column in cells.items()])
+    for name, column in cells.items():
+        table[name] = column
     with replacing(path) as file, file.open("wb") as stream:
-        np.save(stream, np.asarray(table))
+        np.save(stream, table)
     return path
 
 
@@ -217,7 +219,7 @@ def write_predicted(folder: Path, info: SignalInfo, output: OutputGrid, values: 
         form = "csv" if output.output_format == "auto" else output.output_format
         if form not in ("csv", "npy"):
             raise InputError(f"values at places are written as csv or npy; got output_format {form}")
-        return write_places(folder / f"places.{form}", columns, np.isfinite(unit).all(1), found, deviations)
+        return write_places(folder / f"places.{form}", columns, np.asarray(np.isfinite(unit).all(1)), found, deviations)
     axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
     form = "npy" if output.output_format == "auto" else output.output_format
     size = "x".join(str(len(column)) for column in axes.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -19,7 +19,7 @@ from pe_lightning.data.values import FileValues
 from pe_lightning.files import replacing
 from pe_lightning.hdf5 import PatientFile
 from pe_lightning.media.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
-from pe_lightning.media.signals import choose_format, new_array, write_signal
+from pe_lightning.media.signals import Formats, choose_format, new_array, write_signal
 from pe_lightning.metrics import unit_of
 from pe_lightning.runs import file_names, frames_of
 
@@ -243,7 +243,8 @@ class PredictionWriter:
             InputError: If the format cannot hold signals of this size.
         """
         grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
-        formats = self.output.output_format if self.output is not None else "auto"
+        # choose_format refuses those of maps
+        formats = cast(Formats, self.output.output_format if self.output is not None else "auto")
         folder = self.folder / "x".join(map(str, grid))
         if not self._rows:
             choose_format((*grid, self.info.channels), self.info, formats)  # raises before any work
