@@ -122,7 +122,10 @@ def rewrite(verb: str, words: Sequence[str], known: Known | None = None) -> list
     if verb == "fit":
         if positional:
             recipe = [] if "config" in given else [Option((f"--config={recipes.recipe_for(positional, given)}",))]
-            options = [*recipe, *options, Option((f"--data.paths={json.dumps(positional)}",))]
+            # what is typed beside files changes the recipe, wherever the recipe stands
+            recipe += [option for option in options if option.key == "config"]
+            others = [option for option in options if option.key != "config"]
+            options = [*recipe, *others, Option((f"--data.paths={json.dumps(positional)}",))]
             positional = []
         elif not (asks_help or given.keys() & {"config", "model", "data", "ckpt_path"}):
             raise InputError("fit needs signals, pe-lightning fit my.jpg, or a recipe, pe-lightning fit --config image/demo")

@@ -10,6 +10,7 @@ from lightning.pytorch import LightningDataModule
 
 from pe_lightning.command_line import recipes
 from pe_lightning.command_line.arguments import Option, expand, read, rewrite
+from pe_lightning.command_line.cli import parse, prepare
 from pe_lightning.command_line.naming import expand_tree
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
@@ -70,6 +71,14 @@ def test_files_get_the_recipe_of_their_kind(words, recipe):
     files = [word for word in words.split() if ("." in word and word[0] not in "-0") or "://" in word]
     assert rewritten[0] == recipe_file(recipe)
     assert rewritten[-1] == f"--data.paths={json.dumps(files)}"
+
+
+def test_options_beside_files_change_a_recipe_that_is_named_after_them():
+    prepare()
+    words = ["--model.keep", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
+    config = parse("fit", rewrite("fit", ["clip.mp4", *words]))
+    assert (config.model.init_args.keep, config.data.init_args.frames) == (0.3, [0, 4])
+    assert config.data.init_args.paths == ["clip.mp4"]
 
 
 @pytest.mark.parametrize(
