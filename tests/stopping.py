@@ -107,6 +107,13 @@ def checkpoint(run: Path) -> dict:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)
 
 
+def stopped(step: int, signum: int, rank: int = -1) -> list[str]:
+    """Options of a fit in whose step a process, or every one, gets a signal."""
+    settings = {"step": step, "signum": signum, "rank": rank}
+    given = (word for key, value in settings.items() for word in (f"--trainer.callbacks.{key}", str(value)))
+    return ["--trainer.callbacks+", "stopping.SignalAt", *given]
+
+
 class SignalAt(Callback):
     """Sends a signal to this process after a step.
 

@@ -62,9 +62,6 @@ def test_a_fit_of_its_classes_alone(environment, tmp_path):
     assert not any("psnr" in key for key in report)
     assert report["baselines"].keys() == {"average", "delaunay", "nearest"}
     assert "test/dice" in report["baselines"]["average"]
-
-
-def test_its_source_by_name(environment, tmp_path):
     model = ["--model", "ComplexLinear", "--model.encoder", "{name: chirp, num_features: 8}"]
     data = ["--data", "SignalDataModule", "--data.source", "ball", "--data.source.size", "8"]
     done = run(environment, tmp_path, "fit", *model, *data, "--trainer.max_steps", "2", "--wandb.enabled", "false")

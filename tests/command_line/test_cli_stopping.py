@@ -1,18 +1,11 @@
 """Fits that are killed, interrupted, and resumed."""
 
 import pytest
-from stopping import checkpoint, fit, metrics, only_run, run_fit
+from stopping import checkpoint, fit, metrics, only_run, run_fit, stopped
 
 TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 
 pytestmark = pytest.mark.slow
-
-
-def stopped(step: int, signum: int, rank: int = -1) -> list[str]:
-    return [
-        "--trainer.callbacks+", "stopping.SignalAt", "--trainer.callbacks.step", str(step),
-        "--trainer.callbacks.signum", str(signum), "--trainer.callbacks.rank", str(rank),
-    ]  # fmt: skip
 
 
 CASES = {

@@ -274,22 +274,11 @@ class Exact(Callback):
 def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
     generator = torch.Generator().manual_seed(0)
     data = TensorDataModule(torch.rand(1, 128, 128, 3, generator=generator))
-    module = ComplexLinear(
-        {"name": "gau", "num_features": 64, "sigma": 0.01},
-        warm_start=True,
-        ridge=1e-6,
-        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-5),
-    )
-    losses, exact = Losses(), Exact()
-    fit(
-        module,
-        data,
-        make_trainer,
-        MAX_STEPS_BETWEEN_EVALUATIONS + 10,
-        callbacks=[exact, losses],
-        limit_val_batches=0,
-        log_every_n_steps=7,
-    )
+    encoder = {"name": "gau", "num_features": 64, "sigma": 0.01}
+    adam = {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=1e-5)}
+    module, losses, exact = ComplexLinear(encoder, warm_start=True, ridge=1e-6, **adam), Losses(), Exact()
+    steps = MAX_STEPS_BETWEEN_EVALUATIONS + 10
+    fit(module, data, make_trainer, steps, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=7)
     variance = float(data.values.var()) * len(data.values)
     assert min(exact.values) < 1e-5 * variance  # what is left is less than float32 resolves of a sum of squares
     assert losses.values == pytest.approx(exact.values, rel=1e-3)

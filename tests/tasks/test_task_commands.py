@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import Callback, Trainer, seed_everything
-from stopping import run_command
+from lightning.pytorch import Trainer, seed_everything
+from stopping import run_command, stopped
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
@@ -108,22 +108,6 @@ def test_a_sweep_takes_rope_and_none_as_encoders_and_is_compared(capsys):
     assert all(name in shown for name in ("gau", "rope", "none"))
 
 
-class Stop(Callback):
-    """Ends a fit as a kill does.
-
-    Args:
-        step: After which step.
-    """
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        """Ends it."""
-        if trainer.global_step == self.step:
-            os._exit(9)
-
-
 def command(*arguments: str) -> subprocess.CompletedProcess:
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)])
     line = ["fit", "--config", "attention/layout", *QUICK, *SMALL["layout"], *arguments]
@@ -133,15 +117,14 @@ def command(*arguments: str) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 def test_a_resumed_fit_is_the_one_that_was_not_stopped():
     whole = fit("layout", "--trainer.max_steps", "5", out="whole")
-    stop = ["--trainer.callbacks+=test_task_commands.Stop", "--trainer.callbacks.step", "3"]
     steps = ["--trainer.max_steps", "5", "--trainer.default_root_dir", "stopped"]
-    assert command(*steps, *stop).returncode == 9
-    (stopped,) = Path("stopped").glob("runs/*/*")
-    assert main(["fit", "--config", str(stopped / "config.yaml"), "--ckpt_path", str(stopped / "checkpoints/last.ckpt"),
+    assert command(*steps, *stopped(3, 9)).returncode == -9
+    (run,) = Path("stopped").glob("runs/*/*")
+    assert main(["fit", "--config", str(run / "config.yaml"), "--ckpt_path", str(run / "checkpoints/last.ckpt"),
                  "--trainer.callbacks", "null"]) == 0  # fmt: skip
-    assert read(stopped)["steps"] == 5
-    assert read(stopped)["test/accuracy_per_signal"] == read(whole)["test/accuracy_per_signal"]
-    torch.testing.assert_close(state(stopped), state(whole), rtol=1e-5, atol=1e-7)
+    assert read(run)["steps"] == 5
+    assert read(run)["test/accuracy_per_signal"] == read(whole)["test/accuracy_per_signal"]
+    torch.testing.assert_close(state(run), state(whole), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow

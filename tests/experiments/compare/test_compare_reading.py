@@ -33,14 +33,9 @@ BROKEN = {
     "validate": (b'{"schema": 1, "val/psnr": 3.0}', "scores of a fit or a test"),
     "unknown metric": (b'{"schema": 1, "metric": "psn"}', "psnr"),
     "too few scores": (b'{"schema": 1, "signals": ["a", "b"], "test/psnr_per_signal": [1.0]}', "one per signal"),
-    "infinite": (b'{"schema": 1, "signals": ["a"], "test/psnr_per_signal": [1e999]}', "per_signal.0 is not a finite number"),
-    "not a number": (b'{"schema": 1, "signals": ["a"], "test/psnr_per_signal": ["x"]}', "must be a list of numbers"),
-    "no name": (b'{"schema": 1, "signals": [{}], "test/psnr_per_signal": [1.0]}', "signals is [{}]; it must be"),
-    "one text": (b'{"schema": 1, "signals": "a", "test/psnr_per_signal": [1.0]}', "it must be a list of names"),
     "digits": (b'{"schema": 1, "steps": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
     "deep": (b'{"schema": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "more than 32 levels"),
     "list": (b"[1]", "it holds [1], not a mapping"),
-    "baselines": (b'{"schema": 1, "signals": [], "baselines": {"linear": 3}}', "must be a mapping of scores by method"),
 }
 
 
@@ -60,7 +55,7 @@ def test_a_broken_run_is_named_and_the_others_are_read(make_run, tmp_path, case)
     assert reason in problem
 
 
-@pytest.mark.parametrize("content", ["a: [1", "- 1\n", "\x00", "!!python/object/apply:os.getcwd []"])
+@pytest.mark.parametrize("content", ["a: [1", "!!python/object/apply:os.getcwd []"])
 def test_a_broken_configuration_costs_only_itself(make_run, tmp_path, content):
     (make_run("a/1") / "config.yaml").write_text(content)
     found = find_runs([tmp_path])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stopping import run_command
+from stopping import run_command, stopped
 
 from pe_lightning.__main__ import main
 from pe_lightning.data.sources.images import ImageSource
@@ -160,13 +160,6 @@ def test_the_folder_is_named_after_the_configuration_and_every_cell_is_a_wandb_r
         assert f"closed_form-encoder-{name}".encode() in file.read_bytes()
         names.add(offline.name.rpartition("-")[2])
     assert len(names) == 2
-
-
-def stopped(step: int, signum: int) -> list[str]:
-    return [
-        "--trainer.callbacks+", "stopping.SignalAt", "--trainer.callbacks.step", str(step),
-        "--trainer.callbacks.signum", str(signum),
-    ]  # fmt: skip
 
 
 def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, monkeypatch):
