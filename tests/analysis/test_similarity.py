@@ -123,6 +123,7 @@ def test_the_command_writes_what_python_gives(fitted, tmp_path, capsys):
         assert (tmp_path / name).stat().st_size > 20_000
 
 
+@pytest.mark.slow  # all figures
 def test_a_checkpoint_with_fixed_features_has_one_report_for_equal_axes(tmp_path, make_trainer):
     module = ComplexLinear({"name": "gau", "num_features": 6})
     trainer = make_trainer(max_steps=1, limit_val_batches=0)

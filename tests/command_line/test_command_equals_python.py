@@ -151,6 +151,7 @@ def independent_fit(name: str, width: float, values: Tensor, center: bool, norma
     return torch.einsum("ik,jl,klc->ijc", psi, psi, weight.detach()) + mean
 
 
+@pytest.mark.filterwarnings("ignore:the frequencies that 'rff' drew")
 @pytest.mark.parametrize(("name", "center"), [*((name, True) for name in TABLE_1), ("gau", False), ("rff", False)])
 def test_the_command_and_python_fit_what_an_independent_loop_fits(name: str, center: bool, tmp_path: Path) -> None:
     values, width = write_picture(tmp_path / "picture.png"), TABLE_1[name]

@@ -79,8 +79,9 @@ def test_a_fit_is_a_bare_loop(kind: str, shared: bool, sampling: str, make_train
     assert losses.values == pytest.approx(expected, rel=1e-5)
 
 
-TOGETHER = [(key, kind, "grid") for key in REGISTERED for kind in ("simple", "complex")]
-TOGETHER += [(key, kind, "shared") for key in ("gau", "embed") for kind in MODULES] + [("gau", "complex-head", "grid")]
+TOGETHER = [(key, "simple", "grid") for key in REGISTERED]
+TOGETHER += [(key, kind, "grid") for key in ("gau-each", "rff", "lff", "hash") for kind in ("complex", "complex-head")]
+TOGETHER += [(key, kind, "shared") for key in ("gau", "embed") for kind in MODULES]
 
 
 @pytest.mark.parametrize(("key", "kind", "sampling"), TOGETHER)
@@ -111,7 +112,7 @@ def test_fitted_alone_is_fitted_together(key: str, kind: str, sampling: str) -> 
     assert together.num_params == alone.num_params
 
 
-@pytest.mark.parametrize("key", ["gau-each", "rff", "lff", "sine_nd", "embed", "hash", "planes"])
+@pytest.mark.parametrize("key", ["gau-each", "lff", "embed", "hash", "planes"])
 def test_derivatives_of_many_signals_are_those_of_their_networks(key: str) -> None:
     """Where each signal has features of its own: parameters below exponentials, perceptrons and interpolation."""
     data, module = TensorDataModule(signals(2, 10, 6)), MODULES["complex" if key == "hash" else "simple"](REGISTERED[key])
@@ -227,14 +228,13 @@ def test_a_checkpoint_keeps_which_axes_share_their_encoder(
     torch.testing.assert_close(loaded(points), model(points))
 
 
-@pytest.mark.parametrize("factor", [4.0, 0.25])
-def test_a_width_that_is_four_times_wrong_is_repaired(factor: float, make_trainer: MakeTrainer) -> None:
+def test_a_width_that_is_four_times_wrong_is_repaired(make_trainer: MakeTrainer) -> None:
     """Of signals that the encoder with the true width has made; what is learned is what is reported, per signal."""
     weight = torch.randn(16, 2, generator=torch.Generator().manual_seed(0))
     values = create("gau", num_features=16, sigma=0.04)(torch.arange(64) / 64) @ weight
     values = 0.5 + values / (2 * values.abs().max())
     module = ComplexLinear(
-        {"name": "gau", "num_features": 16, "sigma": factor * 0.04, "trainable": True},
+        {"name": "gau", "num_features": 16, "sigma": 0.16, "trainable": True},
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.05),
     )
     fit(module, TensorDataModule(torch.stack([values, values])), make_trainer, 160, limit_val_batches=0)

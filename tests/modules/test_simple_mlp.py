@@ -43,8 +43,7 @@ def test_a_fit_is_a_bare_loop_at_the_rate_of_the_activation(activation: str, mak
         return module
 
     axes = [torch.arange(8).double() / 8, torch.arange(6).double() / 6]
-    alone = torch.cat([fitted(values[s : s + 1]).predict_grid(axes) for s in range(2)])
-    torch.testing.assert_close(fitted(values).predict_grid(axes), alone)
+    torch.testing.assert_close(fitted(values).predict_grid(axes)[1:], fitted(values[1:]).predict_grid(axes))
     together = fitted(values, gradient_clip_val=0.1)
     seed_everything(0, verbose=False)
     bare, data = SimpleMLP(activation=activation, **SMALL), TensorDataModule(values)

@@ -17,10 +17,8 @@ ENCODERS: list[Any] = [
     GAU,
     {"name": "rff", "num_features": 12, "sigma": 2.0},
     {"name": "bspline", "num_features": 8},
-    {"name": "laplace", "num_features": 8, "scale": 0.2},
     {"name": "lff", "num_features": 8, "mlp": True},
     {"name": "hash", "num_levels": 3, "finest": 6},
-    {"name": "planes", "rank": 3, "cells": 6, "plane_cells": 4},
 ]
 NETWORKS: dict[str, Callable[[], Network]] = {
     **{name: lambda name=name: SimpleNetwork(Simple("identity", 2), 3, 2, 12, name) for name in activations},
@@ -67,7 +65,6 @@ def test_derivatives_are_differences(kind: str) -> None:
     assert network.laplacian(coords).abs().amax() > 1 or kind in (
         "relu",
         "tanh of hash",
-        "tanh of planes",
         "gelu",
         "silu",
         "tanh",
