@@ -218,6 +218,8 @@ def _expanded(option: Option, known: Known) -> list[str]:
         return [f'--data.{group}={{"{name}": null}}' if value.strip() == "null" else f"--data.{group}.{name}={value}"]
     if len(path) == 2 and path[0] in naming.NAMED_INSTANCES:
         return _expanded_argument(option, path[0], last, value, known)
+    if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
+        value = json.dumps([value])
     return [f"--{key}={value}"]
 
 

@@ -29,7 +29,7 @@ from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.data.signals import Scaling
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.splits import MIN_TRAINED_SAMPLES, GridSplit, Protocol, Split
+from pe_lightning.data.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
 from pe_lightning.distributed import Process, SignalsStrategy
 from pe_lightning.errors import InputError
@@ -140,6 +140,11 @@ class SignalDataModule(LightningDataModule):
             if split.num_train < 2:
                 raise InputError(f"{split.num_train} sample(s) would be trained on after the missing ones are left out")
             values = values.where(known[..., None], torch.nan)
+            if len(set((~known).flatten(1).sum(1).tolist())) > 1 and isinstance(split, PointSplit):
+                rank_zero_info(
+                    f"Signals that are fitted together are trained on equally many samples, {split.num_train}: of those "
+                    "with fewer missing ones some are left out. pe-lightning fill fits each by itself."
+                )
         if self.batching.kind == "blocks" and (scattered or not isinstance(split, GridSplit)):
             reason = "" if split.known is None else ", since trained samples are missing"
             raise InputError(

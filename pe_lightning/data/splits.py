@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from typing_extensions import Self
 
@@ -166,11 +165,6 @@ class Split(ABC):
         counts = trained.sum(1).tolist()
         least = min(counts)
         rows = [row.nonzero().flatten() for row in trained]
-        if len(set(counts)) > 1:
-            rank_zero_info(
-                f"Signals that are fitted together are trained on equally many samples, {least}: of those with fewer "
-                "missing ones some are left out. pe-lightning fill fits each by itself."
-            )
         for signal, count in enumerate(counts):
             if count > least > 0:
                 rows[signal] = rows[signal][torch.from_numpy(chosen_positions(0, signal, count, least))]

@@ -38,7 +38,8 @@ class Missing:
 
     Args:
         given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value.
-            Otherwise a mask file that is not zero at missing samples, or a list of one per signal: a picture in a lossless
+            Otherwise a mask file that is not zero at missing samples, or a list of one per signal (a list
+            of one entry is that entry): a picture in a lossless
             format or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading axes
             (frames of a clip), or of the last ones (the same in every frame).
 
@@ -49,6 +50,8 @@ class Missing:
     given: MissingLike = "nan"
 
     def __post_init__(self) -> None:
+        if isinstance(self.given, list) and len(self.given) == 1:
+            object.__setattr__(self, "given", self.given[0])
         if (
             isinstance(self.given, bool)
             or not isinstance(self.given, (str, float, int, list))
