@@ -219,6 +219,17 @@ class Encoder(nn.Module, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no closed form of D(delta)")
 
+    def correlation(self, squared: Tensor, unit: float = 1.0) -> Tensor:
+        r""":math:`D(\Delta) / D(0)` from squared lengths of any shape, differentiable.
+
+        Args:
+            squared: Squared lengths; negative ones, from rounding, count as zero.
+            unit: Length of the [0, 1] domain in the unit of the lengths.
+        """
+        # the derivative of the root is infinite at zero
+        length = (squared.clamp_min(0) + 1e-12).sqrt() / unit
+        return self.distance(length) / self.distance(length.new_zeros(1)).detach()
+
     def stable_rank(self, num_samples: int) -> float:
         r"""The predicted stable rank :math:`\|\Psi\|_F^2 / \|\Psi\|_2^2` of the features of ``num_samples`` points.
 

@@ -325,6 +325,15 @@ class Laplace(Shifted):
         u = delta.abs() / self.common_width()
         return self.common_width() * (1 + u) * torch.exp(-u)
 
+    def correlation(self, squared: Tensor, unit: float = 1.0) -> Tensor:
+        r""":math:`(1 + u) \exp(-u)`, :math:`u = |\Delta|/\ell`; in few passes where no gradient is needed."""
+        scale = self.common_width()
+        if torch.is_grad_enabled() and (squared.requires_grad or isinstance(scale, Tensor)):
+            return super().correlation(squared, unit)
+        u = (squared * (scale * unit) ** -2).clamp_min_(0).sqrt_()
+        falling = torch.neg(u).exp_()
+        return u.add_(1).mul_(falling)
+
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, 1 / 4\ell)`, with enough features and samples."""
         return self._bounded_rank(1 / (4 * self.common_width()), num_samples)

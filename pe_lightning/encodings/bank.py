@@ -63,24 +63,30 @@ class Bank(Encoding):
         self.forms = torch.stack([t.T @ t for t in stretches]).flatten(1)
         """Quadratic forms of :math:`|T \\Delta|^2`, ``(M, D * D)``; not a buffer, so that they stay float64."""
 
-    def similarity(self, delta: Tensor, spacing: float, domain: float, forms: Tensor | None = None) -> Tensor:
+    def similarity(self, delta: Tensor, spacing: float, domain: float) -> Tensor:
         """Similarities of points from their differences: ``(*batch, D)`` -> ``(*batch, M)``.
 
         Args:
             delta: Differences in samples of the signal.
             spacing: Distance of trained samples, in samples; the ``1/K`` of the encoder's default width.
             domain: Length of the unit interval in samples, for a width that was given.
-            forms: Quadratic forms of some members, ``(*batch, D * D, M)``; default all members.
         """
+        products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
+        return self.profile(products @ self.forms.T.to(delta), spacing, domain)
+
+    @property
+    def has_given_width(self) -> bool:
+        """Whether the encoder has a width of its own; by default it follows the distance of the trained samples."""
         encoder = self.encoders[0]
         given = encoder.width is not None and encoder.spec()["init_args"][encoder.width.argument]
-        if not given or given == "auto":  # the rule
+        return bool(given) and given != "auto"
+
+    def profile(self, squared: Tensor, spacing: float, domain: float) -> Tensor:
+        """Similarities from squared lengths :math:`|T \\Delta|^2` of any shape, in squared samples of the signal."""
+        encoder = self.encoders[0]
+        if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing
-        products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
-        squared = products @ (self.forms.T if forms is None else forms).to(delta)
-        # the derivative of the root is infinite at zero
-        length = (squared.clamp_min(0) + 1e-12).sqrt() / domain
-        return encoder.distance(length) / encoder.distance(length.new_zeros(1)).detach()
+        return encoder.correlation(squared, domain)
 
 
 def _directions(num_axes: int, angles: int) -> list[Tensor]:

@@ -1,126 +1,405 @@
-"""The adaptive exact fit at scattered samples: members are fitted to the nearest samples."""
+"""The adaptive exact fit at scattered samples: local fits in cells of samples, weighted by their leave-one-out errors.
+
+Samples are divided into cells of a few samples (:mod:`pe_lightning.solvers.neighbourhoods`). Every member of a bank is fitted
+to the samples around a cell by one factorisation, which gives the leave-one-out errors of the samples of the cell and the
+predictions at its points (:mod:`pe_lightning.solvers.local_kriging`). Only cells near the requested points are computed.
+
+Points in a gap, far from all samples, are predicted from means of samples at a distance that grows with the gap, so that the
+errors that weight the members there are errors over such distances.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
+from pe_lightning.solvers.local_kriging import LocalKriging
+from pe_lightning.solvers.neighbourhoods import Neighbourhoods
 
 __all__ = ["RIDGE", "AdaptivePoints"]
 
-NUM_NEIGHBOURS = (6, 16, 32)
-"""Number of nearest samples that a member is fitted to, for 1, 2 and 3 axes."""
+NUM_NEIGHBOURS = (12, 32, 48)
+"""Samples that a member is fitted to, for 1, 2 and 3 axes."""
+CELL_SAMPLES = (4, 8, 8)
+"""Most samples of a cell, which share their neighbours, for 1, 2 and 3 axes."""
+MIN_SAMPLES = (4, 6, 8)
+"""Fewest samples of a signal, for 1, 2 and 3 axes."""
 RIDGE = 2.0**-4
 """Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
-MAX_MEMBERS = 8
-"""Members that predict a point: those of the largest weight."""
-MIXTURE_WIDTH = 0.5
-"""Standard deviation of the mean of the samples' mixtures around a point, in spacings."""
-MAX_NUMBERS = 1 << 22
-"""Intermediate numbers that are held at once."""
+MAX_MEMBERS = 12
+"""Members that predict the points of a cell: those of the largest weight."""
+WINDOW_RATIO = 1.6
+"""Standard deviation of the local mean of errors, relative to the window on a grid: there are fewer kinds of errors."""
+GAP_DISTANCE = 1.8
+"""Distance from the nearest sample, in spacings, up to which points are predicted from the samples themselves."""
+SCALE_WINDOW = 2.0
+"""Standard deviation of the local mean of the errors that standard deviations are scaled by, in spacings."""
+GLOBAL_SHARE = 0.05
+"""Weight of the global mean of these errors relative to the local mean."""
+COVERAGE = 0.9
+"""Share of the leave-one-out errors within :data:`COVERAGE_DEVIATIONS` standard deviations."""
+COVERAGE_DEVIATIONS = 1.6448536
+"""Half the width of the central interval of a normal distribution that has this share."""
+CALIBRATION_CELLS = 2048
+"""Cells whose errors choose the ridge."""
+HELD_OUT = 10
+"""One sample in so many is held out to calibrate standard deviations."""
+MIN_CALIBRATION, MAX_CALIBRATION = 20, 4096
+"""Fewest and most samples that calibrate standard deviations; with fewer they stay as the leave-one-out errors have them."""
+FLOAT32_RIDGE = 2.0**-7
+"""Smallest ridge for which float32 is precise enough."""
+KNOWN_DISTANCE = 1e-3
+"""Distance from a sample, in spacings, below which a point is that sample."""
+POINTS_PER_BLOCK = 128
+"""Most points of a cell that are predicted at once."""
+MAX_NUMBERS = {"cpu": 1 << 20}
+"""Intermediate numbers that are held at once, by device: few enough for the cache of a CPU."""
+MAX_NUMBERS_DEFAULT = 1 << 26
+
+
+class Block(NamedTuple):
+    """Points of some cells."""
+
+    cells: Tensor
+    """``(B,)``."""
+    index: Tensor
+    """Numbers of the points of each cell, ``(B, Q)``; padded."""
+    valid: Tensor
+    """Which are not padding, ``(B, Q)`` booleans."""
+
+
+class PointLevel:
+    """Local fits to one set of samples.
+
+    Args:
+        bank: The encoders.
+        values: ``(P, C)``.
+        places: Positions of the samples, ``(P, D)`` float64.
+        domain: Length of the unit interval in the unit of the positions.
+        window: Standard deviation of the local mean of errors, in spacings.
+        ridge: Ridge of the local fits.
+        targets: Values that standard deviations are calibrated for, ``(P, C)``; by default the values.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        values: Tensor,
+        places: Tensor,
+        domain: float,
+        window: float,
+        ridge: float,
+        targets: Tensor | None = None,
+    ) -> None:
+        axes, device = places.shape[1], values.device
+        self.bank, self.places, self.domain, self.window, self.ridge = bank, places, domain, window, ridge
+        dtype = torch.float64 if ridge < FLOAT32_RIDGE else values.dtype
+        self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
+        self.forms = bank.forms.to(device, dtype)
+        self.ridges = torch.full((len(self.forms),), ridge, dtype=dtype, device=device)
+        self.cells = Neighbourhoods(places.cpu().numpy(), CELL_SAMPLES[axes - 1], NUM_NEIGHBOURS[axes - 1])
+        self.cell = torch.from_numpy(self.cells.cell).to(device)
+        self.near = torch.from_numpy(self.cells.near).to(device)
+        self.own = torch.from_numpy(self.cells.own).to(device)
+        self.spacing = torch.from_numpy(self.cells.spacing).to(device)
+        self._errors = self.values.new_empty(len(values), len(self.forms))
+        self._has_errors = torch.zeros(len(self.near), dtype=torch.bool, device=device)
+        self._residuals = self.values.new_empty(len(values), self.values.shape[1] + 1)
+        self._has_residuals = torch.zeros_like(self._has_errors)
+        self._calibration: tuple[Tensor, Tensor] | None = None
+
+    # -- systems ----------------------------------------------------------------------------------------------------------
+
+    def _offsets(self, cells: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Centres ``(B, 1, D)`` and units of length ``(B, 1, 1)`` of neighbourhoods, and their samples in them ``(B, n, D)``."""
+        places = self.places[self.near[cells]]
+        centre = places.mean(1, keepdim=True)
+        unit = torch.ones_like(centre[..., :1]) if self.bank.has_given_width else self.spacing[cells][:, None, None]
+        return centre, unit, ((places - centre) / unit).to(self.values.dtype)
+
+    def _similarity(self, delta: Tensor, forms: Tensor) -> Tensor:
+        """Similarities from differences: ``(B, q, n, D)`` -> ``(B, M, q, n)``; ``forms`` are ``(M, D * D)`` or with ``B``."""
+        products = (delta[..., :, None] * delta[..., None, :]).flatten(1, 2).flatten(2)  # (B, q n, D D)
+        squared = forms @ products.mT
+        found = self.bank.profile(squared, 1.0, self.domain)
+        return found.unflatten(2, delta.shape[1:3])
+
+    def _kriging(self, cells: Tensor, offsets: Tensor, members: Tensor | None = None) -> LocalKriging:
+        forms, ridges = self.forms, self.ridges
+        if members is not None:
+            forms, ridges = forms[members], ridges[members]
+        similarity = self._similarity(offsets[:, :, None] - offsets[:, None], forms)
+        return LocalKriging(similarity, ridges, self.values[self.near[cells]])
+
+    def _chunk(self, members: int) -> int:
+        limit = MAX_NUMBERS.get(self.values.device.type, MAX_NUMBERS_DEFAULT)
+        return max(1, limit // (members * self.near.shape[1] ** 2))
+
+    # -- held-out errors --------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def errors(self, cells: Tensor) -> Tensor:
+        """Leave-one-out errors of the samples of neighbourhoods: mean squares over channels, ``(B, n, M)``."""
+        around = self.cell[self.near[cells]].unique()
+        core = self.cells.core
+        for some in around[~self._has_errors[around]].split(self._chunk(len(self.forms))):
+            errors, _ = self._kriging(some, self._offsets(some)[2]).held_out(core)
+            own = self.own[some]
+            self._errors[self.near[some][:, -core:][own]] = errors.square().mean(-1).mT[own]
+        self._has_errors[around] = True
+        return self._errors[self.near[cells]]
+
+    def _mixture(self, distances: Tensor, errors: Tensor) -> Tensor:
+        """Weights of the members, ``(B, q, M)``, from squared distances ``(B, q, n)`` to samples and their errors."""
+        local = torch.softmax(-0.5 / self.window**2 * distances, -1) @ errors
+        return torch.softmax(-ERROR_POWER * (local + ERROR_FLOOR).log(), -1)
+
+    @torch.no_grad()
+    def residuals(self, cells: Tensor) -> Tensor:
+        """Leave-one-out errors of the mixture per channel, and their variances before scaling: ``(B, n, C + 1)``."""
+        around = self.cell[self.near[cells]].unique()
+        core = self.cells.core
+        for some in around[~self._has_residuals[around]].split(self._chunk(MAX_MEMBERS)):
+            _, _, offsets = self._offsets(some)
+            shares, members = _strongest(self._mixture(_to_others(offsets, core), self.errors(some)))
+            found, variance = self._kriging(some, offsets, members).held_out(core)  # (B, J, core, C)
+            samples = self.near[some][:, -core:]
+            residual = torch.einsum("bcj,bjcv->bcv", shares, found) + (self.targets - self.values)[samples]
+            each = torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
+            self._residuals[samples[self.own[some]]] = each[self.own[some]]
+        self._has_residuals[around] = True
+        return self._residuals[self.near[cells]]
+
+    def mean_error(self) -> float:
+        """Mean squared leave-one-out error of the mixture, over :data:`CALIBRATION_CELLS` cells."""
+        return float(self.residuals(self._some_cells())[..., :-1].double().square().mean())
+
+    def _some_cells(self) -> Tensor:
+        step = max(1, len(self.near) // CALIBRATION_CELLS)
+        return torch.arange(0, len(self.near), step, device=self.near.device)
+
+    # -- values -----------------------------------------------------------------------------------------------------------
+
+    def blocks(self, sample: Tensor) -> Iterator[Block]:
+        """Points in blocks of cells, by the nearest sample of each, ``(Q,)``. Cells with equally many points are together."""
+        cell = self.cell[sample]
+        order = cell.argsort(stable=True)
+        counts = cell.bincount(minlength=len(self.near))
+        first = counts.cumsum(0) - counts
+        parts = (counts + POINTS_PER_BLOCK - 1) // POINTS_PER_BLOCK
+        cells = torch.arange(len(counts), device=cell.device).repeat_interleave(parts)
+        part = torch.arange(len(cells), device=cell.device) - (parts.cumsum(0) - parts)[cells]
+        start = first[cells] + part * POINTS_PER_BLOCK
+        sizes = (counts[cells] - part * POINTS_PER_BLOCK).clamp_max(POINTS_PER_BLOCK)
+        for some in sizes.argsort(stable=True).split(self._chunk(MAX_MEMBERS)):
+            column = torch.arange(int(sizes[some[-1]]), device=cell.device)
+            valid = column < sizes[some][:, None]
+            index = order[(start[some][:, None] + column).clamp_max(len(order) - 1)]
+            yield Block(cells[some], index, valid)
+
+    def at(self, points: Tensor, sample: Tensor, spread: bool = False) -> Tensor:
+        """Values at points, or their standard deviations.
+
+        Args:
+            points: Positions ``(Q, D)`` float64.
+            sample: The nearest sample of each.
+            spread: Whether standard deviations are returned.
+
+        Returns:
+            ``(Q, C)``.
+        """
+        indices, values = [], []
+        for block in self.blocks(sample):
+            centre, unit, offsets = self._offsets(block.cells)
+            delta = ((points[block.index] - centre) / unit).to(offsets)[:, :, None] - offsets[:, None]
+            distances = delta.square().sum(-1)
+            mixture = self._mixture(distances, self.errors(block.cells))
+            shares, members = _strongest(mixture, block.valid)
+            with torch.no_grad():
+                kriging = self._kriging(block.cells, offsets, members)
+            similarity = self._similarity(delta, self.forms[members])
+            if spread:
+                variance = torch.einsum("bqj,bjq->bq", shares, kriging.variance(similarity))
+                found = (variance[..., None] * self._scale(distances, self.residuals(block.cells))).sqrt()
+            else:
+                found = torch.einsum("bqj,bjqc->bqc", shares, kriging.predict(similarity))
+            indices.append(block.index[block.valid])
+            values.append(found[block.valid])
+        everything = torch.cat(values)
+        return torch.empty_like(everything).index_copy(0, torch.cat(indices), everything)
+
+    # -- standard deviations ----------------------------------------------------------------------------------------------
+
+    def _scale(self, distances: Tensor, residuals: Tensor) -> Tensor:
+        """Variance of the signal, ``(B, q, C)``: local means of squared errors over their variances, calibrated."""
+        factor, everywhere = self.calibration()
+        ratios = residuals[..., :-1].square() / residuals[..., -1:]
+        local = torch.softmax(-0.5 / SCALE_WINDOW**2 * distances, -1) @ ratios
+        return factor**2 * (local + GLOBAL_SHARE * everywhere) / (1 + GLOBAL_SHARE)
+
+    @torch.no_grad()
+    def calibration(self) -> tuple[Tensor, Tensor]:
+        """Factor of the standard deviations per channel, and the mean of squared errors over their variances, ``(C,)`` each.
+
+        With the factor, :data:`COVERAGE` of the errors at a tenth of the samples, predicted from the others, are within
+        :data:`COVERAGE_DEVIATIONS` standard deviations: split conformal prediction.
+
+        Reference: Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018.
+        """
+        if self._calibration is None:
+            residuals = self.residuals(self._some_cells())
+            everywhere = (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
+            factor = torch.ones_like(everywhere)
+            order = torch.randperm(len(self.values), generator=torch.Generator().manual_seed(0)).to(self.values.device)
+            held, others = order.split([len(order) // HELD_OUT, len(order) - len(order) // HELD_OUT])
+            if len(held) >= MIN_CALIBRATION:
+                rest = (self.values[others], self.places[others], self.domain, self.window, self.ridge, self.targets[others])
+                fit = PointLevel(self.bank, *rest)
+                fit._calibration = factor, everywhere
+                held = held[:MAX_CALIBRATION]
+                near = torch.from_numpy(fit.cells.nearest(self.places[held].cpu().numpy())[0]).to(held.device)
+                error = (fit.at(self.places[held], near) - self.targets[held]).abs()
+                deviations = fit.at(self.places[held], near, spread=True)
+                normalised = error / deviations.clamp_min(torch.finfo(error.dtype).tiny)
+                factor = (torch.quantile(normalised.double(), COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(factor)
+            self._calibration = factor, everywhere
+        return self._calibration
 
 
 class AdaptivePoints:
     """One signal at scattered samples, as a function of coordinates.
-
-    As :class:`~pe_lightning.solvers.adaptive.AdaptiveGrid`; members are fitted to the nearest samples, and weighted by
-    leave-one-out errors. The function is differentiable except where the nearest samples change.
 
     Args:
         bank: The encoders.
         values: The trained samples ``(P, C)``.
         coords: Their coordinates, ``(P, D)`` in [0, 1).
         grid: Samples of the whole signal per axis, ``N_a``: the unit of lengths.
-        window: Standard deviation of the local mean of errors, in mean spacings.
+        window: Standard deviation of the local mean of errors, in spacings of a grid.
         ridge: Ridge of the local fits.
+        keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction.
 
     Raises:
         InputError: If there are fewer samples than a fit takes.
     """
 
-    def __init__(self, bank: Bank, values: Tensor, coords: Tensor, grid: Sequence[int], window: float, ridge: float) -> None:
-        self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
-        self.count, self.num_members = NUM_NEIGHBOURS[len(grid) - 1], len(bank.forms)
-        if len(values) <= self.count:
-            raise InputError(f"Adaptive needs more than {self.count} samples of {len(grid)} axes, got {len(values)}")
+    def __init__(
+        self,
+        bank: Bank,
+        values: Tensor,
+        coords: Tensor,
+        grid: Sequence[int],
+        window: float,
+        ridge: float,
+        keeps_samples: bool = True,
+    ) -> None:
+        axes, fewest = len(grid), MIN_SAMPLES[len(grid) - 1]
+        if len(values) < fewest:
+            raise InputError(f"Adaptive needs at least {fewest} samples of {axes} axes, got {len(values)}")
+        self.bank, self.values, self.window, self.ridge = bank, values, window, ridge
+        self.num_members, self.keeps_samples = len(bank.forms), keeps_samples
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
+        self.domain = float(max(grid))
         self.places = coords.double() * self.scale
-        self.spacing = (math.prod(grid) / len(values)) ** (1 / len(grid))
-        self.tree = cKDTree(self.places.cpu().numpy())
-        nearest, distance = self._nearest(self.places, self.count + 1)
-        per_sample = len(bank.forms) * self.count**2
-        errors = torch.cat([self._errors(some) for some in torch.split(nearest, max(1, MAX_NUMBERS // per_sample))])
-        bell = self._bell(distance, window)
-        local = torch.einsum("pk,pkm->pm", bell.to(errors), errors[nearest])
-        self.mixture = torch.softmax(-ERROR_POWER * (local + ERROR_FLOOR).log(), 1)
-        """Weight of each member at each sample, ``(P, M)``; they sum to one."""
-        self.error = float((self.mixture * local).sum(1).mean())
+        self.levels = {0: self._level(values, self.places, None)}
+        self.spacing = float(self.levels[0].spacing.median())
+        """Median distance of neighbouring samples, in samples of the grid."""
+
+    def _level(self, values: Tensor, places: Tensor, targets: Tensor | None) -> PointLevel:
+        return PointLevel(self.bank, values, places, self.domain, WINDOW_RATIO * self.window, self.ridge, targets)
+
+    @property
+    def error(self) -> float:
         """Mean squared leave-one-out error of the members with the weights of the mixture."""
+        return self.levels[0].mean_error()
 
-    def _nearest(self, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        distance, index = self.tree.query(places.detach().cpu().numpy(), count)
-        return torch.from_numpy(index).to(places.device), torch.from_numpy(distance).to(places.device)
+    def level(self, number: int) -> PointLevel:
+        """The fits to means of samples over cubes with sides of ``2**number`` spacings, fewer where too few are left."""
+        if number not in self.levels:
+            cube = (self.places / (self.spacing * 2.0**number)).floor().long()
+            _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
+            if len(counts) < 2 * NUM_NEIGHBOURS[len(self.scale) - 1]:
+                self.levels[number] = self.level(number - 1)
+                return self.levels[number]
 
-    def _bell(self, distance: Tensor, width: float) -> Tensor:
-        return torch.softmax(-0.5 * (distance / (width * self.spacing)) ** 2, 1)
+            def means(numbers: Tensor) -> Tensor:
+                total = numbers.new_zeros(len(counts), numbers.shape[1], dtype=torch.float64).index_add_(
+                    0, which, numbers.double()
+                )
+                return total / counts[:, None]
 
-    def weights(self, samples: Tensor, places: Tensor, members: Tensor | None = None) -> Tensor:
-        """Weights of the samples ``(B, k, D)`` for values at places ``(B, D)``: ``(B, M, k)``.
-
-        Ordinary kriging, solved for one place. ``members`` ``(B, J)`` are those to use; all by default.
-        """
-        forms = None if members is None else self.bank.forms.to(places.device)[members].mT
-
-        def similarity(delta: Tensor) -> Tensor:  # (B, pairs, D) -> (B, M, pairs)
-            delta = delta.to(self.values.dtype)
-            found = self.bank.similarity(delta, self.spacing, max(self.grid), forms)
-            return found.mT.double()
-
-        i, j = torch.triu_indices(self.count, self.count, 1, device=places.device)
-        with torch.no_grad():
-            among = similarity(samples[:, i] - samples[:, j])
-            matrix = among.new_empty(*among.shape[:2], self.count, self.count)
-            matrix[..., i, j] = matrix[..., j, i] = among
-            matrix.diagonal(dim1=-2, dim2=-1).fill_(1 + self.ridge)
-        to_place = similarity(places[:, None] - samples)
-        solved = torch.linalg.solve(matrix, torch.stack([to_place, torch.ones_like(to_place)], -1))
-        inner, ones = solved.unbind(-1)
-        weights: Tensor = inner + ones * (1 - inner.sum(-1, keepdim=True)) / ones.sum(-1, keepdim=True)
-        return weights
-
-    @torch.no_grad()
-    def _errors(self, nearest: Tensor) -> Tensor:
-        """Mean squared leave-one-out errors ``(B, M)`` of samples, given them and their nearest others ``(B, 1 + k)``."""
-        itself, others = nearest[:, 0], nearest[:, 1:]
-        weights = self.weights(self.places[others], self.places[itself]).to(self.values)
-        return (weights @ self.values[others] - self.values[itself][:, None]).square().mean(-1)
+            places = means(self.places)
+            distance = (self.places - places[which]).square().sum(1)
+            first = torch.full((len(counts),), len(which), device=which.device)
+            nearest = torch.from_numpy(np.lexsort((distance.cpu().numpy(), which.cpu().numpy()))).to(which.device)
+            first = nearest[counts.cumsum(0) - counts]
+            values = means(self.values).to(self.values)
+            self.levels[number] = self._level(values, places, self.values[first])
+        return self.levels[number]
 
     def at(self, points: Tensor) -> Tensor:
-        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
-        if len(points) == 0:
-            return self.values.new_zeros(0, self.values.shape[-1])
-        per_point = MAX_MEMBERS * self.count**2
-        return torch.cat([self._at(some) for some in torch.split(points, max(1, MAX_NUMBERS // per_point))])
+        """Values at points ``(Q, D)`` in [0, 1), differentiable: ``(Q, C)``."""
+        return self._evaluate(points, spread=False)
 
-    def _at(self, points: Tensor) -> Tensor:
+    @torch.no_grad()
+    def std(self, points: Tensor) -> Tensor:
+        """Standard deviations at points ``(Q, D)`` in [0, 1), of values about their predictions: ``(Q, C)``; zero at samples."""
+        return self._evaluate(points, spread=True)
+
+    def _evaluate(self, points: Tensor, spread: bool) -> Tensor:
         places = points.double() * self.scale
-        nearest, _ = self._nearest(places, self.count)
-        samples = self.places[nearest]
-        distance = ((places[:, None] - samples).square().sum(-1) + 1e-12).sqrt()
-        mixture = torch.einsum("pk,pkm->pm", self._bell(distance, MIXTURE_WIDTH), self.mixture[nearest].double())
-        shares, members = mixture.topk(min(MAX_MEMBERS, mixture.shape[1]), 1)
-        weights = torch.einsum("pj,pjk->pk", shares / shares.sum(1, keepdim=True), self.weights(samples, places, members))
-        return torch.einsum("pk,pkc->pc", weights.to(self.values), self.values[nearest])
+        found = self.values.new_zeros(len(points), self.values.shape[-1])
+        if len(points) == 0:
+            return found
+        level = self.levels[0]
+        near, away = level.cells.nearest(places.detach().cpu().numpy())
+        sample, distance = torch.from_numpy(near).to(places.device), torch.from_numpy(away).to(places.device)
+        known = distance < KNOWN_DISTANCE * level.spacing[level.cell[sample]]
+        if not self.keeps_samples:
+            known = torch.zeros_like(known)
+        unit = level.spacing[level.cell[sample]].clamp_min(self.spacing)
+        number = torch.where(distance <= GAP_DISTANCE * unit, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
+        wanted = ~known if not points.requires_grad or spread else torch.ones_like(known)
+        for n in number[wanted].unique().long().tolist():
+            which = (wanted & (number == n)).nonzero()[:, 0]
+            at = self.level(n)
+            if n:
+                own = torch.from_numpy(at.cells.nearest(places[which].detach().cpu().numpy())[0]).to(places.device)
+            else:
+                own = sample[which]
+            found = found.index_copy(0, which, at.at(places[which], own, spread).to(found))
+        if spread or not bool(known.any()):
+            return found
+        at_sample = self.values[sample]
+        if points.requires_grad:  # the slope is that of the prediction
+            at_sample = found + (at_sample - found).detach()
+        return torch.where(known[:, None], at_sample, found)
 
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
         points = torch.cartesian_prod(*axes).reshape(-1, len(axes)).to(self.values.device)
         return self.at(points).reshape(*(len(x) for x in axes), -1)
+
+
+def _to_others(offsets: Tensor, core: int) -> Tensor:
+    """Squared distances from the last ``core`` samples to all, infinite to themselves: ``(B, n, D)`` -> ``(B, core, n)``."""
+    distances = (offsets[:, -core:, None] - offsets[:, None]).square().sum(-1)
+    number = torch.arange(core, device=offsets.device)
+    distances[:, number, number + offsets.shape[1] - core] = math.inf
+    return distances
+
+
+def _strongest(mixture: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Shares of the members that are strongest over the points of a cell, ``(B, q, J)``, and these members ``(B, J)``."""
+    total = mixture.detach() if valid is None else mixture.detach() * valid[..., None]
+    members = total.sum(1).topk(min(MAX_MEMBERS, mixture.shape[-1]), 1).indices
+    shares = mixture.gather(2, members[:, None].expand(-1, mixture.shape[1], -1))
+    return shares / shares.sum(-1, keepdim=True), members

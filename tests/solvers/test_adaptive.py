@@ -184,37 +184,78 @@ def test_encoders_without_a_similarity_and_too_many_axes_are_refused():
         Bank("laplace", 4, 12, (2.0,))
 
 
-def test_scattered_samples_by_an_independent_version_of_leave_one_out():
+@pytest.fixture(scope="module")
+def scattered():
+    """Few samples of noise, the adaptive fit, and NumPy's leave-one-out errors and mixture, one sample at a time."""
     rng = np.random.default_rng(0)
-    grid, places, values = (20, 12), rng.random((40, 2)) * [20, 12], rng.random((40, 2))
-    bank, length = stretches(2, (3.0,)), 1.5 * np.sqrt(20 * 12 / 40)
-    coords = torch.tensor(places / np.array(grid))
-    field = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), torch.tensor(values), coords, grid, 0.8, 0.06)
-
-    def nearest(at: np.ndarray, count: int) -> np.ndarray:
-        return np.argsort(((places - at) ** 2).sum(1))[:count]
-
-    def predict(at: np.ndarray, others: np.ndarray, stretch: np.ndarray) -> np.ndarray:
-        return kriging(places[others], at, stretch, length, 0.06) @ values[others]
-
-    errors = np.array(
-        [[((predict(x, nearest(x, 17)[1:], t) - y) ** 2).mean() for t in bank] for x, y in zip(places, values, strict=True)]
+    grid, places, values = (20, 12), rng.random((60, 2)) * [20, 12], rng.random((60, 2))
+    bank = stretches(2, (3.0,))
+    field = AdaptivePoints(
+        Bank("laplace", 2, 2, (3.0,)),
+        torch.tensor(values),
+        torch.tensor(places / grid),
+        grid,
+        0.5,
+        0.06,
+        keeps_samples=False,
     )
+    cells = field.levels[0].cells
 
-    def bell(at: np.ndarray, near: np.ndarray, width: float) -> np.ndarray:
-        found = np.exp(-0.5 * ((places[near] - at) ** 2).sum(1) / (width * length / 1.5) ** 2)
-        return found / found.sum()
+    def predict(at: np.ndarray, cell: int, stretch: np.ndarray, without: int = -1) -> np.ndarray:
+        others = cells.near[cell][cells.near[cell] != without]
+        return kriging(places[others], at, stretch, 1.5 * cells.spacing[cell], 0.06) @ values[others]
 
-    local = np.array([bell(x, nearest(x, 17), 0.8) @ errors[nearest(x, 17)] for x in places])
-    mixtures = (local + 3e-6) ** -5.0
-    mixtures /= mixtures.sum(1, keepdims=True)
+    errors = np.array([[values[i] - predict(places[i], cells.cell[i], t, i) for t in bank] for i in range(60)])
+
+    def mixture(at: np.ndarray, cell: int, without: int = -1) -> np.ndarray:
+        near = cells.near[cell][cells.near[cell] != without]
+        bell = np.exp(-0.5 * ((places[near] - at) ** 2).sum(1) / (0.8 * cells.spacing[cell]) ** 2)
+        weights = (bell @ (errors[near] ** 2).mean(-1) / bell.sum() + 3e-6) ** -5.0
+        return weights / weights.sum()
+
+    return field, places, values, bank, predict, errors, mixture
+
+
+def test_scattered_samples_by_an_independent_version_of_leave_one_out(scattered):
+    field, places, _, bank, predict, _, mixture = scattered
+    for at in (np.array([7.3, 4.1]), np.array([19.9, 0.2])):
+        cell = field.levels[0].cells.cell[((places - at) ** 2).sum(1).argmin()]
+        expected = sum(m * predict(at, cell, t) for m, t in zip(mixture(at, cell), bank, strict=True))
+        point = torch.tensor(at / [20, 12])[None].requires_grad_()
+        assert field.at(point)[0].detach().numpy() == pytest.approx(expected, abs=1e-9)
+        assert torch.autograd.gradcheck(field.at, point)
+
+
+def test_standard_deviations_are_the_kriging_variance_times_local_held_out_errors(scattered):
+    field, places, _, bank, _, errors, mixture = scattered
+    level = field.levels[0]
+    cells = level.cells
+
+    def variance(at: np.ndarray, cell: int, stretch: np.ndarray, without: int = -1) -> float:
+        """By the system with a Lagrange multiplier; of a sample, with the ridge."""
+        taps, length = places[cells.near[cell][cells.near[cell] != without]], 1.5 * cells.spacing[cell]
+        weights = kriging(taps, at, stretch, length, 0.06)
+
+        def matern(delta: np.ndarray) -> np.ndarray:
+            u = np.linalg.norm(delta @ stretch.T, axis=-1) / length
+            return (1 + u) * np.exp(-u)
+
+        among = matern(taps[:, None] - taps) + 0.06 * np.eye(len(taps))
+        return 1.06 - 2 * weights @ matern(at - taps) + weights @ among @ weights
+
+    def mixed(at: np.ndarray, cell: int, without: int = -1) -> float:
+        return mixture(at, cell, without) @ [variance(at, cell, t, without) for t in bank]
+
+    ratios = [(mixture(x, cells.cell[i], i) @ errors[i]) ** 2 / mixed(x, cells.cell[i], i) for i, x in enumerate(places)]
     at = np.array([7.3, 4.1])
-    near = nearest(at, 16)
-    mixture = bell(at, near, 0.5) @ mixtures[near]
-    expected = sum(m * predict(at, near, t) for m, t in zip(mixture, bank, strict=True))
-    point = torch.tensor(at / np.array(grid))[None].requires_grad_()
-    assert field.at(point)[0].detach().numpy() == pytest.approx(expected, abs=1e-9)
-    assert torch.autograd.gradcheck(field.at, point)
+    cell = cells.cell[((places - at) ** 2).sum(1).argmin()]
+    near = cells.near[cell]
+    bell = np.exp(-0.5 * ((places[near] - at) ** 2).sum(1) / (2 * cells.spacing[cell]) ** 2)
+    local = bell @ np.array(ratios)[near] / bell.sum()
+    factor, everywhere = level.calibration()
+    scale = (local + 0.05 * everywhere.numpy()) / 1.05
+    expected = factor.numpy() * np.sqrt(mixed(at, cell) * scale)
+    assert field.std(torch.tensor(at / [20, 12])[None])[0].numpy() == pytest.approx(expected, rel=1e-9)
 
 
 def test_an_oblique_pattern_from_scattered_samples_is_followed_better_than_by_triangles():
