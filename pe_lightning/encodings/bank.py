@@ -82,7 +82,7 @@ class Bank(Encoding):
         return bool(given) and given != "auto"
 
     def profile(self, squared: Tensor, spacing: float, domain: float) -> Tensor:
-        """Similarities from squared lengths :math:`|T \\Delta|^2` of any shape, in squared samples of the signal."""
+        r"""Similarities from squared lengths :math:`|T \Delta|^2` of any shape, in squared samples of the signal."""
         encoder = self.encoders[0]
         if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing

@@ -26,6 +26,7 @@ from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+from pe_lightning.solvers.spread import spread_of_grid
 from pe_lightning.threads import sized_threads, solve_operations
 
 __all__ = ["Adaptive"]
@@ -103,6 +104,7 @@ class Adaptive(CoordinateModule):
         self.local_prior: LocalPrior | None = None
         """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
         self._fields: list[Field] = []
+        self._spread: AdaptivePoints | None = None
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, prior=prior)
 
     def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
@@ -178,7 +180,7 @@ class Adaptive(CoordinateModule):
         """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
         tried = RIDGES if self.noise == "auto" else (RIDGE,) if self.network.coords.numel() else RIDGES[:1]
-        self._fields = []
+        self._fields, self._spread = [], None
         for place in range(self.networks.num_signals):
             found = [self._fit(place, ridge) for ridge in tried]
             best = min(found, key=lambda field: field.error)
@@ -248,7 +250,7 @@ class Adaptive(CoordinateModule):
         super().on_load_checkpoint(checkpoint)
         spec = checkpoint.get(PRIOR_KEY)
         self.local_prior = None if spec is None else prior_from(spec).to(self.device)
-        self._fields = []
+        self._fields, self._spread = [], None
         for name in ("samples", "coords"):
             getattr(self.network, name).data = torch.empty_like(
                 checkpoint["state_dict"][f"networks.network.{name}"], device=self.device
@@ -284,7 +286,34 @@ class Adaptive(CoordinateModule):
             raise InputError(f"std is of one signal, and this model has {len(self.fields)}: fit them one by one")
         self.encoding.check_points(coords)
         points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
-        return self.fields[0].std(points).reshape(*coords.shape[:-1], -1)
+        field = self.fields[0]
+        if not isinstance(field, AdaptivePoints):
+            if self._spread is None or self._spread.values.device != self.device:
+                self._spread = self._grid_spread(field)
+            field = self._spread
+        return field.std(points).reshape(*coords.shape[:-1], -1)
+
+    def _grid_spread(self, field: AdaptiveGrid | AdaptiveLine) -> AdaptivePoints:
+        """Standard deviations of a fit on a grid: its errors at samples that are predicted from every second sample."""
+        network, grid = self.network, self.require_info().grid
+        samples, first, step = network.samples[0].detach(), network.first[0].double(), network.step[0].double()
+        axes = [
+            (start + distance * torch.arange(n, device=self.device)) / size
+            for start, distance, n, size in zip(first, step, samples.shape, grid, strict=False)
+        ]
+        coords = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+
+        def refit(every: Sequence[int], held: Tensor) -> Tensor:
+            fitted = samples[tuple(slice(None, None, s) for s in every)]
+            wide = (step * torch.tensor(every, device=self.device)).tolist()
+            if isinstance(field, AdaptiveLine):
+                return AdaptiveLine(fitted, grid[0], float(first[0]), wide[0], field.ridge).at(coords[held])
+            return AdaptiveGrid(network.encoding, fitted, grid, first.tolist(), wide, self.window, field.ridge).at(
+                coords[held]
+            )
+
+        with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
+            return spread_of_grid(samples, coords, grid, refit, self.noise == "none")
 
     @torch.enable_grad()
     def _derivatives(self, name: str, points: Tensor) -> Tensor:

@@ -21,10 +21,17 @@ from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
-from pe_lightning.modules.base import signals_of, trainer_of
+from pe_lightning.modules.base import datamodule_of, signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
-from pe_lightning.modules.exact_fit import choose_data, learn_data, size_encoders, solve_data, warn_of_constants
+from pe_lightning.modules.exact_fit import (
+    choose_data,
+    learn_data,
+    linear_spread,
+    size_encoders,
+    solve_data,
+    warn_of_constants,
+)
 from pe_lightning.modules.optimization import parameter_groups
 from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import ChoiceReport, FitReport, LearnedReport
@@ -33,6 +40,7 @@ from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.solvers import Choice, Solution
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
 
 __all__ = ["ComplexLinear"]
@@ -140,6 +148,7 @@ class ComplexLinear(CoordinateModule):
         self.warm_start = self.solves = warm_start or self.sparse is not None
         self.ridge = ridge
         self._choice: Choice | None = None
+        self._spread: AdaptivePoints | None = None
         self.save_arguments(
             shared_encoder=shared_encoder,
             encoder_lr=encoder_lr,
@@ -251,6 +260,7 @@ class ComplexLinear(CoordinateModule):
         """Solves for the linear layer if ``warm_start``, unless a checkpoint restored the solution."""
         if not self.warm_start or (self.solution is not None and self.solution.is_solved):
             return
+        self._spread = None
         data = signals_of(self)
         dataset, process = data.shard()
         began, counts, noise = time.perf_counter(), None, dict[str, Any]()
@@ -278,6 +288,33 @@ class ComplexLinear(CoordinateModule):
             self._sparsify(dataset, counts)
             report = replace(report, sparse=replace(report_of(self.sparse_weights), **noise))
         self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
+
+    @torch.no_grad()
+    def std(self, coords: Tensor) -> Tensor:
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
+
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. The
+        samples are taken from the DataModule that the model was fitted to; a fit without some of them is made once.
+
+        Raises:
+            InputError: If there are several signals, the fit is not exact, or the model was loaded from a checkpoint.
+        """
+        info = self.require_info()
+        if info.num_signals != 1:
+            raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
+        if self.depth or self.solution is None or self.solution.ridge is None:
+            raise InputError("std is of an exact fit: set warm_start: true, depth: 0 and max_steps: 0, or use Adaptive")
+        self.encoding.check_points(coords)
+        if self._spread is None:
+            data = datamodule_of(trainer_of(self), SignalDataModule)
+            if data is None or data.streamed:
+                raise InputError(
+                    "std needs the training samples in memory: call it on the model that was fitted, or use Adaptive"
+                )
+            batch = to_device(data.train_batch(), self.device)
+            encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)]
+            self._spread = linear_spread(batch, info.grid, encoders, self.solution.ridge, self.center)
+        return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], -1)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.data.batches import PointBatch
+from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
@@ -30,8 +30,20 @@ from pe_lightning.solvers import (
     solve_grid,
     solve_points,
 )
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
+from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
 
-__all__ = ["ConstantWarning", "choose_data", "learn_data", "samples_of", "size_encoders", "solve_data", "warn_of_constants"]
+__all__ = [
+    "ConstantWarning",
+    "choose_data",
+    "learn_data",
+    "linear_spread",
+    "samples_of",
+    "size_encoders",
+    "solve_data",
+    "warn_of_constants",
+]
 
 Ridge = float | Literal["auto"]
 MAX_POSITIONS = 1024
@@ -176,6 +188,50 @@ def solve_data(
         axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
         found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, ridge=ridge, center=center)
     return found if choice is None else replace(found, choice=choice)
+
+
+@torch.no_grad()
+def linear_spread(
+    batch: GridBatch | PointBatch, grid: Sequence[int], encoders: Sequence[Encoder], ridge: float, center: bool
+) -> AdaptivePoints:
+    """Standard deviations of the exact fit of a linear layer to one signal.
+
+    Args:
+        batch: The training samples.
+        grid: Samples of the whole signal per axis.
+        encoders: One per axis, as they were fitted.
+        ridge: Relative ridge of the fit.
+        center: Whether the mean is subtracted.
+
+    Returns:
+        Local fits that have its standard deviations (:mod:`pe_lightning.solvers.spread`).
+    """
+    values = batch.values[0]
+    if isinstance(batch, PointBatch):
+
+        def refit(others: Tensor, held: Tensor) -> Tensor:
+            index = None if batch.index is None else batch.index[:, others]
+            where: dict[str, Any] = {"coords": batch.coords[:, others], "axes": batch.axes, "index": index}
+            found = solve_points(batch.values[:, others], encoders, ridge=ridge, center=center, **where)
+            return found.at(batch.coords[:, held])[0]
+
+        return spread_of_points(values, batch.coords[0], grid, refit, False)
+    fixed = [keeps_its_arguments(encoder) for encoder in encoders]
+
+    def refit_grid(step: Sequence[int], held: Tensor) -> Tensor:
+        """Features per sample, and widths in units of the sample spacing, stay as they are."""
+        axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
+        coarse = [
+            encoder if stays else encoder.copy(**shrunk_arguments(encoder, s))
+            for encoder, s, stays in zip(encoders, step, fixed, strict=True)
+        ]
+        every = tuple(slice(None, None, s) for s in step)
+        thin = [x[e] for x, e in zip(axes, every, strict=True)]
+        found = solve_grid(batch.values[(slice(None), *every)], coarse, thin, ridge=ridge, center=center)
+        return found.predict(axes)[0].flatten(0, -2)[held]
+
+    coords = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, -2)
+    return spread_of_grid(values, coords, grid, refit_grid, False)
 
 
 def _is_grid(dataset: SignalDataset) -> bool:

@@ -1,6 +1,6 @@
-"""The adaptive exact fit at scattered samples: local fits in cells of samples, weighted by their leave-one-out errors.
+"""The adaptive exact fit at scattered samples: local fits in cells of samples, weighted by leave-one-out errors.
 
-Samples are divided into cells of a few samples (:mod:`pe_lightning.solvers.neighbourhoods`). Every member of a bank is fitted
+Samples are divided into cells of a few samples (:mod:`pe_lightning.solvers.neighbourhoods`). A member of a bank is fitted
 to the samples around a cell by one factorisation, which gives the leave-one-out errors of the samples of the cell and the
 predictions at its points (:mod:`pe_lightning.solvers.local_kriging`). Only cells near the requested points are computed.
 
@@ -11,7 +11,7 @@ errors that weight the members there are errors over such distances.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
 
-__all__ = ["RIDGE", "AdaptivePoints"]
+__all__ = ["RIDGE", "AdaptivePoints", "HeldOut"]
 
 NUM_NEIGHBOURS = (12, 32, 48)
 """Samples that a member is fitted to, for 1, 2 and 3 axes."""
@@ -52,6 +52,9 @@ CALIBRATION_CELLS = 2048
 """Cells whose errors choose the ridge."""
 HELD_OUT = 10
 """One sample in so many is held out to calibrate standard deviations."""
+FACTOR_CHANGE = (0.5, 1.25)
+"""Least and largest change of the factor of standard deviations from four to two spacings of a grid; half of its logarithm
+is extrapolated."""
 MIN_CALIBRATION, MAX_CALIBRATION = 20, 4096
 """Fewest and most samples that calibrate standard deviations; with fewer they stay as the leave-one-out errors have them."""
 FLOAT32_RIDGE = 2.0**-7
@@ -63,6 +66,19 @@ POINTS_PER_BLOCK = 128
 MAX_NUMBERS = {"cpu": 1 << 20}
 """Intermediate numbers that are held at once, by device: few enough for the cache of a CPU."""
 MAX_NUMBERS_DEFAULT = 1 << 26
+
+
+class HeldOut(NamedTuple):
+    """Samples that calibrate standard deviations, and their predictions by a fit to other samples."""
+
+    held: Tensor
+    """Held-out samples, ``(H,)``."""
+    others: Tensor
+    """The samples that are fitted."""
+    predict: Callable[[Tensor], Tensor] | None = None
+    """Some of the held-out samples ``(h,)`` -> predictions ``(h, C)``; by default those of the adaptive fit."""
+    coarser: HeldOut | None = None
+    """The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated."""
 
 
 class Block(NamedTuple):
@@ -87,6 +103,7 @@ class PointLevel:
         window: Standard deviation of the local mean of errors, in spacings.
         ridge: Ridge of the local fits.
         targets: Values that standard deviations are calibrated for, ``(P, C)``; by default the values.
+        held_out: Samples that calibrate standard deviations; by default a tenth of them, at random.
     """
 
     def __init__(
@@ -98,6 +115,7 @@ class PointLevel:
         window: float,
         ridge: float,
         targets: Tensor | None = None,
+        held_out: HeldOut | None = None,
     ) -> None:
         axes, device = places.shape[1], values.device
         self.bank, self.places, self.domain, self.window, self.ridge = bank, places, domain, window, ridge
@@ -115,18 +133,19 @@ class PointLevel:
         self._residuals = self.values.new_empty(len(values), self.values.shape[1] + 1)
         self._has_residuals = torch.zeros_like(self._has_errors)
         self._calibration: tuple[Tensor, Tensor] | None = None
+        self._held_out = held_out
 
     # -- systems ----------------------------------------------------------------------------------------------------------
 
     def _offsets(self, cells: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Centres ``(B, 1, D)`` and units of length ``(B, 1, 1)`` of neighbourhoods, and their samples in them ``(B, n, D)``."""
+        """Centres ``(B, 1, D)`` and units of length ``(B, 1, 1)`` of neighbourhoods, and samples in them ``(B, n, D)``."""
         places = self.places[self.near[cells]]
         centre = places.mean(1, keepdim=True)
         unit = torch.ones_like(centre[..., :1]) if self.bank.has_given_width else self.spacing[cells][:, None, None]
         return centre, unit, ((places - centre) / unit).to(self.values.dtype)
 
     def _similarity(self, delta: Tensor, forms: Tensor) -> Tensor:
-        """Similarities from differences: ``(B, q, n, D)`` -> ``(B, M, q, n)``; ``forms`` are ``(M, D * D)`` or with ``B``."""
+        """Similarities from differences: ``(B, q, n, D)`` -> ``(B, M, q, n)``; ``forms`` ``(M, D * D)`` or with ``B``."""
         products = (delta[..., :, None] * delta[..., None, :]).flatten(1, 2).flatten(2)  # (B, q n, D D)
         squared = forms @ products.mT
         found = self.bank.profile(squared, 1.0, self.domain)
@@ -189,7 +208,7 @@ class PointLevel:
     # -- values -----------------------------------------------------------------------------------------------------------
 
     def blocks(self, sample: Tensor) -> Iterator[Block]:
-        """Points in blocks of cells, by the nearest sample of each, ``(Q,)``. Cells with equally many points are together."""
+        """Points in blocks of cells, by the nearest sample of each, ``(Q,)``. Cells with as many points are together."""
         cell = self.cell[sample]
         order = cell.argsort(stable=True)
         counts = cell.bincount(minlength=len(self.near))
@@ -249,29 +268,42 @@ class PointLevel:
     def calibration(self) -> tuple[Tensor, Tensor]:
         """Factor of the standard deviations per channel, and the mean of squared errors over their variances, ``(C,)`` each.
 
-        With the factor, :data:`COVERAGE` of the errors at a tenth of the samples, predicted from the others, are within
-        :data:`COVERAGE_DEVIATIONS` standard deviations: split conformal prediction.
+        With the factor, :data:`COVERAGE` of the errors at samples that are held out are within :data:`COVERAGE_DEVIATIONS`
+        standard deviations, which follow from the other samples: split conformal prediction.
 
         Reference: Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018.
         """
         if self._calibration is None:
             residuals = self.residuals(self._some_cells())
             everywhere = (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
-            factor = torch.ones_like(everywhere)
-            order = torch.randperm(len(self.values), generator=torch.Generator().manual_seed(0)).to(self.values.device)
-            held, others = order.split([len(order) // HELD_OUT, len(order) - len(order) // HELD_OUT])
-            if len(held) >= MIN_CALIBRATION:
-                rest = (self.values[others], self.places[others], self.domain, self.window, self.ridge, self.targets[others])
-                fit = PointLevel(self.bank, *rest)
-                fit._calibration = factor, everywhere
-                held = held[:MAX_CALIBRATION]
-                near = torch.from_numpy(fit.cells.nearest(self.places[held].cpu().numpy())[0]).to(held.device)
-                error = (fit.at(self.places[held], near) - self.targets[held]).abs()
-                deviations = fit.at(self.places[held], near, spread=True)
-                normalised = error / deviations.clamp_min(torch.finfo(error.dtype).tiny)
-                factor = (torch.quantile(normalised.double(), COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(factor)
+            held_out = self._held_out or self._a_tenth()
+            factor = self._factor(held_out)
+            if held_out.coarser is not None:
+                factor = factor * (factor / self._factor(held_out.coarser)).clamp(*FACTOR_CHANGE).sqrt()
             self._calibration = factor, everywhere
         return self._calibration
+
+    def _factor(self, held_out: HeldOut) -> Tensor:
+        """Ratio of held-out errors to standard deviations that follow from the fitted samples alone, ``(C,)``."""
+        factor = torch.ones_like(self.values[0])
+        held, others, predict, _ = held_out
+        if min(len(held), len(others)) < MIN_CALIBRATION:
+            return factor
+        rest = (self.values[others], self.places[others], self.domain, self.window, self.ridge, self.targets[others])
+        fit = PointLevel(self.bank, *rest)
+        residuals = fit.residuals(fit._some_cells())
+        fit._calibration = factor, (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
+        held = held[torch.randperm(len(held), generator=torch.Generator().manual_seed(0))[:MAX_CALIBRATION]]
+        near = torch.from_numpy(fit.cells.nearest(self.places[held].cpu().numpy())[0]).to(held.device)
+        prediction = predict(held) if predict else fit.at(self.places[held], near)
+        deviations = fit.at(self.places[held], near, spread=True)
+        normalised = (prediction - self.targets[held]).abs() / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)
+        return (torch.quantile(normalised.double(), COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(factor)
+
+    def _a_tenth(self) -> HeldOut:
+        order = torch.randperm(len(self.values), generator=torch.Generator().manual_seed(0)).to(self.values.device)
+        count = len(order) // HELD_OUT
+        return HeldOut(order[:count], order[count:])
 
 
 class AdaptivePoints:
@@ -285,6 +317,7 @@ class AdaptivePoints:
         window: Standard deviation of the local mean of errors, in spacings of a grid.
         ridge: Ridge of the local fits.
         keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction.
+        held_out: Samples that calibrate standard deviations; by default a tenth of them, at random.
 
     Raises:
         InputError: If there are fewer samples than a fit takes.
@@ -299,6 +332,7 @@ class AdaptivePoints:
         window: float,
         ridge: float,
         keeps_samples: bool = True,
+        held_out: HeldOut | None = None,
     ) -> None:
         axes, fewest = len(grid), MIN_SAMPLES[len(grid) - 1]
         if len(values) < fewest:
@@ -308,18 +342,21 @@ class AdaptivePoints:
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
         self.domain = float(max(grid))
         self.places = coords.double() * self.scale
-        self.levels = {0: self._level(values, self.places, None)}
+        self.levels = {0: self._level(values, self.places, None, held_out)}
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
 
-    def _level(self, values: Tensor, places: Tensor, targets: Tensor | None) -> PointLevel:
-        return PointLevel(self.bank, values, places, self.domain, WINDOW_RATIO * self.window, self.ridge, targets)
+    def _level(self, values: Tensor, places: Tensor, targets: Tensor | None, held_out: HeldOut | None = None) -> PointLevel:
+        window = WINDOW_RATIO * self.window
+        return PointLevel(self.bank, values, places, self.domain, window, self.ridge, targets, held_out)
 
     @property
     def error(self) -> float:
         """Mean squared leave-one-out error of the members with the weights of the mixture."""
         return self.levels[0].mean_error()
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def level(self, number: int) -> PointLevel:
         """The fits to means of samples over cubes with sides of ``2**number`` spacings, fewer where too few are left."""
         if number not in self.levels:
@@ -337,7 +374,6 @@ class AdaptivePoints:
 
             places = means(self.places)
             distance = (self.places - places[which]).square().sum(1)
-            first = torch.full((len(counts),), len(which), device=which.device)
             nearest = torch.from_numpy(np.lexsort((distance.cpu().numpy(), which.cpu().numpy()))).to(which.device)
             first = nearest[counts.cumsum(0) - counts]
             values = means(self.values).to(self.values)
@@ -350,7 +386,7 @@ class AdaptivePoints:
 
     @torch.no_grad()
     def std(self, points: Tensor) -> Tensor:
-        """Standard deviations at points ``(Q, D)`` in [0, 1), of values about their predictions: ``(Q, C)``; zero at samples."""
+        """Standard deviations at points ``(Q, D)`` in [0, 1), of values about predictions: ``(Q, C)``; zero at samples."""
         return self._evaluate(points, spread=True)
 
     def _evaluate(self, points: Tensor, spread: bool) -> Tensor:

@@ -30,6 +30,7 @@ __all__ = [
     "point_density",
     "point_windows",
     "shrunk",
+    "shrunk_arguments",
     "squeezed",
     "subsampling_masks",
 ]
@@ -209,6 +210,11 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     if keeps_its_arguments(encoder):
         near = squeezed(encoder, ratio)
         return lambda x: near(x / ratio)
+    return encoder.copy(**shrunk_arguments(encoder, ratio))
+
+
+def shrunk_arguments(encoder: Encoder, ratio: float) -> dict[str, Any]:
+    """The arguments of :func:`shrunk` that change, for encoders that do not keep theirs."""
     width = encoder.width
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:
@@ -217,7 +223,7 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
         changes["num_features"] = encoder.multiple * math.ceil(arguments["num_features"] / (encoder.multiple * ratio) - 1e-6)
     if "spacing" in arguments:
         changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
-    return encoder.copy(**changes)
+    return changes
 
 
 def squeezed(encoder: Encoder, ratio: float) -> Encoder:

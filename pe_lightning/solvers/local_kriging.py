@@ -1,7 +1,7 @@
 r"""Ordinary kriging in many small neighbourhoods at once, by one batched Cholesky factorisation.
 
-The factor of a neighbourhood, in which the samples of its cell are last, gives the predictions at points, their variances, and
-the leave-one-out errors of the samples of the cell. With :math:`K` the similarities plus the ridge,
+The factor of a neighbourhood, in which the samples of its cell are last, gives the predictions at points, their variances,
+and the leave-one-out errors of the samples of the cell. With :math:`K` the similarities plus the ridge,
 :math:`P = K^{-1} - K^{-1} 1 1^T K^{-1} / (1^T K^{-1} 1)`, the error of sample ``i``, predicted from the other samples, is
 :math:`(P y)_i / P_{ii}` and its variance is :math:`1 / P_{ii}`.
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 from fits import fit, signals
 
+import pe_lightning
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
-from pe_lightning.modules import Adaptive
+from pe_lightning.modules import Adaptive, ComplexLinear
 
 SAMPLINGS = {"grid": GridSampling(2), "strides": GridSampling([3, 2], [1, 0]), "random": RandomSampling(0.3, shared=True)}
 
@@ -116,3 +117,39 @@ def test_a_width_that_is_given_is_the_encoders(make_trainer):
         found.append(module.predict_grid(axes))
     torch.testing.assert_close(found[0], found[1])  # 1.5 spacings of 2 samples
     assert (found[0] - found[2]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("sampling", ["random", "grid"])
+@pytest.mark.parametrize("model", ["Adaptive", "ComplexLinear"])
+def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_deviations(model, sampling):
+    """Noise whose size differs from place to place, on a smooth signal."""
+    noise = torch.randn(1, 56, 48, 1, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.005, 0.08, 48)[:, None]
+    values = (0.2 + 0.6 * signals(1, 56, 48, channels=1) + noise).clamp(0, 1)
+    fitted = pe_lightning.fit(values, "gau", Adaptive(angles=4) if model == "Adaptive" else None, sampling=sampling)
+    unseen = ~fitted.trainer.datamodule.split.train_mask()[0]
+    coords = torch.cartesian_prod(torch.arange(56) / 56, torch.arange(48) / 48).reshape(56, 48, 2)
+    deviations = fitted.std(coords)
+    assert deviations.shape == (56, 48, 1)
+    inside = (fitted(coords)[0] - values[0]).abs() <= 1.645 * deviations
+    assert 0.85 < float(inside[unseen].float().mean()) < 0.95
+    for part in (slice(0, 16), slice(32, 48)):  # also where there is little noise, and where there is much
+        assert 0.77 < float(inside[:, part][unseen[:, part]].float().mean()) < 0.99
+
+
+def test_the_standard_deviation_is_zero_at_samples_as_large_as_the_values_and_of_one_signal(make_trainer, tmp_path):
+    values = textured(2, 20, 16, channels=1)
+    one = pe_lightning.fit(values[:1], model=Adaptive(angles=2), sampling="random")
+    mask = one.trainer.datamodule.split.train_mask()[0].flatten()
+    coords = torch.cartesian_prod(torch.arange(20) / 20, torch.arange(16) / 16)
+    found = one.std(coords)
+    assert bool((found[mask] == 0).all())
+    assert bool((found[~mask] > 0).all())
+    half = pe_lightning.fit(0.5 * values[:1], model=Adaptive(angles=2), sampling="random")
+    torch.testing.assert_close(half.std(coords), 0.5 * found, rtol=0.05, atol=0)
+    both = pe_lightning.fit(values, model=Adaptive(angles=2))
+    with pytest.raises(InputError, match="one signal"):
+        both.std(coords)
+    trained = ComplexLinear("gau")
+    fit(trained, TensorDataModule(values[:1]), make_trainer, 2)
+    with pytest.raises(InputError, match="exact fit"):
+        trained.std(coords)

@@ -1,0 +1,76 @@
+"""Standard deviations of the predictions of any exact fit, from its errors at samples that are held out.
+
+The shape is that of local ordinary kriging, scaled by its local leave-one-out errors
+(:meth:`~pe_lightning.solvers.adaptive_points.AdaptivePoints.std`); the size is that of the errors of the fit itself, made
+again without some samples. Of scattered samples a tenth is held out. Of a grid every second sample of each axis is fitted,
+so that the others lie as the points between samples do, at twice the distance, and every fourth, at four times the distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.solvers.adaptive_points import HELD_OUT, RIDGE, AdaptivePoints, HeldOut
+from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
+
+__all__ = ["spread_of_grid", "spread_of_points"]
+
+WINDOW = 0.8
+"""Standard deviation of the local mean of errors, in spacings of a grid."""
+
+
+def spread_of_points(
+    values: Tensor, coords: Tensor, grid: Sequence[int], refit: Callable[[Tensor, Tensor], Tensor], keeps_samples: bool
+) -> AdaptivePoints:
+    """Local fits whose :meth:`~AdaptivePoints.std` is that of another fit to scattered samples.
+
+    Args:
+        values: The trained samples ``(P, C)``.
+        coords: Their coordinates, ``(P, D)`` in [0, 1).
+        grid: Samples of the whole signal per axis, the unit of lengths.
+        refit: Samples that are fitted ``(F,)`` and held-out samples ``(H,)`` -> predictions of the latter ``(H, C)``.
+        keeps_samples: Whether values at samples are the samples.
+    """
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
+    held, others = order.split([len(order) // HELD_OUT, len(order) - len(order) // HELD_OUT])
+    return _spread(values, coords, grid, HeldOut(held, others, lambda some: refit(others, some)), keeps_samples)
+
+
+def spread_of_grid(
+    values: Tensor,
+    coords: Tensor,
+    grid: Sequence[int],
+    refit: Callable[[Sequence[int], Tensor], Tensor],
+    keeps_samples: bool,
+) -> AdaptivePoints:
+    """Local fits whose :meth:`~AdaptivePoints.std` is that of another fit on a grid.
+
+    Args:
+        values: The trained samples ``(n_1, ..., n_D, C)``.
+        coords: Their coordinates in [0, 1), in row-major order, ``(P, D)``.
+        grid: As for :func:`spread_of_points`.
+        refit: Step per axis of the samples that are fitted, and row-major held-out samples ``(H,)`` -> their predictions
+            ``(H, C)``.
+        keeps_samples: As for :func:`spread_of_points`.
+    """
+    sizes, held_out, pool = values.shape[:-1], [], torch.ones(values.shape[:-1], dtype=torch.bool)
+    for factor in (2, 4):
+        step = tuple(factor if n >= MIN_AXIS_SAMPLES * factor // 2 else max(1, factor // 2) for n in sizes)
+        fitted = torch.zeros(*sizes, dtype=torch.bool)
+        fitted[tuple(slice(None, None, s) for s in step)] = True
+        held, others = ((which.flatten().nonzero()[:, 0]).to(values.device) for which in (pool & ~fitted, fitted))
+        held_out.append(HeldOut(held, others, lambda some, step=step: refit(step, some)))  # type: ignore[misc]
+        pool = fitted
+        if min(sizes) < 2 * MIN_AXIS_SAMPLES:
+            break
+    first = held_out[0] if len(held_out) == 1 else held_out[0]._replace(coarser=held_out[1])
+    return _spread(values.flatten(0, -2), coords, grid, first, keeps_samples)
+
+
+def _spread(values: Tensor, coords: Tensor, grid: Sequence[int], held_out: HeldOut, keeps_samples: bool) -> AdaptivePoints:
+    bank = Bank("laplace", len(grid), 0, ())
+    return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, held_out)
