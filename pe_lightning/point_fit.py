@@ -211,7 +211,7 @@ class PointFit:
     @property
     def has_std(self) -> bool:
         """Whether the models have standard deviations."""
-        return all(hasattr(model, "std") for model in self.models)
+        return all(getattr(model, "has_std", False) for model in self.models)
 
     @property
     def extents(self) -> Floats:

@@ -289,7 +289,7 @@ class RunRecorder(TimedCallback):
             return
         output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
         if info.num_points is not None and output is not None:
-            deviate: Any = getattr(pl_module, "std", None) if info.num_signals == 1 else None
+            deviate: Any = pl_module.std if getattr(pl_module, "has_std", False) else None
             std = None if deviate is None else deviate(output.flat(batch)).float().cpu().numpy()
             values = outputs.float().cpu().numpy()
             path = write_predicted(self.run_dir, info, output, values, std if std is None else std.reshape(values.shape))

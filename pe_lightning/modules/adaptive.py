@@ -219,11 +219,12 @@ class Adaptive(CoordinateModule):
         return MixedGrid(fit, local(fit.values, step), weight, fit.values) if weight else fit
 
     def _fit(self, place: int, ridge: float) -> Fit:
-        network, grid = self.network, self.require_info().grid
-        bank, samples = network.encoding, network.samples[place].detach()
+        network, info = self.network, self.require_info()
+        grid, bank, samples = info.grid, network.encoding, network.samples[place].detach()
         with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
             if network.coords.numel():
-                return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge, self.noise == "none")
+                keeps, periodic = self.noise == "none", [axis.periodic for axis in info.axes]
+                return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge, keeps, periodic)
             first, step = network.first[place].tolist(), network.step[place].tolist()
             if len(grid) == 1 and self.noise == "none":
                 return AdaptiveLine(samples, grid[0], first[0], step[0], ridge)
@@ -272,29 +273,33 @@ class Adaptive(CoordinateModule):
             return self._derivatives(name, points)
         return torch.stack([field.at(points) for field in self.fields])
 
+    @property
+    def has_std(self) -> bool:
+        """Whether :meth:`std` is available: the model has one signal."""
+        return self.info is not None and self.info.num_signals == 1
+
     @torch.no_grad()
     def std(self, coords: Tensor) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        The unit is that of the values. Of values that were not seen, 90 % are within 1.645 standard deviations.
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations.
 
         Raises:
             InputError: If there are several signals.
         """
         info = self.require_info()
-        if len(self.fields) != 1:
-            raise InputError(f"std is of one signal, and this model has {len(self.fields)}: fit them one by one")
+        if not self.has_std:
+            raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
         self.encoding.check_points(coords)
+        if self._spread is None or self._spread.values.device != self.device:
+            self._spread = self._spread_of(self.fields[0])
         points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
-        field = self.fields[0]
-        if not isinstance(field, AdaptivePoints):
-            if self._spread is None or self._spread.values.device != self.device:
-                self._spread = self._grid_spread(field)
-            field = self._spread
-        return field.std(points).reshape(*coords.shape[:-1], -1)
+        return self._spread.std(points).reshape(*coords.shape[:-1], info.channels)
 
-    def _grid_spread(self, field: AdaptiveGrid | AdaptiveLine) -> AdaptivePoints:
-        """Standard deviations of a fit on a grid: its errors at samples that are predicted from every second sample."""
+    def _spread_of(self, field: Field) -> AdaptivePoints:
+        """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
+        if isinstance(field, AdaptivePoints):
+            return field
         network, grid = self.network, self.require_info().grid
         samples, first, step = network.samples[0].detach(), network.first[0].double(), network.step[0].double()
         axes = [

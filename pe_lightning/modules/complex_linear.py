@@ -289,6 +289,17 @@ class ComplexLinear(CoordinateModule):
             report = replace(report, sparse=replace(report_of(self.sparse_weights), **noise))
         self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
 
+    @property
+    def has_std(self) -> bool:
+        """Whether :meth:`std` is available: an exact fit of one signal whose training samples are in memory."""
+        solved = self.solution is not None and self.solution.ridge is not None and not self.depth
+        return self.info is not None and self.info.num_signals == 1 and solved and self._samples is not None
+
+    @property
+    def _samples(self) -> SignalDataModule | None:
+        data = datamodule_of(trainer_of(self), SignalDataModule)
+        return None if data is None or data.streamed else data
+
     @torch.no_grad()
     def std(self, coords: Tensor) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
@@ -299,22 +310,22 @@ class ComplexLinear(CoordinateModule):
         Raises:
             InputError: If there are several signals, the fit is not exact, or the model was loaded from a checkpoint.
         """
-        info = self.require_info()
+        info, data = self.require_info(), self._samples
         if info.num_signals != 1:
             raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
         if self.depth or self.solution is None or self.solution.ridge is None:
             raise InputError("std is of an exact fit: set warm_start: true, depth: 0 and max_steps: 0, or use Adaptive")
         self.encoding.check_points(coords)
         if self._spread is None:
-            data = datamodule_of(trainer_of(self), SignalDataModule)
-            if data is None or data.streamed:
+            if data is None:
                 raise InputError(
                     "std needs the training samples in memory: call it on the model that was fitted, or use Adaptive"
                 )
             batch = to_device(data.train_batch(), self.device)
             encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)]
-            self._spread = linear_spread(batch, info.grid, encoders, self.solution.ridge, self.center)
-        return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], -1)
+            periodic = [axis.periodic for axis in info.axes]
+            self._spread = linear_spread(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
+        return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], info.channels)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 

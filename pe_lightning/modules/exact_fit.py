@@ -192,7 +192,12 @@ def solve_data(
 
 @torch.no_grad()
 def linear_spread(
-    batch: GridBatch | PointBatch, grid: Sequence[int], encoders: Sequence[Encoder], ridge: float, center: bool
+    batch: GridBatch | PointBatch,
+    grid: Sequence[int],
+    encoders: Sequence[Encoder],
+    ridge: float,
+    center: bool,
+    periodic: Sequence[bool] = (),
 ) -> AdaptivePoints:
     """Standard deviations of the exact fit of a linear layer to one signal.
 
@@ -202,20 +207,22 @@ def linear_spread(
         encoders: One per axis, as they were fitted.
         ridge: Relative ridge of the fit.
         center: Whether the mean is subtracted.
+        periodic: Which axes are periodic, for scattered samples.
 
     Returns:
         Local fits that have its standard deviations (:mod:`pe_lightning.solvers.spread`).
     """
-    values = batch.values[0]
+    values = batch.values
     if isinstance(batch, PointBatch):
+        coords, index = batch.coords, batch.index
 
         def refit(others: Tensor, held: Tensor) -> Tensor:
-            index = None if batch.index is None else batch.index[:, others]
-            where: dict[str, Any] = {"coords": batch.coords[:, others], "axes": batch.axes, "index": index}
-            found = solve_points(batch.values[:, others], encoders, ridge=ridge, center=center, **where)
-            return found.at(batch.coords[:, held])[0]
+            some = None if index is None else index[:, others]
+            where: dict[str, Any] = {"coords": coords[:, others], "axes": batch.axes, "index": some}
+            found = solve_points(values[:, others], encoders, ridge=ridge, center=center, **where)
+            return found.at(coords[:, held])[0]
 
-        return spread_of_points(values, batch.coords[0], grid, refit, False)
+        return spread_of_points(values[0], coords[0], grid, refit, False, periodic)
     fixed = [keeps_its_arguments(encoder) for encoder in encoders]
 
     def refit_grid(step: Sequence[int], held: Tensor) -> Tensor:
@@ -225,13 +232,13 @@ def linear_spread(
             encoder if stays else encoder.copy(**shrunk_arguments(encoder, s))
             for encoder, s, stays in zip(encoders, step, fixed, strict=True)
         ]
-        every = tuple(slice(None, None, s) for s in step)
+        every = [slice(None, None, s) for s in step]
         thin = [x[e] for x, e in zip(axes, every, strict=True)]
-        found = solve_grid(batch.values[(slice(None), *every)], coarse, thin, ridge=ridge, center=center)
+        found = solve_grid(values[tuple([slice(None), *every])], coarse, thin, ridge=ridge, center=center)
         return found.predict(axes)[0].flatten(0, -2)[held]
 
-    coords = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, -2)
-    return spread_of_grid(values, coords, grid, refit_grid, False)
+    places = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, -2)
+    return spread_of_grid(values[0], places, grid, refit_grid, False)
 
 
 def _is_grid(dataset: SignalDataset) -> bool:

@@ -61,6 +61,8 @@ FLOAT32_RIDGE = 2.0**-7
 """Smallest ridge for which float32 is precise enough."""
 KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
+SEAM_SPACINGS = 8.0
+"""Distance from the seam of a periodic axis, in spacings, within which samples are repeated beyond it."""
 POINTS_PER_BLOCK = 128
 """Most points of a cell that are predicted at once."""
 MAX_NUMBERS = {"cpu": 1 << 20}
@@ -86,7 +88,7 @@ class Block(NamedTuple):
 
     cells: Tensor
     """``(B,)``."""
-    index: Tensor
+    points: Tensor
     """Numbers of the points of each cell, ``(B, Q)``; padded."""
     valid: Tensor
     """Which are not padding, ``(B, Q)`` booleans."""
@@ -149,7 +151,7 @@ class PointLevel:
         products = (delta[..., :, None] * delta[..., None, :]).flatten(1, 2).flatten(2)  # (B, q n, D D)
         squared = forms @ products.mT
         found = self.bank.profile(squared, 1.0, self.domain)
-        return found.unflatten(2, delta.shape[1:3])
+        return found.reshape(*found.shape[:2], *delta.shape[1:3])
 
     def _kriging(self, cells: Tensor, offsets: Tensor, members: Tensor | None = None) -> LocalKriging:
         forms, ridges = self.forms, self.ridges
@@ -167,7 +169,7 @@ class PointLevel:
     @torch.no_grad()
     def errors(self, cells: Tensor) -> Tensor:
         """Leave-one-out errors of the samples of neighbourhoods: mean squares over channels, ``(B, n, M)``."""
-        around = self.cell[self.near[cells]].unique()
+        around = torch.unique(self.cell[self.near[cells]])
         core = self.cells.core
         for some in around[~self._has_errors[around]].split(self._chunk(len(self.forms))):
             errors, _ = self._kriging(some, self._offsets(some)[2]).held_out(core)
@@ -184,7 +186,7 @@ class PointLevel:
     @torch.no_grad()
     def residuals(self, cells: Tensor) -> Tensor:
         """Leave-one-out errors of the mixture per channel, and their variances before scaling: ``(B, n, C + 1)``."""
-        around = self.cell[self.near[cells]].unique()
+        around = torch.unique(self.cell[self.near[cells]])
         core = self.cells.core
         for some in around[~self._has_residuals[around]].split(self._chunk(MAX_MEMBERS)):
             _, _, offsets = self._offsets(some)
@@ -218,7 +220,7 @@ class PointLevel:
         part = torch.arange(len(cells), device=cell.device) - (parts.cumsum(0) - parts)[cells]
         start = first[cells] + part * POINTS_PER_BLOCK
         sizes = (counts[cells] - part * POINTS_PER_BLOCK).clamp_max(POINTS_PER_BLOCK)
-        for some in sizes.argsort(stable=True).split(self._chunk(MAX_MEMBERS)):
+        for some in torch.split(sizes.argsort(stable=True), self._chunk(MAX_MEMBERS)):
             column = torch.arange(int(sizes[some[-1]]), device=cell.device)
             valid = column < sizes[some][:, None]
             index = order[(start[some][:, None] + column).clamp_max(len(order) - 1)]
@@ -238,7 +240,7 @@ class PointLevel:
         indices, values = [], []
         for block in self.blocks(sample):
             centre, unit, offsets = self._offsets(block.cells)
-            delta = ((points[block.index] - centre) / unit).to(offsets)[:, :, None] - offsets[:, None]
+            delta = ((points[block.points] - centre) / unit).to(offsets)[:, :, None] - offsets[:, None]
             distances = delta.square().sum(-1)
             mixture = self._mixture(distances, self.errors(block.cells))
             shares, members = _strongest(mixture, block.valid)
@@ -250,7 +252,7 @@ class PointLevel:
                 found = (variance[..., None] * self._scale(distances, self.residuals(block.cells))).sqrt()
             else:
                 found = torch.einsum("bqj,bjqc->bqc", shares, kriging.predict(similarity))
-            indices.append(block.index[block.valid])
+            indices.append(block.points[block.valid])
             values.append(found[block.valid])
         everything = torch.cat(values)
         return torch.empty_like(everything).index_copy(0, torch.cat(indices), everything)
@@ -317,6 +319,7 @@ class AdaptivePoints:
         window: Standard deviation of the local mean of errors, in spacings of a grid.
         ridge: Ridge of the local fits.
         keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction.
+        periodic: Which axes are periodic; by default none. Samples near the seam are repeated beyond it.
         held_out: Samples that calibrate standard deviations; by default a tenth of them, at random.
 
     Raises:
@@ -332,6 +335,7 @@ class AdaptivePoints:
         window: float,
         ridge: float,
         keeps_samples: bool = True,
+        periodic: Sequence[bool] = (),
         held_out: HeldOut | None = None,
     ) -> None:
         axes, fewest = len(grid), MIN_SAMPLES[len(grid) - 1]
@@ -341,6 +345,9 @@ class AdaptivePoints:
         self.num_members, self.keeps_samples = len(bank.forms), keeps_samples
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
         self.domain = float(max(grid))
+        if any(periodic):
+            values, coords = _repeated(values, coords, periodic)
+            self.values = values
         self.places = coords.double() * self.scale
         self.levels = {0: self._level(values, self.places, None, held_out)}
         self.spacing = float(self.levels[0].spacing.median())
@@ -403,7 +410,7 @@ class AdaptivePoints:
         unit = level.spacing[level.cell[sample]].clamp_min(self.spacing)
         number = torch.where(distance <= GAP_DISTANCE * unit, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
         wanted = ~known if not points.requires_grad or spread else torch.ones_like(known)
-        for n in number[wanted].unique().long().tolist():
+        for n in torch.unique(number[wanted]).long().tolist():
             which = (wanted & (number == n)).nonzero()[:, 0]
             at = self.level(n)
             if n:
@@ -423,6 +430,18 @@ class AdaptivePoints:
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
         points = torch.cartesian_prod(*axes).reshape(-1, len(axes)).to(self.values.device)
         return self.at(points).reshape(*(len(x) for x in axes), -1)
+
+
+def _repeated(values: Tensor, coords: Tensor, periodic: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    """Samples and, after them, those near the ends of periodic axes, at the other end."""
+    margin = min(0.5, SEAM_SPACINGS * len(values) ** (-1 / coords.shape[1]))
+    for axis in (a for a, repeats in enumerate(periodic) if repeats):
+        along, turn = coords[:, axis], torch.zeros_like(coords[:1])
+        turn[0, axis] = 1
+        first, last = along < margin, along >= 1 - margin
+        values = torch.cat([values, values[first], values[last]])
+        coords = torch.cat([coords, coords[first] + turn, coords[last] - turn])
+    return values, coords
 
 
 def _to_others(offsets: Tensor, core: int) -> Tensor:

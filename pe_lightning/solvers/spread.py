@@ -24,7 +24,12 @@ WINDOW = 0.8
 
 
 def spread_of_points(
-    values: Tensor, coords: Tensor, grid: Sequence[int], refit: Callable[[Tensor, Tensor], Tensor], keeps_samples: bool
+    values: Tensor,
+    coords: Tensor,
+    grid: Sequence[int],
+    refit: Callable[[Tensor, Tensor], Tensor],
+    keeps_samples: bool,
+    periodic: Sequence[bool] = (),
 ) -> AdaptivePoints:
     """Local fits whose :meth:`~AdaptivePoints.std` is that of another fit to scattered samples.
 
@@ -34,10 +39,11 @@ def spread_of_points(
         grid: Samples of the whole signal per axis, the unit of lengths.
         refit: Samples that are fitted ``(F,)`` and held-out samples ``(H,)`` -> predictions of the latter ``(H, C)``.
         keeps_samples: Whether values at samples are the samples.
+        periodic: Which axes are periodic.
     """
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
-    held, others = order.split([len(order) // HELD_OUT, len(order) - len(order) // HELD_OUT])
-    return _spread(values, coords, grid, HeldOut(held, others, lambda some: refit(others, some)), keeps_samples)
+    held, others = order[: len(order) // HELD_OUT], order[len(order) // HELD_OUT :]
+    return _spread(values, coords, grid, HeldOut(held, others, lambda some: refit(others, some)), keeps_samples, periodic)
 
 
 def spread_of_grid(
@@ -71,6 +77,13 @@ def spread_of_grid(
     return _spread(values.flatten(0, -2), coords, grid, first, keeps_samples)
 
 
-def _spread(values: Tensor, coords: Tensor, grid: Sequence[int], held_out: HeldOut, keeps_samples: bool) -> AdaptivePoints:
+def _spread(
+    values: Tensor,
+    coords: Tensor,
+    grid: Sequence[int],
+    held_out: HeldOut,
+    keeps_samples: bool,
+    periodic: Sequence[bool] = (),
+) -> AdaptivePoints:
     bank = Bank("laplace", len(grid), 0, ())
-    return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, held_out)
+    return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, held_out)

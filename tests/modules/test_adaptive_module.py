@@ -136,7 +136,7 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
         assert 0.77 < float(inside[:, part][unseen[:, part]].float().mean()) < 0.99
 
 
-def test_the_standard_deviation_is_zero_at_samples_as_large_as_the_values_and_of_one_signal(make_trainer, tmp_path):
+def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(make_trainer):
     values = textured(2, 20, 16, channels=1)
     one = pe_lightning.fit(values[:1], model=Adaptive(angles=2), sampling="random")
     mask = one.trainer.datamodule.split.train_mask()[0].flatten()
@@ -146,9 +146,11 @@ def test_the_standard_deviation_is_zero_at_samples_as_large_as_the_values_and_of
     assert bool((found[~mask] > 0).all())
     half = pe_lightning.fit(0.5 * values[:1], model=Adaptive(angles=2), sampling="random")
     torch.testing.assert_close(half.std(coords), 0.5 * found, rtol=0.05, atol=0)
-    both = pe_lightning.fit(values, model=Adaptive(angles=2))
-    with pytest.raises(InputError, match="one signal"):
-        both.std(coords)
+    for model in (Adaptive(angles=2), ComplexLinear("gau", warm_start=True)):
+        both = pe_lightning.fit(values, model=model)
+        assert not both.has_std
+        with pytest.raises(InputError, match="one signal"):
+            both.std(coords)
     trained = ComplexLinear("gau")
     fit(trained, TensorDataModule(values[:1]), make_trainer, 2)
     with pytest.raises(InputError, match="exact fit"):
