@@ -22,7 +22,7 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_lightning import checks
-from pe_lightning.data.coordinates import grid_axes
+from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import TensorDataModule
 from pe_lightning.data.sampling import FoldSampling, GridSampling
@@ -39,7 +39,17 @@ from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.quiet_fits import fit_quietly, quiet
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 
-__all__ = ["Filled", "FilledSignal", "FoldsLike", "ModelName", "check_suffix", "fill", "read_file", "write_original"]
+__all__ = [
+    "Filled",
+    "FilledSignal",
+    "FoldsLike",
+    "ModelName",
+    "check_suffix",
+    "fill",
+    "read_file",
+    "write_original",
+    "write_std",
+]
 
 FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
 ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
@@ -51,6 +61,8 @@ WIDE_GAP = 1.5
 """Mean distance of missing samples to the nearest known one, in samples, above which blocks are held out."""
 MIN_REDUCED_SAMPLES = 16
 """Fewest samples per axis of a reduced picture from which an enlargement is scored."""
+POINTS_AT_ONCE = 1 << 16
+"""Samples whose standard deviations are computed at a time."""
 LANCZOS_MARGIN = 2
 """Samples at the edges that the score of an enlargement leaves out."""
 
@@ -99,6 +111,9 @@ class Filled:
     original: Original | None = None
     stack: AnyArray = field(default_factory=lambda: np.zeros(0), repr=False)
     """The values as ``(S, N_1, ..., N_D, C)``."""
+    std: AnyArray | None = None
+    """Standard deviation of the values in units of the source, float32, zero at known samples, in the shape of ``values``;
+    of values that were not seen, about 90 % are within 1.645 of it. ``None`` without ``std``."""
 
     @property
     def score(self) -> float:
@@ -131,6 +146,7 @@ def fill(
     block: int | None = None,
     axes: int | None = None,
     seed: int = 0,
+    std: bool = False,
 ) -> Filled:
     """Fills the missing samples of a file or an array.
 
@@ -153,6 +169,7 @@ def fill(
         block: Samples per axis of a block.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         seed: Seed of folds and models.
+        std: Whether to compute standard deviations of missing samples too, which takes further fits.
 
     Returns:
         The filled values and their scores.
@@ -174,6 +191,8 @@ def fill(
         checks.choice("model", model, ModelName)
     if encoder is not None and model == "adaptive":
         raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
+    if std and (smooth or upscale > 1):
+        raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
     if smooth and upscale > 1:
         raise InputError("smooth and upscale are two results: fill with smooth first, then enlarge what it wrote")
     original, stack, marked, shape = _read(values, missing, axes)
@@ -191,20 +210,24 @@ def fill(
         "upscale": upscale,
         "folds": folds,
         "block": block,
+        "std": std,
     }
-    changed, signals = [], []
-    for name, signal, where in zip(names, stack, marked, strict=True):
+    changed, signals, spread = [], [], np.zeros(stack.shape if std else 0, np.float32)
+    for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
         if not where.any() and not smooth and upscale == 1:
             changed.append(signal)
             continue
-        result, about = _fill_signal(name, signal, where, seed, **options)
+        result, about, deviations = _fill_signal(name, signal, where, seed, **options)
         changed.append(result)
+        if deviations is not None:
+            spread[place] = deviations
         signals.append(about)
     whole = np.stack(changed)
     if upscale > 1:
         shape = _upscaled_shape(shape, stack.shape, whole.shape)
         marked = np.zeros(whole.shape, bool)
-    return Filled(whole.reshape(shape), marked.reshape(shape), signals, original, whole)
+    made = spread.reshape(shape) if std else None
+    return Filled(whole.reshape(shape), marked.reshape(shape), signals, original, whole, made)
 
 
 def _read(
@@ -254,8 +277,8 @@ def _file(given: str) -> SourceFile:
 
 def _fill_signal(
     name: str, values: AnyArray, missing: Mask, seed: int, *, upscale: int, smooth: bool, **options: Any
-) -> tuple[AnyArray, FilledSignal]:
-    """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted."""
+) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+    """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted, and their standard deviations."""
     unknown: Mask = np.asarray(missing.any(-1))
     grid, num_missing = unknown.shape, int(unknown.sum())
     if num_missing == unknown.size:
@@ -295,7 +318,26 @@ def _fill_signal(
         flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
         flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
     about = FilledSignal(name, num_missing, unknown.size, module, scaling.high[0] - scaling.low[0], **held_out)
-    return result, about
+    deviations = None
+    if options["std"]:
+        deviations = np.zeros(result.shape, np.float32)
+        found = _deviations(module, data, index)[0].numpy() * about.unit
+        flat = deviations.reshape(-1, result.shape[-1])
+        flat[index] = np.where(where[index], found, 0)
+    return result, about, deviations
+
+
+def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor) -> Tensor:
+    """Standard deviations of predictions at samples of the grid, ``(S, P, C)``.
+
+    Raises:
+        InputError: If the model has none.
+    """
+    if not hasattr(module, "std"):
+        raise InputError(f"{type(module).__name__} has no standard deviations: leave out std, or set model adaptive")
+    coords = point_coordinates(data.evaluation_batch().axes, index)
+    with torch.no_grad():
+        return torch.cat([module.std(some) for some in torch.split(coords, POINTS_AT_ONCE)], 1)
 
 
 def _plain(name: str) -> str:
@@ -420,3 +462,28 @@ def write_original(path: Path, original: Original, values: AnyArray) -> None:
     temporary = path.with_name(f".{path.name}.part")
     original.write(temporary, values)
     os.replace(temporary, path)
+
+
+def write_std(path: Path, filled: Filled) -> Path:
+    """Writes the standard deviations beside a result: ``<stem>_std.tif`` of a picture, else ``<stem>_std.npy``; float32.
+
+    Args:
+        path: The result.
+        filled: Its values, with standard deviations.
+
+    Returns:
+        The file.
+    """
+    import tifffile
+
+    assert filled.std is not None
+    picture = filled.original is not None and filled.original.media == "image"
+    target = path.with_name(f"{path.name.partition('.')[0]}_std.{'tif' if picture else 'npy'}")
+    with replacing(target) as temporary:
+        if picture:
+            photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
+            tifffile.imwrite(temporary, filled.std, photometric=photometric)
+        else:
+            with temporary.open("wb") as stream:
+                np.save(stream, filled.std)
+    return target

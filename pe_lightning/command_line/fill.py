@@ -37,14 +37,16 @@ def fill_files(
     folds: Literal["auto", "random", "blocks", "none"] = "auto",
     block: int | None = None,
     axes: int | None = None,
+    no_std: bool = False,
     force: bool = False,
     seed: int = 0,
 ) -> int:
     """Predicts the missing samples of a file, or enlarges it.
 
     All known samples are trained on, and the others predicted. The result has the format, dtype and metadata of the file,
-    with known samples unchanged to the bit; a picture before and after is written beside it. The table scores known samples
-    that are held out in turn, beside interpolation of the same samples.
+    with known samples unchanged to the bit; beside it are a picture before and after and, as float32 in the same shape, the
+    standard deviations of what was missing. The table scores known samples that are held out in turn, beside interpolation
+    of the same samples.
 
     Missing are NaN, empty cells, values that the file declares, lost frames in a folder of frames, and what --missing marks.
 
@@ -70,6 +72,7 @@ def fill_files(
         folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto chooses by the gaps.
         block: Samples per axis of a block.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
+        no_std: Leave out the file of standard deviations of the missing samples, which takes further fits.
         force: Overwrite the result if it exists.
         seed: Seed of the folds.
 
@@ -86,13 +89,10 @@ def fill_files(
     marks = missing or ["nan"]
     if len(marks) not in (1, len(paths)):
         raise InputError(f"--missing has {len(marks)} values for {len(paths)} file(s): give one, or one for each")
-    from pe_lightning.filling import (
-        check_suffix,
-        fill,
-        read_file,
-        write_original,
-    )  # imports torch, which --help does not need
+    # imports torch, which --help does not need
+    from pe_lightning.filling import check_suffix, fill, read_file, write_original, write_std
     from pe_lightning.media.fill_pictures import write_before_after
+    from pe_lightning.modules import Adaptive
 
     for number, (path, target) in enumerate(targets.items()):
         mark = marks[number if len(marks) > 1 else 0]
@@ -107,10 +107,13 @@ def fill_files(
             folds=folds,
             block=block,
             seed=seed,
+            std=not (no_std or smooth) and upscale == 1 and hasattr(Adaptive, "std"),
         )
         _print_scores(filled, path)
         write_original(target, original, filled.stack)
         print(f"wrote {target}")
+        if filled.std is not None:
+            print(f"standard deviations of missing samples, 0 elsewhere: {write_std(target, filled)}")
         if (picture := write_before_after(target, original, filled.stack)) is not None:
             print(f"before and after: {picture}")
     return 0
