@@ -31,10 +31,10 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from pe_lightning.baselines import interpolate
+from pe_lightning.blocks import grid_axes
 from pe_lightning.checkpoints import locate, read_checkpoint
 from pe_lightning.data import ImageDataModule
 from pe_lightning.data.batches import GridBatch
-from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file

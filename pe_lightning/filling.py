@@ -22,7 +22,7 @@ from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_lightning import checks
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
+from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import TensorDataModule
 from pe_lightning.data.sampling import FoldSampling, GridSampling

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pe_lightning import metrics
 from pe_lightning.baselines import baselines, interpolate
+from pe_lightning.blocks import point_coordinates
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import FoldSampling
 from pe_lightning.errors import InputError, last_resort

@@ -28,14 +28,14 @@ C = TypeVar("C", bound=type)
 
 REGISTRIES = {
     "encoders": "pe_lightning.encoders.base.registry",
-    "models": "pe_lightning.modules.registry.models",
+    "models": "pe_lightning.modules.base.models",
     "activations": "pe_lightning.networks.activations.activations",
-    "datamodules": "pe_lightning.data.registry.datamodules",
+    "datamodules": "pe_lightning.data.datamodule.datamodules",
     "sources": "pe_lightning.data.sources.base.sources",
     "samplings": "pe_lightning.data.sampling.samplings",
     "metrics": "pe_lightning.metrics.metrics",
     "baselines": "pe_lightning.baselines.baselines",
-    "callbacks": "pe_lightning.callbacks.registry.callbacks",
+    "callbacks": "pe_lightning.callbacks.base.callbacks",
 }
 """Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
 

@@ -11,9 +11,9 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
+from pe_lightning.blocks import grid_axes
 from pe_lightning.checkpoints import read_model
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.encodings import Encoding
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError

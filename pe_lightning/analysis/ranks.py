@@ -14,8 +14,8 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
+from pe_lightning.blocks import point_coordinates
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.coordinates import point_coordinates
 from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.encodings import Complex, Encoding
 

@@ -17,11 +17,13 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import datamodule_of
+from pe_lightning.registry import Registry
 
 __all__ = [
     "PeriodicCallback",
     "TimedCallback",
     "TrainingClock",
+    "callbacks",
     "check_monitors",
     "check_steps",
     "data_of",
@@ -29,6 +31,9 @@ __all__ = [
     "require_coordinates",
     "require_signals",
 ]
+
+callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks")
+"""The names that ``--trainer.callbacks+`` accepts, besides those of Lightning's callbacks."""
 
 
 def require_coordinates(owner: str, module: LightningModule) -> CoordinateModule:

@@ -10,8 +10,7 @@ import psutil
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pe_lightning.callbacks.base import log_values
-from pe_lightning.callbacks.registry import callbacks
+from pe_lightning.callbacks.base import callbacks, log_values
 
 __all__ = ["PeakMemory", "peak_resident_bytes"]
 

@@ -11,10 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning import checks
-from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, require_coordinates, require_signals
+from pe_lightning.blocks import grid_axes
+from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, callbacks, require_coordinates, require_signals
 from pe_lightning.callbacks.recorder import RunRecorder
-from pe_lightning.callbacks.registry import callbacks
-from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import COMPARED_FRAMES, comparison_frames, row_plot, stacked, to_image, write_png

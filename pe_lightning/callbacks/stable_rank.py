@@ -11,9 +11,15 @@ from torch import Tensor
 from pe_lightning import checks
 from pe_lightning.analysis.checkpoints import encoding_rank, layer_ranks
 from pe_lightning.analysis.ranks import sample_coordinates
-from pe_lightning.callbacks.base import PeriodicCallback, TrainingClock, log_values, require_coordinates, require_signals
+from pe_lightning.callbacks.base import (
+    PeriodicCallback,
+    TrainingClock,
+    callbacks,
+    log_values,
+    require_coordinates,
+    require_signals,
+)
 from pe_lightning.callbacks.recorder import RunRecorder
-from pe_lightning.callbacks.registry import callbacks
 from pe_lightning.data.dataset import to_device
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_curves

@@ -11,8 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from pe_lightning.callbacks.base import TimedCallback, check_steps, log_values, require_coordinates
-from pe_lightning.callbacks.registry import callbacks
+from pe_lightning.callbacks.base import TimedCallback, callbacks, check_steps, log_values, require_coordinates
 from pe_lightning.errors import InputError
 from pe_lightning.metrics import psnr
 

@@ -25,14 +25,13 @@ import yaml
 from lightning.pytorch import callbacks as lightning_callbacks
 
 from pe_lightning import encoders
-from pe_lightning.callbacks.registry import callbacks
+from pe_lightning.callbacks.base import callbacks
 from pe_lightning.command_line.config_checks import load_limited
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.registry import datamodules
+from pe_lightning.data.datamodule import SignalDataModule, datamodules
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.modules.registry import models
+from pe_lightning.modules.base import models
 from pe_lightning.registry import Registry
 
 __all__ = [

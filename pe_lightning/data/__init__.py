@@ -7,9 +7,9 @@
 ((32, 32), torch.Size([2, 512]))
 """
 
+from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import (
     ImageDataModule,

@@ -25,7 +25,6 @@ from pe_lightning.data.dataset import PointDataset, SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.output import OutputGrid
-from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.data.signals import Scaling
 from pe_lightning.data.sources.base import Source, sources
@@ -33,13 +32,20 @@ from pe_lightning.data.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit,
 from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
 from pe_lightning.distributed import Process, SignalsStrategy
 from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
 
-__all__ = ["SignalDataModule"]
+__all__ = ["SignalDataModule", "datamodules"]
 
 DEFAULT_VALIDATION = 0.1
 """Share of the trained samples held out for validation where a command selects by its scores."""
 WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
 """Attributes of a dataset that hold all samples, and are copied to a device once."""
+
+
+datamodules: Registry[LightningDataModule] = Registry(
+    "DataModule", LightningDataModule, "pe_lightning.datamodules", modules=("pe_lightning.tasks",)
+)
+"""The names that ``--data`` and ``data:`` accept."""
 
 
 @datamodules.register("SignalDataModule")

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.datamodule import SignalDataModule, datamodules
 from pe_lightning.data.options import Batching, Storage
-from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of

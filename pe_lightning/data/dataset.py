@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pe_lightning.blocks import Block, whole
+from pe_lightning.blocks import Block, grid_axes, point_coordinates, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
 from pe_lightning.data.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH, Batching
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split

@@ -17,9 +17,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from pe_lightning.blocks import Block, grid_blocks, shape_of, whole
+from pe_lightning.blocks import Block, grid_axes, grid_blocks, point_coordinates, shape_of, whole
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.splits import Split
 from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process

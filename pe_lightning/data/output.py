@@ -13,10 +13,9 @@ from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pe_lightning.blocks import grid_blocks
+from pe_lightning.blocks import grid_axes, grid_blocks
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import SignalInfo
-from pe_lightning.data.coordinates import grid_axes
 from pe_lightning.data.loaders import GridLoader
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.points import read_places

@@ -15,10 +15,9 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import trainer_of
+from pe_lightning.modules.base import models, trainer_of
 from pe_lightning.modules.coordinate import CoordinateModule
 from pe_lightning.modules.priors import NO_PRIOR, PRIOR_KEY, prior_from, read_prior
-from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import FitReport
 from pe_lightning.networks.adaptive import AdaptiveNetwork
 from pe_lightning.networks.local import LocalGrid, LocalPrior

@@ -24,9 +24,15 @@ from pe_lightning.modules.optimization import (
     step_plateau,
     with_scheduler,
 )
+from pe_lightning.registry import Registry
 from pe_lightning.resumption import Resumption
 
-__all__ = ["Scorer", "TrainedModule", "datamodule_of", "refuse_other_model", "signals_of", "trainer_of"]
+__all__ = ["Scorer", "TrainedModule", "datamodule_of", "models", "refuse_other_model", "signals_of", "trainer_of"]
+
+models: Registry[LightningModule] = Registry(
+    "model", LightningModule, "pe_lightning.models", modules=("pe_lightning.tasks",)
+)
+"""The names that ``--model`` and ``model:`` accept."""
 
 D = TypeVar("D")
 

@@ -21,7 +21,7 @@ from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
-from pe_lightning.modules.base import datamodule_of, signals_of, trainer_of
+from pe_lightning.modules.base import datamodule_of, models, signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.modules.exact_fit import (
@@ -33,7 +33,6 @@ from pe_lightning.modules.exact_fit import (
     warn_of_constants,
 )
 from pe_lightning.modules.optimization import parameter_groups
-from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import ChoiceReport, FitReport, LearnedReport
 from pe_lightning.modules.sparse_fit import KeepLike, SparseOptions, denoised_fit, report_of, sparse_weights
 from pe_lightning.networks import ComplexNetwork, activations, find_activation

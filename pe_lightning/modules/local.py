@@ -9,8 +9,8 @@ import torch
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
+from pe_lightning.modules.base import models
 from pe_lightning.modules.priors import PRIOR_KEY, prior_from, read_prior
-from pe_lightning.modules.registry import models
 from pe_lightning.modules.report import FitReport
 from pe_lightning.modules.sampled import SampledModule
 from pe_lightning.networks.local import DEFAULT_ENCODER, LocalGrid, LocalPrior

@@ -10,10 +10,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.data.registry import datamodules
+from pe_lightning.data.datamodule import datamodules
 from pe_lightning.encoders.base import check_count
 from pe_lightning.metrics import SignalMetric
-from pe_lightning.modules.registry import models
+from pe_lightning.modules.base import models
 from pe_lightning.tasks.base import AttentionTask
 from pe_lightning.tasks.data import Examples, TaskDataModule
 from pe_lightning.tasks.transformer import Transformer

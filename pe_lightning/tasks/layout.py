@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.data.registry import datamodules
+from pe_lightning.data.datamodule import datamodules
 from pe_lightning.encoders.base import check_count
 from pe_lightning.metrics import SignalMetric
-from pe_lightning.modules.registry import models
+from pe_lightning.modules.base import models
 from pe_lightning.tasks.base import AttentionTask, count_right
 from pe_lightning.tasks.data import Examples, TaskDataModule
 from pe_lightning.tasks.transformer import Transformer, table

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning import checks, metrics
+from pe_lightning.data.datamodule import datamodules
 from pe_lightning.data.drawing import draw_picture
 from pe_lightning.data.loaders import TrainLoader
-from pe_lightning.data.registry import datamodules
 from pe_lightning.data.sources.paths import SourceFile, expand
 from pe_lightning.data.sources.pictures import decode_image, over_white, to_unit
 from pe_lightning.data.sources.samples import sample_path
@@ -30,9 +30,8 @@ from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import TrainedModule, datamodule_of, trainer_of
+from pe_lightning.modules.base import TrainedModule, datamodule_of, models, trainer_of
 from pe_lightning.modules.priors import PRIOR_KEY
-from pe_lightning.modules.registry import models
 from pe_lightning.networks.local import PATCH, LocalPrior, blend_weight
 from pe_lightning.tasks.base import TaskScores
 

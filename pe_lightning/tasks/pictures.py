@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pe_lightning.callbacks import RunRecorder
-from pe_lightning.data.registry import datamodules
+from pe_lightning.data.datamodule import datamodules
 from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.encoders.base import check_choice
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import write_png
 from pe_lightning.metrics import SignalMetric
-from pe_lightning.modules.registry import models
+from pe_lightning.modules.base import models
 from pe_lightning.tasks.base import AttentionTask, count_right
 from pe_lightning.tasks.data import Examples, TaskDataModule, task_data_of
 from pe_lightning.tasks.transformer import Transformer, table

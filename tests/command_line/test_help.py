@@ -8,9 +8,9 @@ import pytest
 from pe_lightning.command_line import naming
 from pe_lightning.command_line.help import argument_descriptions, layout, plain_text, short_help
 from pe_lightning.data import ImageDataModule
-from pe_lightning.data.registry import datamodules
+from pe_lightning.data.datamodule import datamodules
 from pe_lightning.modules import ComplexLinear
-from pe_lightning.modules.registry import models
+from pe_lightning.modules.base import models
 
 
 class Parent:

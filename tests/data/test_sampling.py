@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.data import GridSampling, MaskSampling, RandomSampling, TensorDataModule, samplings
-from pe_lightning.data.coordinates import grid_axes, point_coordinates
 from pe_lightning.data.random_keys import KEYS_AT_ONCE, chosen_positions, largest_chosen_key
 from pe_lightning.errors import InputError
 
