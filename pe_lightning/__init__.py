@@ -16,7 +16,14 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from pe_lightning.callbacks import RunRecorder
-    from pe_lightning.data import ImageDataModule, PointsDataModule, RowDataModule, TensorDataModule, VideoDataModule
+    from pe_lightning.data import (
+        ImageDataModule,
+        LabelledDataModule,
+        PointsDataModule,
+        RowDataModule,
+        TensorDataModule,
+        VideoDataModule,
+    )
     from pe_lightning.encoders import Encoder
     from pe_lightning.export import load
     from pe_lightning.filling import fill
@@ -29,6 +36,7 @@ MODULE_OF_NAME = {
     "ComplexLinear": "modules",
     "Encoder": "encoders",
     "ImageDataModule": "data",
+    "LabelledDataModule": "data",
     "PointsDataModule": "data",
     "RowDataModule": "data",
     "RunRecorder": "callbacks",
@@ -43,11 +51,15 @@ MODULE_OF_NAME = {
     "load": "export",
 }
 
+SUBMODULES = frozenset({"xarray"})
+"""Modules of functions that are named with their module: ``pe_lightning.xarray.fill``."""
+
 __all__ = [
     "Adaptive",
     "ComplexLinear",
     "Encoder",
     "ImageDataModule",
+    "LabelledDataModule",
     "PointsDataModule",
     "RowDataModule",
     "RunRecorder",
@@ -65,6 +77,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{MODULE_OF_NAME[name]}"), name)

@@ -25,12 +25,14 @@ from pe_lightning import checks
 from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import TensorDataModule
+from pe_lightning.data.options import Storage
 from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.paths import missing as no_such_file
 from pe_lightning.data.sources.samples import SCHEME, sample_path
+from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.errors import InputError
 from pe_lightning.files import replacing
 from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
@@ -211,6 +213,7 @@ def fill(
         "folds": folds,
         "block": block,
         "std": std,
+        "axes": () if original is None else original.axes,
     }
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0, np.float32)
     for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
@@ -286,7 +289,8 @@ def _fill_signal(
     scaling = _scaling(values, missing)
     unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
     unit[unknown] = np.nan
-    data = TensorDataModule(torch.from_numpy(unit)[None], [_plain(name)], GridSampling(1), "none")
+    source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
+    data = SignalDataModule(source, GridSampling(1), "none", storage=Storage(in_memory=True))
     with quiet():
         data.prepare()
     make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing)

@@ -11,6 +11,7 @@ from pe_lightning.errors import InputError
 
 if TYPE_CHECKING:
     from pe_lightning.filling import Filled
+    from pe_lightning.media.originals import Original
 
 __all__ = ["fill_files"]
 
@@ -38,6 +39,8 @@ def fill_files(
     block: int | None = None,
     axes: int | None = None,
     no_std: bool = False,
+    variable: str | None = None,
+    dims: str | None = None,
     force: bool = False,
     seed: int = 0,
 ) -> int:
@@ -73,6 +76,8 @@ def fill_files(
         block: Samples per axis of a block.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         no_std: Leave out the file of standard deviations of the missing samples, which takes further fits.
+        variable: NetCDF and Zarr: the variable; the only one by default.
+        dims: NetCDF and Zarr: 1 to 3 dimensions that are the axes, such as lat,lon (all by default); others count signals.
         force: Overwrite the result if it exists.
         seed: Seed of the folds.
 
@@ -96,7 +101,12 @@ def fill_files(
 
     for number, (path, target) in enumerate(targets.items()):
         mark = marks[number if len(marks) > 1 else 0]
-        original = read_file(path, mark, axes)
+        if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
+            original = _labelled(path, variable, dims, mark, upscale)
+        elif variable is not None or dims is not None:
+            raise InputError(f"--variable and --dims are for NetCDF and Zarr (.nc, .zarr), and {path!r} is none")
+        else:
+            original = read_file(path, mark, axes)
         check_suffix(target, original)
         filled = fill(
             original,
@@ -117,6 +127,19 @@ def fill_files(
         if (picture := write_before_after(target, original, filled.stack)) is not None:
             print(f"before and after: {picture}")
     return 0
+
+
+def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> Original:
+    """A NetCDF or Zarr file as signals to fill."""
+    from pe_lightning.data.sources.points import names_of
+    from pe_lightning.xarray import read_file
+
+    if mark != "nan" or upscale > 1:
+        raise InputError(
+            f"{path!r} declares its missing values and its coordinates: leave out --missing and --upscale, or read it as "
+            "plain arrays with --axes"
+        )
+    return read_file(path, variable, None if dims is None else names_of("dims", dims, 3))
 
 
 def _targets(paths: list[str], out: Path, force: bool) -> dict[str, Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pe_lightning.data.datamodules import MODULES_BY_KIND, PointsDataModule
+from pe_lightning.data.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
 from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 from pe_lightning.data.sources.paths import ARRAYS, format_of
 from pe_lightning.data.sources.samples import SCHEME, video_samples
@@ -46,7 +46,8 @@ def find(config: str) -> str:
 def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     """The name of the recipe for ``fit FILE ...``: the adaptive fit of signals of their kind.
 
-    The kind is that of a named DataModule, or of the files; with ``data.coordinates`` they hold scattered points.
+    The kind is that of a named DataModule, or of the files; with ``data.coordinates`` they hold scattered points,
+    with ``data.variable`` or ``data.dims``, or as NetCDF or Zarr, a labelled array.
     The recipe is an exact fit of a linear layer if samples of a grid are scattered, or another model or encoder is named.
 
     Args:
@@ -60,6 +61,9 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     module_name = (given.get("data") or "").rpartition(".")[2]
     if "data.coordinates" in given or module_name == PointsDataModule.__name__:
         return f"points/{EXACT_FIT if linear else ADAPTIVE_FIT}"
+    labelled = any(Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") for path in paths) and "data.key" not in given
+    if labelled or given.keys() & {"data.variable", "data.dims"} or module_name == LabelledDataModule.__name__:
+        return f"labelled/{EXACT_FIT if linear else ADAPTIVE_FIT}"
     of_module = {module.__name__: kind for kind, module in MODULES_BY_KIND.items()}
     try:
         named = of_module.get(module_name)

@@ -13,6 +13,7 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import (
     ImageDataModule,
+    LabelledDataModule,
     PointsDataModule,
     RowDataModule,
     TensorDataModule,
@@ -33,6 +34,7 @@ __all__ = [
     "GridSampling",
     "GridSplit",
     "ImageDataModule",
+    "LabelledDataModule",
     "MaskSampling",
     "PointBatch",
     "PointSplit",

@@ -71,6 +71,20 @@ class Axis:
         unit: Floats = (numbers - self.low) / self.length
         return unit % 1.0 if self.periodic else unit
 
+    def grid(self, size: int | None = None) -> Floats:
+        """Coordinates of the samples of a grid in [0, 1): sample j of ``size`` lies at ``j/size`` of the samples.
+
+        Args:
+            size: Number of samples; that of the axis by default.
+        """
+        count = size or self.size
+        places = np.arange(count) / count
+        if self.samples is None:
+            return places
+        own = self.to_unit(self.samples)
+        whole = np.append(own, 2 * own[-1] - own[-2])  # beyond the last sample as before it
+        return np.interp(places * self.size, np.arange(self.size + 1), whole)
+
     def restore(self, unit: npt.ArrayLike) -> npt.NDArray[Any]:
         """Coordinates in the user's units: ``float64``, or ``datetime64[ms]`` on an axis of time."""
         return self.shown(self.low + np.asarray(unit, np.float64) * self.length)

@@ -183,7 +183,7 @@ class SignalDataModule(LightningDataModule):
             assert isinstance(values, Tensor)
             self._dataset = PointDataset(values, split, protocol, torch.from_numpy(raw.points), grid)
         else:
-            self._dataset = SignalDataset(values, split, protocol)
+            self._dataset = SignalDataset(values, split, protocol, raw.axes)
         self._raw, self._info = raw, info
         if everything and self.folds is None:
             rank_zero_info(

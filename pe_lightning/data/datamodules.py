@@ -17,6 +17,7 @@ from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
+from pe_lightning.data.sources.labelled import LabelledSource
 from pe_lightning.data.sources.paths import Paths, as_list
 from pe_lightning.data.sources.points import PointSource
 from pe_lightning.data.sources.rows import RowSource
@@ -25,7 +26,15 @@ from pe_lightning.data.sources.video import VideoSource
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
 
-__all__ = ["ImageDataModule", "PointsDataModule", "RowDataModule", "TensorDataModule", "VideoDataModule", "make_datamodule"]
+__all__ = [
+    "ImageDataModule",
+    "LabelledDataModule",
+    "PointsDataModule",
+    "RowDataModule",
+    "TensorDataModule",
+    "VideoDataModule",
+    "make_datamodule",
+]
 
 
 @datamodules.register("ImageDataModule")
@@ -175,6 +184,36 @@ class PointsDataModule(SignalDataModule):
             chosen = GridSampling(1)  # folds are of all rows
         points = PointSource(paths, coordinates, values, **source)
         super().__init__(points, chosen, protocol, batching, storage, folds, validation)
+
+
+@datamodules.register("LabelledDataModule")
+class LabelledDataModule(SignalDataModule):
+    """A variable of a NetCDF, Zarr or GeoTIFF file as signals of one to three axes, at the coordinates of the file.
+
+    Args:
+        paths: The file, or the folder of a Zarr store.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Storage of the values; they are always loaded, and not cached.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        **source: Arguments of :class:`~pe_lightning.data.sources.labelled.LabelledSource`.
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        *,
+        sampling: Sampling | str = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(in_memory=True),
+        folds: FoldsLike | None = None,
+        validation: float | None = None,
+        **source: Any,
+    ) -> None:
+        super().__init__(LabelledSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
 
 
 @datamodules.register("TensorDataModule")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.blocks import Block, grid_axes, point_coordinates, whole
+from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
 from pe_lightning.data.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH, Batching
@@ -41,22 +42,27 @@ class SignalDataset:
         values: ``(S, N_1, ..., N_D, C)`` in [0, 1], NaN at missing samples; or the file that holds them.
         split: The trained samples.
         protocol: Which samples are scored.
+        axes: The axes in the user's units, if samples are not at equal distances.
     """
 
-    def __init__(self, values: Tensor | FileValues, split: Split, protocol: Protocol) -> None:
+    def __init__(self, values: Tensor | FileValues, split: Split, protocol: Protocol, axes: Sequence[Axis] = ()) -> None:
         self.values = values
         self.split = split
         self.protocol: Protocol = protocol
         # on longer axes the rounding error of float32 is not small against the distance of neighbours
-        self.axes = grid_axes(split.grid, torch.float64 if max(split.grid) > MAX_FLOAT32_SAMPLES else torch.float32)
+        dtype = torch.float64 if max(split.grid) > MAX_FLOAT32_SAMPLES else torch.float32
+        self.axes = grid_axes(split.grid, dtype)
+        self.uneven = tuple(axes) if any(axis.samples is not None for axis in axes) else ()
+        if self.uneven:
+            self.axes = tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in axes)
 
     def of(self, signals: slice) -> SignalDataset:
         """The dataset of a subset of the signals in memory."""
-        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol)
+        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol, self.uneven)
 
     def resampled(self, split: Split, protocol: Protocol) -> SignalDataset:
         """The same signals in memory with other trained samples."""
-        return SignalDataset(self.in_memory(), split, protocol)
+        return SignalDataset(self.in_memory(), split, protocol, self.uneven)
 
     def in_memory(self) -> Tensor:
         """The values.

@@ -19,6 +19,7 @@ import png
 from numpy.typing import NDArray
 from PIL import Image
 
+from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.arrays import declared_fills, find_array
 from pe_lightning.data.sources.kinds import describe_layouts, plausible_layouts
@@ -56,6 +57,7 @@ class Original:
             per axis where ``resizes``.
         media: Medium for pictures beside the result: ``image``, ``video``, ``audio`` or ``array``.
         resizes: Whether ``write`` takes values of another number of samples.
+        axes: The axes in the user's units, if the file has coordinates.
     """
 
     names: tuple[str, ...]
@@ -65,6 +67,7 @@ class Original:
     write: Callable[[Path, AnyArray], None]
     media: str = "array"
     resizes: bool = False
+    axes: tuple[Axis, ...] = ()
 
 
 def read_original(file: SourceFile, missing: Missing, axes: int | None = None) -> Original:

@@ -154,6 +154,11 @@ class Adaptive(CoordinateModule):
         if isinstance(batch, PointBatch):
             network.coords.data = batch.coords.expand(info.num_signals, -1, -1).clone()
             return
+        if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
+            points = torch.cartesian_prod(*batch.axes).reshape(-1, info.num_axes)
+            network.samples.data = batch.values.flatten(1, -2).clone()
+            network.coords.data = points.expand(info.num_signals, -1, -1).clone()
+            return
         positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
         if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
+from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
@@ -32,23 +34,28 @@ class TensorSource(Source):
             copied.
         names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
             for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
+        axes: The axes in the user's units, if samples are not at equal distances or have coordinates.
 
     Raises:
         InputError: If the array has another or an ambiguous layout, another dtype, values outside [0, 1], or the
             names do not fit.
     """
 
-    def __init__(self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None, axes: Sequence[Axis] = ()
+    ) -> None:
         count = 0 if names is None or isinstance(names, str) else len(names)
         self.values = _as_values(values, count)  # checked here rather than in read(), so that the traceback shows the caller
         dtype = str(values.dtype).removeprefix("torch.")
         self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
         self.names = _checked_names(names, len(self.values))
+        self.axes = tuple(axes)
 
     def read(self) -> RawSignals:
         """Describes the array; nothing is decoded."""
         picture = self.values.ndim == 4 and self.values.shape[-1] <= 4
-        return RawSignals.in_memory(self.values.numpy(), self.names, self._scaling, "image" if picture else "array")
+        raw = RawSignals.in_memory(self.values.numpy(), self.names, self._scaling, "image" if picture else "array")
+        return replace(raw, axes=self.axes)
 
     def describe(self) -> dict[str, Any]:
         """Empty paths, as there is no file."""

@@ -1,0 +1,192 @@
+"""Labelled arrays: NetCDF, Zarr and GeoTIFF, with the coordinates of their samples (extra ``geo``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_lightning.checks import check_memory
+from pe_lightning.data.axes import Axis, as_numbers
+from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
+from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.paths import missing as no_such_file
+from pe_lightning.data.sources.paths import reading
+from pe_lightning.data.sources.points import names_of
+from pe_lightning.data.sources.tables import file_name_of
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.extras import require
+
+__all__ = ["LABELLED_SUFFIXES", "LabelledSource", "axes_of", "open_labelled", "stacked"]
+
+LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
+MAX_AXES = 3
+EQUAL_DISTANCE = 1e-4
+"""Largest deviation of a coordinate from equal distances, in samples, that is taken for rounding."""
+
+
+@sources.register("labelled")
+@dataclass(eq=False)
+class LabelledSource(Source):
+    """A variable of a NetCDF, Zarr or GeoTIFF file, with the coordinates that the file has.
+
+    Coordinates are used as they are: they need not be at equal distances. Missing values of the file are missing samples.
+
+    Args:
+        paths: The file, or the folder of a Zarr store.
+        variable: Name of the variable; the only one by default. Of a GeoTIFF the number of a band, from 1.
+        dims: Names of 1 to 3 dimensions that are the axes, in their order, as a list or with commas: ``time,lat,lon``; all
+            by default. The others count signals.
+
+    Raises:
+        InputError: If an argument is malformed; at :meth:`read`, if the file cannot be read, has no such variable or
+            dimension, or coordinates neither ascend nor descend.
+    """
+
+    paths: str | list[str]
+    variable: str | None = None
+    dims: str | list[str] | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.paths] if isinstance(self.paths, str) else list(self.paths)
+        if len(given) != 1:
+            raise InputError(f"a labelled array is one file, or one Zarr store; got {len(given)} paths")
+        self.paths = given
+        self.dims = None if self.dims is None else names_of("dims", self.dims, MAX_AXES)
+
+    def read(self) -> RawSignals:
+        """Reads the variable into memory."""
+        assert isinstance(self.paths, list)
+        array = open_labelled(self.paths[0], self.variable)
+        values, axes, names = stacked(array, self.dims)
+        known = np.isfinite(values)
+        if not known.any():
+            raise InputError(f"{self.paths[0]!r}: every value of {array.name} is missing")
+        low, high = float(values[known].min()), float(values[known].max())
+        if low == high:
+            raise InputError(f"{self.paths[0]!r}: {array.name} is {low:g} everywhere, so that there is nothing to fit")
+        return RawSignals(
+            names=names,
+            grid=values.shape[1:],
+            channels=1,
+            stored="float64",
+            scaling=Scaling("float64", (low,), (high,)),
+            unit=False,
+            blocks=partial(iter, np.where(known, values, np.nan)[..., None]),
+            axes=axes,
+        )
+
+
+def open_labelled(path: str, variable: str | None = None) -> Any:
+    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values.
+
+    Raises:
+        InputError: If the file is missing or of another kind, a package is missing, or there is no such variable.
+    """
+    file = Path(path).expanduser()
+    if not file.exists():
+        raise no_such_file(file)
+    xarray = require("xarray", f"reading {path!r}")
+    if file.suffix.lower() in (".tif", ".tiff"):
+        return _geotiff(file, path, variable, xarray)
+    if file.suffix.lower() not in LABELLED_SUFFIXES:
+        raise InputError(f"{path!r} is no labelled array; these are {', '.join(LABELLED_SUFFIXES)}, by their suffix")
+    engine = "zarr" if file.suffix.lower() == ".zarr" else "h5netcdf"
+    require(engine, f"reading {path!r}")
+    with reading(path), xarray.open_dataset(file, engine=engine) as dataset:
+        found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
+        if variable is None and len(found) != 1:
+            raise InputError(f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}")
+        name = found[0] if variable is None else variable
+        if name not in found:
+            raise InputError(
+                f"{path!r} has no variable {name!r}{did_you_mean(name, found) or '.'} It has: {', '.join(found)}"
+            )
+        array = dataset[name]
+        check_memory(f"{name!r} in {path!r}", array.shape, 8, "Save a part of it, or use a coarser one")
+        return array.load()
+
+
+def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
+    """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``."""
+    rasterio = require("rasterio", f"reading {path!r}")
+    with reading(path), rasterio.open(file) as tiff:
+        if band is None and tiff.count != 1:
+            raise InputError(f"{path!r} holds {tiff.count} bands: choose one by variable, a number from 1")
+        number = int(band) if band is not None and band.isdecimal() else 1 if band is None else 0
+        if not 1 <= number <= tiff.count:
+            raise InputError(f"{path!r} has bands 1 to {tiff.count}; got variable {band!r}")
+        check_memory(repr(path), (tiff.height, tiff.width), 8, "Save a part of it, or a coarser one")
+        values = tiff.read(number, masked=True).astype(np.float64).filled(np.nan)
+        turn = tiff.transform
+        if turn.b or turn.d:
+            raise InputError(f"{path!r} is rotated against its coordinates; warp it first, such as by gdalwarp")
+        y = turn.f + turn.e * (np.arange(tiff.height) + 0.5)
+        x = turn.c + turn.a * (np.arange(tiff.width) + 0.5)
+        name = tiff.descriptions[number - 1] or (file.stem if tiff.count == 1 else f"band{number}")
+        return xarray.DataArray(values, {"y": y, "x": x}, ("y", "x"), name)
+
+
+def stacked(
+    array: Any, dims: Sequence[str] | None = None
+) -> tuple[npt.NDArray[np.float64], tuple[Axis, ...], tuple[str, ...]]:
+    """A ``DataArray`` as signals ``(S, N_1, ..., N_D)`` float64, with their axes and names.
+
+    Args:
+        array: The array; dimensions of one sample that ``dims`` does not name are left out.
+        dims: The axes, in their order; the other dimensions count signals. ``None``: all.
+
+    Raises:
+        InputError: If a dimension is not there or has no two samples, there are more than three axes, or the values are not
+            numbers.
+    """
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{array.name!r} holds {array.dtype} values; supported are numbers")
+    known = [str(name) for name in array.dims]
+    wanted = [name for name in known if array.sizes[name] > 1] if dims is None else list(dims)
+    for name in wanted:
+        if name not in known:
+            raise InputError(
+                f"{array.name!r} has no dimension {name!r}{did_you_mean(name, known) or '.'} It has: {', '.join(known)}"
+            )
+        if array.sizes[name] < 2:
+            raise InputError(
+                f"dimension {name!r} of {array.name!r} has one sample; an axis needs at least 2: leave it out of dims"
+            )
+    if not 1 <= len(wanted) <= MAX_AXES:
+        raise InputError(
+            f"{array.name!r} has the dimensions {', '.join(known)}: name 1 to {MAX_AXES} of them as axes by dims; the "
+            "others count signals"
+        )
+    others = [name for name in known if name not in wanted]
+    values = array.transpose(*others, *wanted).values.astype(np.float64)
+    values = values.reshape(-1, *values.shape[len(others) :])
+    stem = file_name_of(str(array.name or "values"))
+    names = (stem,) if len(values) == 1 else tuple(f"{stem}-{number}" for number in range(len(values)))
+    return values, axes_of(array, wanted), names
+
+
+def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
+    """The axes of a ``DataArray``: its coordinates, or the numbers of samples where it has none.
+
+    Raises:
+        InputError: If coordinates neither ascend nor descend.
+    """
+    axes = []
+    for name in dims:
+        size = array.sizes[name]
+        column: AnyArray = np.asarray(array[name].values) if name in array.coords else np.arange(size)
+        time = column.dtype.kind == "M"
+        numbers = as_numbers(name, column, time)
+        steps = np.diff(numbers)
+        if not (np.isfinite(numbers).all() and ((steps > 0).all() or (steps < 0).all())):
+            raise InputError(f"coordinate {name!r} neither ascends nor descends from sample to sample: sort the array by it")
+        even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], size)).max() < EQUAL_DISTANCE * abs(steps).mean()
+        ends = float(numbers[0]), float(numbers[-1])
+        axes.append(Axis(name, *ends, size, time, samples=None if even else tuple(numbers.tolist())))
+    return tuple(axes)
