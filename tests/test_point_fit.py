@@ -9,9 +9,11 @@ import torch
 
 import pe_lightning
 from pe_lightning.__main__ import main
+from pe_lightning.data import SignalDataModule
+from pe_lightning.data.sources.points import PointArrays
 from pe_lightning.errors import InputError
 from pe_lightning.media.maps import PointMap, check_map
-from pe_lightning.modules import ComplexLinear
+from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
 from pe_lightning.point_fit import PointFit
 
 RNG = np.random.default_rng(0)
@@ -125,7 +127,10 @@ def test_a_missing_package_is_named_with_its_extra(fitted, monkeypatch):
         fitted.grid([2, 2], std=False).write("a.nc")
 
 
-@pytest.mark.parametrize("model", ["laplace", [{"name": "linf"}, {"name": "gau", "sigma": 0.1}]], ids=["shifted", "linf"])
+MIXED = [{"name": "linf"}, {"name": "gau", "sigma": 0.1}]
+
+
+@pytest.mark.parametrize("model", ["laplace", MIXED, None], ids=["shifted", "linf", "adaptive"])
 def test_the_seam_of_a_periodic_axis_has_no_jump(model):
     """Values on both sides of the date line agree, which those of a fit without a period do not."""
     longitudes, latitudes = RNG.uniform(-180, 180, 400), RNG.uniform(-60, 60, 400)
@@ -133,13 +138,19 @@ def test_the_seam_of_a_periodic_axis_has_no_jump(model):
     seam = {"lon": [180 - 1e-6, -180 + 1e-6, 180.0, 540.0], "lat": [20.0, 20.0, 20.0, 20.0]}
     jumps = []
     for periodic in ("lon", None):
-        linear = ComplexLinear(model, warm_start=True, ridge=1e-4)
-        fit = pe_lightning.fit_points({"lon": longitudes, "lat": latitudes}, values, model=linear, periodic=periodic)
+        made = Adaptive() if model is None else ComplexLinear(model, warm_start=True, ridge=1e-4)
+        fit = pe_lightning.fit_points({"lon": longitudes, "lat": latitudes}, values, model=made, periodic=periodic)
         found = fit.predict(seam)
         jumps.append(np.ptp(found))
     assert jumps[0] < 1e-4
     assert jumps[1] > 1e-3
     assert fit.axes[0].periodic is False
+
+
+def test_a_perceptron_refuses_a_periodic_axis():
+    data = SignalDataModule(PointArrays({"lon": PLACES[:, 0]}, {"temp": weather(PLACES)}, periodic="lon"), "grid")
+    with pytest.raises(InputError, match="SimpleMLP has no periodic axes, and lon is one"):
+        SimpleMLP("rff").build_from(data)
 
 
 def test_encoders_without_periodic_features_say_which_have_them():

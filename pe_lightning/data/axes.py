@@ -83,7 +83,8 @@ class Axis:
             return places
         own = self.to_unit(self.samples)
         whole = np.append(own, 2 * own[-1] - own[-2])  # beyond the last sample as before it
-        return np.interp(places * self.size, np.arange(self.size + 1), whole)
+        found: Floats = np.interp(places * self.size, np.arange(self.size + 1), whole)
+        return found
 
     def restore(self, unit: npt.ArrayLike) -> npt.NDArray[Any]:
         """Coordinates in the user's units: ``float64``, or ``datetime64[ms]`` on an axis of time."""

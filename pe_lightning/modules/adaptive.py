@@ -81,6 +81,8 @@ class Adaptive(CoordinateModule):
 
     solves = True
 
+    takes_periodic = True
+
     def __init__(
         self,
         encoder: Encoder | str = "laplace",

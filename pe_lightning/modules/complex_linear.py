@@ -103,6 +103,7 @@ class ComplexLinear(CoordinateModule):
 
     can_solve_exactly: ClassVar[bool] = True
     has_layers: ClassVar[bool] = True
+    takes_periodic: ClassVar[bool] = True
     loss_is_quadratic: ClassVar[bool] = True
     """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`, so that Gram matrices and
     the rate of accelerated gradient descent apply. A subclass that defines :meth:`errors` declares it anew."""

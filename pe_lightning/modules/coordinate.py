@@ -79,6 +79,8 @@ class CoordinateModule(TrainedModule):
     content: ClassVar[str] = "shape of signals"
     solves: bool = False
     """Whether a fit solves for the weights, so that it needs no steps."""
+    takes_periodic: ClassVar[bool] = False
+    """Whether an axis may be periodic."""
     has_layers: ClassVar[bool] = False
     """Whether the networks have features and hidden layers, whose activations :meth:`Stack.hidden` returns."""
 
@@ -228,6 +230,12 @@ class CoordinateModule(TrainedModule):
         Raises:
             InputError: If the module cannot represent these signals, or was built for others.
         """
+        wrapping = [axis.name for axis in data.info.axes if axis.periodic]
+        if wrapping and not self.takes_periodic:
+            raise InputError(
+                f"{type(self).__name__} has no periodic axes, and {', '.join(wrapping)} is one: use Adaptive or "
+                "ComplexLinear"
+            )
         if self.is_calibrated:
             self.build(data.info)
             return
