@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fits import GAU, MODULES, SAMPLINGS, Losses, MakeTrainer, fit, signals
-from lightning.pytorch import seed_everything
+from lightning.pytorch import Callback, seed_everything
 from torch import Tensor
 
 from pe_lightning.data import Batching, PointBatch, TensorDataModule, grid_axes
@@ -199,6 +199,23 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
     module.networks.cache.clear()
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
+    assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
+
+
+def test_a_fit_after_an_interrupted_one_computes_nothing_from_its_batch(make_trainer: MakeTrainer) -> None:
+    class Stops(Callback):
+        def on_train_batch_end(self, *_: Any) -> None:
+            raise RuntimeError("stopped")
+
+    module, data, losses = MODULES["complex"](), TensorDataModule(signals(2, 8, 6)), Losses()
+    with pytest.raises(RuntimeError, match="stopped"):
+        fit(module, data, make_trainer, 1, callbacks=[Stops()], limit_val_batches=0)
+    with torch.no_grad():
+        module.mean.add_(1)  # the target of the batch depends on it
+        expected = (
+            (module.predict_grid(data.train_batch().axes) - data.train_batch().values).square().flatten(1).mean(1).sum()
+        )
+    fit(module, data, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 
 
