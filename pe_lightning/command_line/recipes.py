@@ -48,7 +48,7 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
 
     The kind is that of a named DataModule, or of the files; with ``data.coordinates`` they hold scattered points,
     with ``data.variable`` or ``data.dims``, or as NetCDF or Zarr, a labelled array.
-    The recipe is an exact fit of a linear layer if samples of a grid are scattered, or another model or encoder is named.
+    The recipe is an exact fit of a linear layer if another model or encoder is named.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
@@ -57,7 +57,7 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     Raises:
         InputError: If the kind of the files is not clear.
     """
-    linear = any(key.startswith("model") for key in given.keys() - {"model.noise"})
+    linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.prior"})
     module_name = (given.get("data") or "").rpartition(".")[2]
     if "data.coordinates" in given or module_name == PointsDataModule.__name__:
         return f"points/{EXACT_FIT if linear else ADAPTIVE_FIT}"
@@ -72,10 +72,10 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
         choices = f"--config image/{EXACT_FIT}, row/{EXACT_FIT} or volume/{EXACT_FIT}"
         raise InputError(f"{error}; or say what they hold: {choices}") from error
     files = [video_samples().get(path.removeprefix(SCHEME), Path(path)) for path in paths]
-    sampling = given.get("data.sampling")
-    if kind == "images" and sampling is not None and "grid" not in sampling:
-        return "image/inpaint"
     volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
     folder = {"images": "image", "rows": "row", "video": "volume" if volumes else "video"}[kind]
+    if not linear:
+        return f"{folder}/{ADAPTIVE_FIT}"
+    sampling = given.get("data.sampling")
     scattered = sampling is not None and "grid" not in sampling
-    return f"{folder}/{EXACT_FIT if scattered or linear else ADAPTIVE_FIT}"
+    return "image/inpaint" if scattered and folder == "image" else f"{folder}/{EXACT_FIT}"

@@ -189,7 +189,7 @@ class Adaptive(CoordinateModule):
         self._fields, self._spread = [], None
         for place in range(self.networks.num_signals):
             found = [self._fit(place, ridge) for ridge in tried]
-            best = min(found, key=lambda field: field.error)
+            best = min(found, key=lambda field: field.error) if len(found) > 1 else found[0]
             self._fields.append(self._with_prior(place, best))
             self.network.ridge[place] = best.ridge
         if self.device.type == "cuda":
@@ -306,7 +306,7 @@ class Adaptive(CoordinateModule):
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
         if isinstance(field, AdaptivePoints):
             return field
-        network, grid = self.network, self.require_info().grid
+        network, grid, ridge = self.network, self.require_info().grid, float(self.network.ridge[0])
         samples, first, step = network.samples[0].detach(), network.first[0].double(), network.step[0].double()
         axes = [
             (start + distance * torch.arange(n, device=self.device)) / size
@@ -318,10 +318,8 @@ class Adaptive(CoordinateModule):
             fitted = samples[tuple(slice(None, None, s) for s in every)]
             wide = (step * torch.tensor(every, device=self.device)).tolist()
             if isinstance(field, AdaptiveLine):
-                return AdaptiveLine(fitted, grid[0], float(first[0]), wide[0], field.ridge).at(coords[held])
-            return AdaptiveGrid(network.encoding, fitted, grid, first.tolist(), wide, self.window, field.ridge).at(
-                coords[held]
-            )
+                return AdaptiveLine(fitted, grid[0], float(first[0]), wide[0], ridge).at(coords[held])
+            return AdaptiveGrid(network.encoding, fitted, grid, first.tolist(), wide, self.window, ridge).at(coords[held])
 
         with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
             return spread_of_grid(samples, coords, grid, refit, self.noise == "none")

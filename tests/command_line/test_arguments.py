@@ -55,7 +55,9 @@ def test_words_are_files_and_options():
     [
         ("my.jpg", "image/adaptive"),
         ("my.jpg --model.noise auto --data.resize 64", "image/adaptive"),
-        ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/inpaint"),
+        ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/adaptive"),
+        ("my.jpg --data.sampling random --encoder laplace", "image/inpaint"),
+        ("clip.mp4 --data.sampling random", "video/adaptive"),
         ("a.png b.tiff --encoder tri samples://coffee", "image/closed_form"),
         ("song.wav", "row/adaptive"),
         ("--seed_everything 3 table.csv", "row/adaptive"),
