@@ -368,7 +368,12 @@ class AdaptivePoints:
         """The fits to means of samples over cubes with sides of ``2**number`` spacings, fewer where too few are left."""
         if number not in self.levels:
             cube = (self.places / (self.spacing * 2.0**number)).floor().long()
-            _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
+            cube -= cube.amin(0)
+            sizes = (cube.amax(0) + 1).tolist()
+            number_of = cube[:, 0]
+            for along, size in zip(cube.T[1:], sizes[1:], strict=True):  # row-major: as unique(dim=0), without comparing rows
+                number_of = number_of * size + along
+            _, which, counts = torch.unique(number_of, return_inverse=True, return_counts=True)
             if len(counts) < 2 * NUM_NEIGHBOURS[len(self.scale) - 1]:
                 self.levels[number] = self.level(number - 1)
                 return self.levels[number]
