@@ -5,8 +5,9 @@ all registered baselines that apply, including those of plugins.
 
 >>> from pe_lightning.baselines import interpolate, names
 >>> from pe_lightning.data import TensorDataModule
->>> names()
-['bicubic', 'delaunay', 'linear', 'nearest', 'spline']
+>>> names()  # doctest: +NORMALIZE_WHITESPACE
+['bicubic', 'biharmonic', 'clough_tocher', 'delaunay', 'inverse_distance', 'linear', 'nearest', 'rbf_linear', 'spline',
+ 'thin_plate']
 >>> data = TensorDataModule(torch.rand(2, 16, 16, 3))
 >>> tuple(interpolate("bicubic", data.train_batch(), data.evaluation_batch().axes).shape)
 (2, 16, 16, 3)
@@ -16,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.interpolate import CubicSpline, LinearNDInterpolator
+from scipy.interpolate import CloughTocher2DInterpolator, CubicSpline, LinearNDInterpolator, RBFInterpolator
 from scipy.spatial import Delaunay as Triangulation
 from scipy.spatial import QhullError, cKDTree
 from torch import Tensor
@@ -41,6 +42,20 @@ MAX_OUTPUT_VALUES = 1 << 24
 """Output values that are computed at once."""
 MAX_DELAUNAY_POINTS = 1 << 21
 """Points of all signals together up to which tables show the Delaunay baseline."""
+MAX_CLOUGH_TOCHER_POINTS = 1 << 17
+"""Points of all signals together up to which tables show the Clough-Tocher baseline."""
+MAX_RBF_PLACES = 30_000
+"""Predicted places of all signals together up to which tables show radial basis functions, which solve a system for each."""
+MAX_BIHARMONIC_PLACES = 60_000
+"""Predicted places of all signals together up to which tables show the biharmonic baseline, which solves one system."""
+MAX_INVERSE_DISTANCE_PLACES = 1 << 21
+"""Predicted places of all signals together up to which tables show inverse distances."""
+SAME_PLACE = 1e-9
+"""Distance from a sample, in samples of the grid, below which a place is that of the sample."""
+RBF_NEIGHBOURS = 50
+"""Nearest samples that radial basis functions interpolate."""
+DISTANCE_NEIGHBOURS, DISTANCE_POWER = 12, 2.0
+"""Nearest samples that are averaged, and the power of their distance by which their weight falls."""
 POSITION_TOLERANCE = 1e-6
 """Rounding error of positions between two samples, in samples."""
 
@@ -119,8 +134,9 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
     """Interpolates a training batch at the points of a grid, or at any points.
 
     Args:
-        name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest`` or
-            ``delaunay`` for scattered points.
+        name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest``,
+            ``delaunay``, ``clough_tocher``, ``rbf_linear``, ``thin_plate`` or ``inverse_distance`` for scattered points;
+            ``biharmonic`` for samples of a grid of which some are missing.
         batch: The training samples.
         axes: Coordinates of the output, axis a of shape ``(N_a,)``; from scattered points also points ``(Q, D)``.
 
@@ -253,7 +269,7 @@ class Delaunay(Interpolation):
         return _fill(values, coords, axes, self._interpolate)
 
     @staticmethod
-    def _interpolate(points: Array, known: Array, wanted: Array) -> Array:
+    def _interpolate(points: Array, known: Array, wanted: Array, interpolator: Any = LinearNDInterpolator) -> Array:
         if points.shape[1] == 1:
             order = np.argsort(points[:, 0], kind="stable")
             return np.stack([np.interp(wanted[:, 0], points[order, 0], column) for column in known[order].T], -1)
@@ -264,10 +280,148 @@ class Delaunay(Interpolation):
                 f"delaunay needs at least {points.shape[1] + 1} points that span all axes; these {len(points)} do not "
                 f"({str(error).strip().splitlines()[0]}). Train on more samples, or use nearest"
             ) from error
-        result: Array = LinearNDInterpolator(triangulation, known)(wanted)
+        result: Array = interpolator(triangulation, known)(wanted)
         outside = np.isnan(result).any(1)
         result[outside] = known[cKDTree(points).query(wanted[outside])[1]]
         return result
+
+
+@baselines.register("clough_tocher")
+class CloughTocher(Interpolation):
+    """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes (SciPy)."""
+
+    on_points = True
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for up to :data:`MAX_CLOUGH_TOCHER_POINTS` points of two axes."""
+        if info.num_axes != 2 or not super().applies_to(info, split):
+            return False
+        _limit("points", info.num_signals * split.num_train, MAX_CLOUGH_TOCHER_POINTS)
+        return True
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One triangulation per set of points."""
+        if coords.shape[-1] != 2:
+            raise InputError(f"clough_tocher takes 2 axes, the signals have {coords.shape[-1]}; use delaunay")
+        cubic = partial(Delaunay._interpolate, interpolator=CloughTocher2DInterpolator)
+        return _fill(values, coords, axes, cubic)
+
+
+class _RadialBasis(Interpolation):
+    """Radial basis functions fitted to the nearest :data:`RBF_NEIGHBOURS` samples of every place (SciPy)."""
+
+    on_points = True
+    kernel: ClassVar[str]
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for up to :data:`MAX_RBF_PLACES` places."""
+        if not super().applies_to(info, split):
+            return False
+        _limit("places", _num_places(info, split), MAX_RBF_PLACES)
+        return True
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One system per place."""
+        return _fill(values, coords, axes, self._interpolate)
+
+    def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
+        try:
+            found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
+            result: Array = found(wanted) if len(wanted) else known[:0]
+        except (ValueError, np.linalg.LinAlgError) as error:
+            raise InputError(
+                f"{baselines.name_of(type(self))}: {str(error).strip().splitlines()[0]}; use nearest"
+            ) from error
+        return result
+
+
+@baselines.register("rbf_linear")
+class LinearRadialBasis(_RadialBasis):
+    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place (SciPy)."""
+
+    kernel = "linear"
+
+
+@baselines.register("thin_plate")
+class ThinPlate(_RadialBasis):
+    """Thin plate splines fitted to the nearest 50 samples of every place (SciPy)."""
+
+    kernel = "thin_plate_spline"
+
+
+@baselines.register("inverse_distance")
+class InverseDistance(Interpolation):
+    """The mean of the nearest 12 samples, weighted by the inverse of their squared distances.
+
+    Reference: Shepard, *A two-dimensional interpolation function for irregularly-spaced data*, ACM Conference, 1968.
+    """
+
+    on_points = True
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for up to :data:`MAX_INVERSE_DISTANCE_PLACES` places."""
+        if not super().applies_to(info, split):
+            return False
+        _limit("places", _num_places(info, split), MAX_INVERSE_DISTANCE_PLACES)
+        return True
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One search for all places."""
+        return _fill(values, coords, axes, self._interpolate)
+
+    @staticmethod
+    def _interpolate(points: Array, known: Array, wanted: Array) -> Array:
+        distance, near = cKDTree(points).query(wanted, np.arange(1, min(DISTANCE_NEIGHBOURS, len(points)) + 1))
+        weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -DISTANCE_POWER
+        result: Array = np.einsum("qk,qkc->qc", weights / weights.sum(1, keepdims=True), known[near])
+        return result
+
+
+@baselines.register("biharmonic")
+class Biharmonic(Interpolation):
+    """The biharmonic equation on the missing samples of a grid (scikit-image).
+
+    Reference: Damelin and Hoang, *On Surface Completion and Image Inpainting by Biharmonic Functions*, International Journal
+    of Mathematics and Mathematical Sciences, 2018.
+    """
+
+    on_points = True
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for samples of a grid and up to :data:`MAX_BIHARMONIC_PLACES` missing ones."""
+        if info.num_points is not None or not super().applies_to(info, split):
+            return False
+        _limit("places", _num_places(info, split), MAX_BIHARMONIC_PLACES)
+        return True
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One system per signal."""
+        from skimage.restoration import inpaint_biharmonic  # takes a while, and few fits need it
+
+        on_grid = not isinstance(axes, Tensor) and all(
+            torch.allclose(x, torch.arange(len(x), dtype=x.dtype), rtol=0, atol=1e-3) for x in axes
+        )
+        if not on_grid or not torch.allclose(coords, coords.round(), rtol=0, atol=1e-3):
+            raise InputError("biharmonic fills samples of a grid that are missing; for points use delaunay")
+        shape = tuple(len(x) for x in axes)
+        filled = []
+        for places, known in zip(coords.expand(len(values), -1, -1), values, strict=True):
+            where = tuple(places.round().long().T.numpy())
+            image, missing = np.zeros((*shape, known.shape[-1])), np.ones(shape, dtype=bool)
+            image[where], missing[where] = known.double().cpu().numpy(), False
+            filled.append(torch.from_numpy(inpaint_biharmonic(image, missing, channel_axis=-1)))
+        return torch.stack(filled).to(values)
+
+
+def _num_places(info: SignalInfo, split: Split) -> int:
+    """Places of all signals that are predicted."""
+    every = math.prod(info.grid) if info.num_points is None else info.num_points
+    return info.num_signals * max(0, every - split.num_train)
+
+
+def _limit(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise InputError(f"{count:,} {what}, more than the {most:,} that are computed beside a fit")
 
 
 def _fill(
@@ -284,6 +438,9 @@ def _fill(
     for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):
         # (signals of this set of points, P, C) -> (P, signals * C)
         known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
-        result = torch.from_numpy(method(points, known, wanted))
+        distance, near = cKDTree(points).query(wanted)
+        values_at, unseen = known[near], distance > SAME_PLACE  # every method takes the value of a sample at its place
+        values_at[unseen] = method(points, known, wanted[unseen])
+        result = torch.from_numpy(values_at)
         filled.append(result.reshape(-1, *group.shape[::2]).movedim(1, 0))
     return torch.cat(filled).reshape(len(values), *shape, values.shape[-1]).to(values)

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.interpolate import CubicSpline, LinearNDInterpolator, RegularGridInterpolator
+from scipy.interpolate import (
+    CloughTocher2DInterpolator,
+    CubicSpline,
+    LinearNDInterpolator,
+    RBFInterpolator,
+    RegularGridInterpolator,
+)
 from torch import Tensor
 
 from pe_lightning.baselines import Interpolation, baselines, interpolate, names
@@ -22,6 +28,7 @@ from pe_lightning.experiments.suggest.windows import all_signals
 Array = np.ndarray[Any, Any]
 GRIDS = [(9,), (8, 11), (6, 7, 8)]
 by_name = pytest.mark.parametrize("name", ["nearest", "linear", "bicubic", "spline"])
+SCATTERED = ["delaunay", "inverse_distance", "nearest", "rbf_linear", "thin_plate"]
 by_grid = pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{len(grid)}-D")
 
 
@@ -127,6 +134,44 @@ def test_distances_are_in_samples_of_the_grid() -> None:
     assert interpolate("nearest", training, axes)[0, 1, 50, 0] == 0
 
 
+def test_radial_functions_inverse_distances_and_cubic_triangles_against_scipy() -> None:
+    points, known, places = numbers(70, 2).numpy(), numbers(70, 3, seed=1).numpy(), numbers(20, 2, seed=2)
+    batch = PointBatch(torch.from_numpy(points)[None], torch.from_numpy(known)[None])
+    distance = np.linalg.norm(places.numpy()[:, None] - points, axis=-1)
+    near = distance.argsort(1)[:, :12]
+    weights = np.take_along_axis(distance, near, 1) ** -2.0
+    cubic = CloughTocher2DInterpolator(points, known)(places.numpy())
+    inside = ~np.isnan(cubic[:, 0])
+    for name, expected in (
+        ("rbf_linear", RBFInterpolator(points, known, 50, kernel="linear")(places.numpy())),
+        ("thin_plate", RBFInterpolator(points, known, 50)(places.numpy())),
+        ("inverse_distance", (weights[..., None] * known[near]).sum(1) / weights.sum(1, keepdims=True)),
+        ("clough_tocher", np.where(inside[:, None], cubic, known[near[:, 0]])),
+    ):
+        np.testing.assert_allclose(interpolate(name, batch, places)[0].numpy(), expected, rtol=1e-7, atol=1e-9)
+
+
+def test_missing_samples_of_a_grid_by_the_biharmonic_equation() -> None:
+    """A plane solves it; samples stay, and other places than those of the grid are refused."""
+    axes = grid_axes((12, 9), torch.float64)
+    plane = (0.2 + 0.03 * torch.arange(12)[:, None] + 0.05 * torch.arange(9)).double().flatten()
+    missing = torch.zeros(12, 9, dtype=torch.bool)
+    missing[3:9, 3:6] = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)) < 0.6  # away from the border
+    index = (~missing).flatten().nonzero().T
+    coords = torch.cartesian_prod(*axes)[index]
+    batch = PointBatch(coords, plane[index][..., None], axes, index)
+    np.testing.assert_allclose(interpolate("biharmonic", batch, axes).flatten(), plane, atol=1e-6)
+    with pytest.raises(InputError, match="of a grid that are missing"):
+        interpolate("biharmonic", batch, coords[0] + 0.01)
+
+
+def test_baselines_that_would_take_long_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pe_lightning.baselines.MAX_RBF_PLACES", 40)
+    rows, _ = score_baselines(TensorDataModule(numbers(1, 8, 8, 1).float(), sampling="random"))
+    assert rows["thin_plate"] == {"test/psnr": None, "test/psnr_reason": "left out: 48 places, more than the 40 that are "
+                                  "computed beside a fit"}  # fmt: skip
+
+
 # -- where a baseline applies -----------------------------------------------------------------------------------------
 
 
@@ -149,8 +194,8 @@ class Zero(Interpolation):
     [
         ((8, 8), "grid", ["bicubic", "linear", "nearest", "spline", "zero"]),
         ((8,), "grid", ["bicubic", "linear", "nearest", "spline"]),
-        ((8, 8), "random", ["delaunay", "nearest"]),
-        ((4, 4, 4), "random", ["nearest"]),
+        ((8, 8), "random", [*SCATTERED, "biharmonic", "clough_tocher"]),
+        ((4, 4, 4), "random", [*SCATTERED[1:], "biharmonic"]),
         ((6, 6), "grid", ["bicubic", "linear", "nearest", "spline"]),
     ],
     ids=str,
@@ -174,7 +219,7 @@ def test_every_table_has_all_registered_baselines_that_apply(
 
 
 def test_the_wrong_kind_of_samples_is_refused() -> None:
-    assert names() == ["bicubic", "delaunay", "linear", "nearest", "spline"]
+    assert names() == sorted(["bicubic", "linear", "spline", "biharmonic", "clough_tocher", *SCATTERED])
     training, axes = batch((8, 11))
     points = PointBatch(torch.rand(1, 5, 2), torch.rand(1, 5, 1))
     with pytest.raises(InputError, match="delaunay interpolates scattered points"):

@@ -371,7 +371,9 @@ class AdaptivePoints:
             cube -= cube.amin(0)
             sizes = (cube.amax(0) + 1).tolist()
             number_of = cube[:, 0]
-            for along, size in zip(cube.T[1:], sizes[1:], strict=True):  # row-major: as unique(dim=0), without comparing rows
+            for along, size in zip(
+                cube.T[1:], sizes[1:], strict=True
+            ):  # row-major: as unique(dim=0), without comparing rows
                 number_of = number_of * size + along
             _, which, counts = torch.unique(number_of, return_inverse=True, return_counts=True)
             if len(counts) < 2 * NUM_NEIGHBOURS[len(self.scale) - 1]:
