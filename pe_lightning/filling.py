@@ -325,14 +325,14 @@ def _fill_signal(
     deviations = None
     if options["std"]:
         deviations = np.zeros(result.shape, np.float32)
-        found = _deviations(module, data, index)[0].numpy() * about.unit
+        found = _deviations(module, data, index).numpy() * about.unit
         flat = deviations.reshape(-1, result.shape[-1])
         flat[index] = np.where(where[index], found, 0)
     return result, about, deviations
 
 
 def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor) -> Tensor:
-    """Standard deviations of predictions at samples of the grid, ``(S, P, C)``.
+    """Standard deviations of predictions of one signal at samples of the grid, ``(P, C)``.
 
     Raises:
         InputError: If the model has none.
@@ -341,7 +341,7 @@ def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor)
         raise InputError(f"{type(module).__name__} has no standard deviations: leave out std, or set model adaptive")
     coords = point_coordinates(data.evaluation_batch().axes, index)
     with torch.no_grad():
-        return torch.cat([module.std(some) for some in torch.split(coords, POINTS_AT_ONCE)], 1)
+        return torch.cat([module.std(some) for some in torch.split(coords, POINTS_AT_ONCE)])
 
 
 def _plain(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image
 
 import pe_lightning
 from pe_lightning.data import FoldSampling, TensorDataModule
-from pe_lightning.encoders import create
+from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
 from pe_lightning.filling import Filled, fill
 from pe_lightning.folds import interpolated_folds, score_folds
@@ -32,8 +33,15 @@ def damaged(height: int = 14, width: int = 12, channels: int = 3) -> tuple[np.nd
     return levels.astype(np.uint8), mask
 
 
+SOLVED: dict[str, Any] = {"warm_start": True, "ridge": 0.0, "center": False}
+
+
+def hat() -> Encoder:
+    return create("tri", num_features=K, half_width=1 / K)
+
+
 def exact() -> ComplexLinear:
-    return ComplexLinear(create("tri", num_features=K, half_width=1 / K), warm_start=True, ridge=0.0, center=False)
+    return ComplexLinear(hat(), **SOLVED)
 
 
 def hats(n: int) -> np.ndarray:
@@ -143,6 +151,27 @@ def test_smoothing_changes_known_samples_too() -> None:
     known = np.isfinite(noisy)
     assert np.square(found - clean)[known].mean() < 0.5 * np.square(noisy - clean)[known].mean()
     assert np.isfinite(found).all()
+
+
+class WithStd(ComplexLinear):
+    """Standard deviations that are the coordinate along the first axis."""
+
+    def std(self, coords: torch.Tensor) -> torch.Tensor:
+        return coords[:, :1].expand(-1, self.require_info().channels)
+
+
+def test_standard_deviations_are_of_missing_samples_in_units_of_the_source() -> None:
+    levels, mask = damaged()
+    values = np.where(mask[..., None], np.nan, levels.astype(float))
+    found = fill(values, model=lambda: WithStd(hat(), **SOLVED), folds="none", std=True)
+    assert found.std is not None
+    assert (found.std.dtype, found.std.shape) == (np.float32, values.shape)
+    extent = np.nanmax(values) - np.nanmin(values)
+    expected = np.where(mask[..., None], np.arange(14)[:, None, None] / 14 * extent, 0)
+    np.testing.assert_allclose(found.std, np.broadcast_to(expected, values.shape), rtol=1e-5)
+    assert fill(values, model=exact, folds="none").std is None
+    with pytest.raises(InputError, match="leave out smooth and upscale"):
+        fill(values, std=True, smooth=True)
 
 
 def test_enlarging_keeps_the_samples_and_their_places() -> None:
