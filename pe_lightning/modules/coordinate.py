@@ -263,10 +263,7 @@ class CoordinateModule(TrainedModule):
         # come from the CPU's generator, so that a seed means the same model everywhere
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             network = self.make_network(info)
-            each_its_own = any(p.requires_grad for p in network.encoding.parameters()) and not self.shared_encoder  # type: ignore[union-attr]
-            names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
-            shared = () if each_its_own else [name for name in names if name.startswith("encoding.")]
-            self.networks = Stack(network, info.num_signals, shared, self.signals_per_chunk)
+            self.networks = Stack.of_signals(network, info.num_signals, self.shared_encoder, self.signals_per_chunk)
             self.info, self.metric_name = info, info.metric
             self._set_shard(None)
 

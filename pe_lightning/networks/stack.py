@@ -66,6 +66,21 @@ class Stack(nn.Module):
         for _, tensor in self.per_signal():
             tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
 
+    @classmethod
+    def of_signals(cls, network: nn.Module, num_signals: int, shared_encoder: bool, chunk: int | None = None) -> Stack:
+        """A stack whose signals share the encoding, unless it is trained and each signal trains its own.
+
+        Args:
+            network: The network of one signal, with an ``encoding``.
+            num_signals: Number of signals.
+            shared_encoder: Whether a trained encoding is shared.
+            chunk: As in the constructor.
+        """
+        is_trained = any(parameter.requires_grad for parameter in network.encoding.parameters())  # type: ignore[union-attr]
+        names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
+        shared = [name for name in names if name.startswith("encoding.")] if shared_encoder or not is_trained else []
+        return cls(network, num_signals, shared, chunk)
+
     def per_signal(self) -> Iterator[tuple[str, Tensor]]:
         """The parameters and buffers with one entry per signal, ``(S, ...)``, by name."""
         named = itertools.chain(self.network.named_parameters(), self.network.named_buffers())
