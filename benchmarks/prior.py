@@ -22,11 +22,15 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 import skimage.data
 import torch
+from lightning.pytorch import Trainer
+from matplotlib import pyplot as plt
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
@@ -38,12 +42,24 @@ from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file
-from pe_lightning.networks.local import LocalGrid
+from pe_lightning.networks.local import LocalGrid, LocalPrior
 from pe_lightning.solvers.adaptive import AdaptiveGrid
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
-from pe_lightning.tasks.patches import PHOTOGRAPHS
+from pe_lightning.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
 
-SECTIONS = ("pictures", "others", "strides", "time")
+SECTIONS = ("pictures", "others", "strides", "enlarged", "time", "encoders", "figure")
+ENCODERS: dict[str, dict[str, Any]] = {
+    "gau, 3": {"encoder": {"name": "gau", "num_features": 3, "sigma": 0.27}},
+    "gau, 5": {},
+    "gau, 7": {"encoder": {"name": "gau", "num_features": 7, "sigma": 0.115}},
+    "tri, 5": {"encoder": {"name": "tri", "num_features": 5}},
+    "bspline, 5": {"encoder": {"name": "bspline", "num_features": 5}},
+    "linf, 6": {"encoder": {"name": "linf", "num_features": 6, "sigma": 1.0}},
+    "rff, 6": {"encoder": {"name": "rff", "num_features": 6, "sigma": 1.0}},
+    "gau, 5, 64 wide": {"width": 64},
+    "gau, 5, 256 wide": {"width": 256},
+}
+"""Arguments of PatchRegression that are compared, by name."""
 RIDGE = 2.0**-10
 Pictures = dict[str, list[Tensor]]
 
@@ -159,6 +175,90 @@ def other_pictures() -> Pictures:
     }
 
 
+def trained(arguments: dict[str, Any], steps: int, data: PatchDataModule) -> LocalPrior:
+    """A prior after a short training."""
+    torch.manual_seed(0)
+    module = PatchRegression(**arguments)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(accelerator="cpu", max_steps=steps, num_sanity_val_steps=0, limit_val_batches=0, **quiet)
+    trainer.fit(module, data)
+    return module.prior.requires_grad_(False)
+
+
+def encoders(steps: int, figure: Path | None) -> None:
+    """Gain over bicubic interpolation by encoder and width after ``steps`` steps, and by the number of steps."""
+    data = PatchDataModule()
+    truths = [picture for some in held_out_pictures(2).values() for picture in some]
+
+    def gain(prior: LocalPrior) -> float:
+        each = []
+        for truth in truths:
+            known, grid = truth[::2, ::2].contiguous(), truth.shape[:2]
+            rest, axes = torch.ones(grid, dtype=torch.bool), grid_axes(grid)
+            rest[::2, ::2] = False
+            bicubic = interpolate("bicubic", GridBatch(tuple(x[::2] for x in axes), known[None]), axes)[0]
+            local = LocalGrid(prior, known, grid, (0, 0), (2, 2)).predict(axes)
+            each.append(psnr((local - truth)[rest]) - psnr((bicubic - truth)[rest]))
+        return float(np.mean(each))
+
+    found = {}
+    for name, arguments in ENCODERS.items():
+        prior = trained(arguments, steps, data)
+        found[name] = gain(prior)
+        print(f"{name:20} {prior.num_params:6} numbers, {steps} steps: {found[name]:+.2f} dB over bicubic", flush=True)
+    by_steps = {count: gain(trained({}, count, data)) for count in (steps // 8, steps // 2, 2 * steps)}
+    by_steps |= {steps: found["gau, 5"], card("pictures")["steps"]: gain(read_prior("pictures"))}
+    print("gau, 5, by steps: " + ", ".join(f"{count}: {by_steps[count]:+.2f}" for count in sorted(by_steps)))
+    if figure is not None:
+        fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+        left.barh(list(found), list(found.values()))
+        left.invert_yaxis()
+        left.set_xlabel(f"dB over bicubic, {steps} steps")
+        right.semilogx(sorted(by_steps), [by_steps[count] for count in sorted(by_steps)], "o-")
+        right.set_xlabel("steps (gau, 5)")
+        fig.savefig(figure, dpi=110)
+
+
+def lanczos(plane: Tensor) -> Tensor:
+    """A plane enlarged by 2, by Pillow."""
+    size = (2 * plane.shape[1], 2 * plane.shape[0])
+    return torch.from_numpy(np.array(Image.fromarray(plane.numpy()).resize(size, Image.Resampling.LANCZOS)))
+
+
+def enlarged() -> None:
+    """Enlargement by 2 of pictures that Pillow's box filter halved, beside Pillow's LANCZOS; all samples are known."""
+    methods = Methods("pictures")
+    for name in ("astronaut", "camera", "page"):
+        truth = unit(getattr(skimage.data, name)())
+        truth = truth[: len(truth) // 2 * 2, : truth.shape[1] // 2 * 2]
+        small = truth.unflatten(0, (-1, 2)).unflatten(2, (-1, 2)).mean((1, 3))
+        # the middle of a small sample is half a sample before that of the first of its two
+        axes = [((torch.arange(2 * n) + 0.5) / 2 - 0.5) / n for n in small.shape[:2]]
+        shape = small.shape[:2]
+        found = {
+            "LANCZOS": torch.stack([lanczos(plane) for plane in small.unbind(-1)], -1),
+            "Adaptive": methods.adaptive(small, (1, 1), shape).predict(axes),
+            "Adaptive, prior *": methods.both(small, (1, 1), shape).predict(axes),
+        }
+        print(f"{name} enlarged by 2: " + ", ".join(f"{key} {psnr(v - truth):.2f}" for key, v in found.items()), flush=True)
+
+
+def figure(path: Path) -> None:
+    """Parts of a photograph and of words: truth, bicubic, Adaptive without and with the prior."""
+    methods, rows = Methods("pictures"), []
+    words = held_out_pictures(1)["words, other fonts"][0]
+    for truth, (top, left) in ((unit(skimage.data.astronaut()), (96, 190)), (words, (150, 200))):
+        known, grid = truth[::2, ::2].contiguous(), truth.shape[:2]
+        axes = grid_axes(grid)
+        bicubic = interpolate("bicubic", GridBatch(tuple(x[::2] for x in axes), known[None]), axes)[0]
+        alone, both = (make(known, (2, 2), grid).predict(axes) for make in (methods.adaptive, methods.both))
+        part = (slice(top, top + 72), slice(left, left + 96))
+        rows.append(torch.cat([values[part] for values in (truth, bicubic, alone, both)], 1))
+    picture = (torch.cat(rows).clamp(0, 1) * 255).round().byte().numpy()
+    image = Image.fromarray(picture)
+    image.resize((image.width * 3, image.height * 3), Image.Resampling.NEAREST).save(path, quality=88)
+
+
 def large() -> None:
     """Seconds of a core and peak memory of the prior at three sizes, colour."""
     methods = Methods("pictures")
@@ -209,6 +309,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", default="pictures,others", help="sections, separated by commas: " + ", ".join(SECTIONS))
     parser.add_argument("--paths", nargs="*", help="pictures of one size or a folder, in place of those of scikit-image")
     parser.add_argument("--count", type=int, default=4, help="pictures of words")
+    parser.add_argument("--steps", type=int, default=1500, help="training steps of the section encoders")
+    parser.add_argument("--figure", type=Path, help="file for the figure of the sections encoders and figure")
     parser.add_argument("--prior", default="pictures", help="a shipped prior or a checkpoint")
     parser.add_argument("--ship", help="a checkpoint: make its prior one of the package, and do nothing else")
     parser.add_argument("--name", default="pictures", help="name of the prior that is shipped")
@@ -227,6 +329,9 @@ def main(arguments: list[str] | None = None) -> None:
     run["others"] = lambda: table(methods, other_pictures())
     run["strides"] = lambda: [table(methods, own or held_out_pictures(options.count), stride) for stride in (3, 4)]
     run["time"] = large
+    run["enlarged"] = enlarged
+    run["encoders"] = lambda: encoders(options.steps, options.figure)
+    run["figure"] = lambda: figure(options.figure or Path("prior.jpg"))
     for section in chosen:
         run[section]()
 

@@ -41,6 +41,8 @@ DEVIATION_OFFSET = 0.02
 """Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
 MIN_DEVIATION = 0.01
 """Standard deviation of the inner samples below which a cell is interpolated bicubically."""
+TINY = 1e-20
+"""Least variance, so that the derivative of its root is finite."""
 REFLECTION_TOLERANCE = 1e-3
 """Largest error of reflected features, relative to the largest feature."""
 SNAP = 2.0**-12
@@ -142,7 +144,8 @@ class LocalPrior(Encoding):
     def coefficients(self, patches: Tensor) -> Tensor:
         """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
         inner = patches[:, INNER, INNER]
-        scale, mean = inner.flatten(1).std(1, unbiased=False) + DEVIATION_OFFSET, inner.flatten(1).mean(1)
+        mean, deviation = _moments(inner)
+        scale = deviation + DEVIATION_OFFSET
         down = (inner[:, 2:].sum((1, 2)) - inner[:, :2].sum((1, 2)))[:, None, None]
         right = (inner[:, :, 2:].sum((1, 2)) - inner[:, :, :2].sum((1, 2)))[:, None, None]
         transposed = right.abs() > down.abs()
@@ -160,8 +163,7 @@ class LocalPrior(Encoding):
     def coefficients_of_cells(self, patches: Tensor) -> Tensor:
         """:meth:`coefficients` of many cells, zero for flat ones: ``(B, 6, 6)`` -> ``(B, K, K)``."""
         result = patches.new_zeros(len(patches), self.num_features, self.num_features)
-        varied = patches[:, INNER, INNER].flatten(1).std(1, unbiased=False) > MIN_DEVIATION
-        index = varied.nonzero()[:, 0]
+        index = (_moments(patches[:, INNER, INNER])[1] > MIN_DEVIATION).nonzero()[:, 0]
         for some in torch.split(index, MAX_PATCHES) if len(index) else ():
             result[some] = self.coefficients(patches[some].to(self.reflection)).to(result)
         return result
@@ -172,6 +174,12 @@ class LocalPrior(Encoding):
         keys, features, cosine = keys_kernel((place[:, None] - taps).abs()), self.features(place), _cosine(place)
         envelope = 1 - cosine[:, None] * cosine
         return keys @ patches @ keys.mT + envelope * (features @ self.coefficients(patches) @ features.mT)
+
+
+def _moments(inner: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every patch, ``(B,)``; several times faster than :func:`torch.std`."""
+    mean = inner.mean((1, 2))
+    return mean, (inner - mean[:, None, None]).square().mean((1, 2)).clamp_min(TINY).sqrt()
 
 
 def _cosine(place: Tensor) -> Tensor:
