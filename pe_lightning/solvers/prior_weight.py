@@ -1,8 +1,15 @@
 r"""A fit of a signal alone and a prediction trained on other signals, mixed by one weight from samples that are held out.
 
 Both predict the trained samples from every second, and every second of those from every fourth. The weight ``w`` of the
-prediction in ``fit + w (prediction - fit)`` with the least squared error is found at each of these spacings. A weight that
-falls towards the smaller spacing is extrapolated to that of the samples themselves; one that rises is kept.
+prediction in ``fit + w (prediction - fit)`` with the least squared error is found at each of these spacings,
+:math:`w_2` and :math:`w_4`, and the share :math:`R` of the variance of the held-out samples that the fit explains. The
+weight for the samples themselves is
+
+.. math:: 0.8 \, \min(1, w_2 - (1 - R_4) \max(0, w_4 - w_2)),
+
+at least zero: signals that are rough at the larger spacing have a weight that falls towards smaller ones, and is
+extrapolated. It is zero where :math:`R_2 < 0.3` or :math:`R_4 < 0`, as of noise and of oscillations that larger spacings do
+not show.
 """
 
 from __future__ import annotations
@@ -17,9 +24,10 @@ __all__ = ["GridField", "MakeField", "MixedGrid", "held_out_weight"]
 
 MIN_SAMPLES = 16
 """Trained samples per axis below which the weight is zero: too few would be held out."""
-MIN_EXPLAINED = 0.3
-"""Share of the variance of held-out samples that the fit explains below which the weight is zero: samples of twice the
-spacing then say nothing about the signal between samples."""
+MIN_EXPLAINED = {2: 0.3, 4: 0.0}
+"""Share of the variance of held-out samples that the fit explains, by spacing, below which the weight is zero."""
+SHRINKAGE = 0.8
+"""Weights found at larger spacings are too large on average: photographs are smoother at smaller ones."""
 TINY = 1e-12
 
 
@@ -74,9 +82,13 @@ def held_out_weight(
         return weight, 1 - float(own.square().mean() / (truth.var(correction=0) + TINY))
 
     weight, explained = at_spacing(2)
-    if weight <= 0 or explained < MIN_EXPLAINED:
+    if weight <= 0 or explained < MIN_EXPLAINED[2]:
         return 0.0
-    return min(1.0, max(0.0, weight - max(0.0, at_spacing(4)[0] - weight)))
+    coarse, explained = at_spacing(4)
+    if explained < MIN_EXPLAINED[4]:
+        return 0.0
+    weight -= (1 - explained) * max(0.0, coarse - weight)
+    return SHRINKAGE * min(1.0, max(0.0, weight))
 
 
 class MixedGrid:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+from pe_lightning.solvers.prior_weight import SHRINKAGE, MixedGrid, held_out_weight
 
 GRID = (96, 80)
 
@@ -42,17 +42,20 @@ def weight(own, other) -> float:
 
 
 def test_independent_errors_have_the_weights_of_their_variances():
-    assert weight(lambda s: random(1, 0.2), lambda s: random(2, 0.1)) == pytest.approx(0.8, abs=0.05)
+    found = weight(lambda s: random(1, 0.2), lambda s: random(2, 0.1))
+    assert found == pytest.approx(SHRINKAGE * 0.8, abs=0.05)
 
 
-def test_a_weight_that_falls_towards_smaller_spacings_is_extrapolated_and_one_that_rises_is_not():
-    def own(step: float) -> torch.Tensor:
-        return random(1, 0.2)
+def test_a_weight_that_falls_towards_smaller_spacings_is_reduced_where_larger_ones_explain_little():
+    def falling(scale: float) -> float:  # 0.5 at twice and more at four times the spacing
+        at_four = lambda s: random(1, scale if s > 4 else 0.2)  # noqa: E731
+        return weight(at_four, lambda s: random(2, 0.2))
 
-    falling = weight(own, lambda step: random(2, 0.2 if step == 4 else 0.1))  # 0.5 at twice, 0.8 at four times
-    rising = weight(own, lambda step: random(2, 0.2 if step == 4 else 0.4))
-    assert falling == pytest.approx(0.2, abs=0.1)
-    assert rising == pytest.approx(0.5, abs=0.05)
+    assert falling(0.2) == pytest.approx(SHRINKAGE * 0.5, abs=0.05)
+    assert falling(0.8) == pytest.approx(SHRINKAGE * (0.5 - 0.64 * (0.94 - 0.5)), abs=0.08)
+    assert falling(1.2) == 0  # the fit explains nothing
+    rising = weight(lambda s: random(1, 0.2), lambda s: random(2, 0.4 if s > 4 else 0.2))
+    assert rising == pytest.approx(SHRINKAGE * 0.5, abs=0.05)
 
 
 def test_no_weight_where_the_fit_is_better_or_explains_nothing_or_samples_are_few():
