@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pe_lightning.export import load
     from pe_lightning.filling import fill
     from pe_lightning.interface import create_encoder, fit, list_encoders
-    from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
+    from pe_lightning.modules import Adaptive, ComplexLinear, Local, SimpleMLP
     from pe_lightning.point_fit import fit_points
 
 MODULE_OF_NAME = {
@@ -37,6 +37,7 @@ MODULE_OF_NAME = {
     "Encoder": "encoders",
     "ImageDataModule": "data",
     "LabelledDataModule": "data",
+    "Local": "modules",
     "PointsDataModule": "data",
     "RowDataModule": "data",
     "RunRecorder": "callbacks",
@@ -60,6 +61,7 @@ __all__ = [
     "Encoder",
     "ImageDataModule",
     "LabelledDataModule",
+    "Local",
     "PointsDataModule",
     "RowDataModule",
     "RunRecorder",

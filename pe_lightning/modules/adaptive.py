@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from pe_lightning import checks
-from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import models, trainer_of
-from pe_lightning.modules.coordinate import CoordinateModule
+from pe_lightning.modules.base import models
 from pe_lightning.modules.priors import NO_PRIOR, PRIOR_KEY, prior_from, read_prior
 from pe_lightning.modules.report import FitReport
-from pe_lightning.networks.adaptive import AdaptiveNetwork
+from pe_lightning.modules.sampled import Field, SampledModule
 from pe_lightning.networks.local import LocalGrid, LocalPrior
+from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
@@ -32,9 +32,6 @@ __all__ = ["Adaptive"]
 
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
-Field: TypeAlias = Fit | MixedGrid
-"""A signal as a function of coordinates."""
-
 PRIOR_AXES = 2
 """Axes of signals that a prior has an effect on."""
 FIELD_PASSES = 20
@@ -42,7 +39,7 @@ FIELD_PASSES = 20
 
 
 @models.register("Adaptive")
-class Adaptive(CoordinateModule):
+class Adaptive(SampledModule):
     r"""Exact local fits by a bank of rotated and stretched encoders, weighted by how well each predicts nearby samples.
 
     The members of the bank are the encoder itself, and rotated and stretched copies. Each member fits the samples around a
@@ -79,8 +76,6 @@ class Adaptive(CoordinateModule):
     twice the spacing; docs/adaptive.md has the derivation.
     """
 
-    solves = True
-
     takes_periodic = True
 
     def __init__(
@@ -92,7 +87,7 @@ class Adaptive(CoordinateModule):
         noise: Literal["none", "auto"] = "none",
         prior: str = NO_PRIOR,
     ) -> None:
-        super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
+        super().__init__(encoder)
         if not self.configured.one_for_all:
             raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
         checks.integer("angles", angles, hint=", such as 12")
@@ -104,84 +99,42 @@ class Adaptive(CoordinateModule):
         self.prior = prior
         self.local_prior: LocalPrior | None = None
         """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
-        self._fields: list[Field] = []
         self._spread: AdaptivePoints | None = None
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, prior=prior)
 
-    def make_network(self, info: SignalInfo) -> AdaptiveNetwork:
+    def make_network(self, info: SignalInfo) -> SampleNetwork:
         """The bank; :meth:`calibrate` sets its samples."""
-        return AdaptiveNetwork(Bank(self.configured.entries[0], info.num_axes, self.angles, self.aspects))
+        return SampleNetwork(Bank(self.configured.entries[0], info.num_axes, self.angles, self.aspects))
 
     @property
-    def network(self) -> AdaptiveNetwork:
-        """The samples of all signals, ``(S, n_1, ..., n_D, C)``."""
-        network = self.networks.network
-        assert isinstance(network, AdaptiveNetwork)
-        return network
-
-    @property
-    def num_params(self) -> int:
-        """Parameters of one signal: its samples, and their coordinates if they are scattered."""
-        return super().num_params + (self.network.coords[0].numel() if self.info is not None else 0)
+    def bank(self) -> Bank:
+        """The bank of encoders."""
+        bank = self.network.encoding
+        assert isinstance(bank, Bank)
+        return bank
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
-    def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule.
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Reads the prior, if there is one.
 
         Raises:
-            InputError: If there are steps to train.
+            InputError: If there is no such prior, or signals are not in memory.
         """
-        trainer = trainer_of(self)
-        if trainer is not None and self.is_fitting and trainer.max_steps != 0:
-            raise InputError("Adaptive is solved for, not trained: set --trainer.max_steps 0")
-        super().configure_model()
-
-    def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Refuses signals that are not in memory."""
-        if data.streamed:
-            raise InputError(
-                "Adaptive holds all trained samples, and these signals stay in their file: set --data.in_memory true, fit a "
-                "part of the signals, or fit a linear layer block by block with --encoder tri"
-            )
+        super().choose(data, device)
         if self.prior != NO_PRIOR:
             prior = read_prior(self.prior)  # a wrong name is an error for any signals
             self.local_prior = prior if data.info.num_axes == PRIOR_AXES else None
 
-    @torch.no_grad()
-    def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Stores the trained samples."""
-        network, info = self.network, self.require_info()
-        network.samples.data = batch.values.clone()
-        if isinstance(batch, PointBatch):
-            network.coords.data = batch.coords.expand(info.num_signals, -1, -1).clone()
-            return
-        if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
-            points = torch.cartesian_prod(*batch.axes).reshape(-1, info.num_axes)
-            network.samples.data = batch.values.flatten(1, -2).clone()
-            network.coords.data = points.expand(info.num_signals, -1, -1).clone()
-            return
-        positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
-        if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
-            raise InputError(
-                "Adaptive needs trained samples at equal distances along each axis, or sampling: random or mask"
-            )
-        network.first.copy_(torch.stack([along[0] for along in positions]))
-        network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
-
     def describe(self) -> dict[str, Any]:
-        """As of any module; numbers of features play no part."""
+        """As of any module, with the weight of the prior in each signal if there is a prior."""
         described = super().describe()
-        described["encoder"].pop("num_features", None)  # one entry: a bank has one encoder
         if self.prior != NO_PRIOR:
             weights = [field.weight if isinstance(field, MixedGrid) else 0.0 for field in self._fields]
             described["prior"] = {"name": self.prior, "weight": weights or None}
         return described
 
-    def on_fit_start(self) -> None:
-        """Fits the stored samples."""
-        self.solve()
-
+    @torch.no_grad()
     def solve(self) -> None:
         """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
@@ -199,19 +152,15 @@ class Adaptive(CoordinateModule):
         ridge = ridges.pop() if len(ridges) == 1 else None
         self.solution = FitReport("adaptive", ridge, seconds, members=found[0].num_members)
 
-    def on_fit_end(self) -> None:
-        """Gathers the signals that other processes fitted."""
-        super().on_fit_end()
-        self._fields = []
-
-    def _field(self, place: int, ridge: float) -> Field:
-        return self._with_prior(place, self._fit(place, ridge))
+    def make_field(self, place: int) -> Field:
+        """A signal as a function of coordinates, with the ridge that was chosen."""
+        return self._with_prior(place, self._fit(place, float(self.network.ridge[place])))
 
     def _with_prior(self, place: int, fit: Fit) -> Field:
         """The fit, mixed with the prior if there is one that improves it."""
         if self.local_prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge > RIDGES[0]:
             return fit
-        prior, bank, grid = self.local_prior, self.network.encoding, self.require_info().grid
+        prior, bank, grid = self.local_prior, self.bank, self.require_info().grid
         first, step = self.network.first[place].tolist(), self.network.step[place].tolist()
 
         def alone(values: Tensor, step: Sequence[float]) -> AdaptiveGrid:
@@ -226,7 +175,7 @@ class Adaptive(CoordinateModule):
 
     def _fit(self, place: int, ridge: float) -> Fit:
         network, info = self.network, self.require_info()
-        grid, bank, samples = info.grid, network.encoding, network.samples[place].detach()
+        grid, bank, samples = info.grid, self.bank, network.samples[place].detach()
         with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
             if network.coords.numel():
                 keeps, periodic = self.noise == "none", [axis.periodic for axis in info.axes]
@@ -235,16 +184,6 @@ class Adaptive(CoordinateModule):
             if len(grid) == 1 and self.noise == "none":
                 return AdaptiveLine(samples, grid[0], first[0], step[0], ridge)
             return AdaptiveGrid(bank, samples, grid, first, step, self.window, ridge)
-
-    @property
-    def fields(self) -> list[Field]:
-        """The signals as functions of coordinates, made at the first access."""
-        self.require_info()
-        if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:
-            with torch.inference_mode(False), torch.no_grad():
-                each = enumerate(self.network.ridge.tolist())
-                self._fields = [self._field(place, ridge) for place, ridge in each]
-        return self._fields
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the arguments of the prior, if there is one."""
@@ -257,27 +196,9 @@ class Adaptive(CoordinateModule):
         super().on_load_checkpoint(checkpoint)
         spec = checkpoint.get(PRIOR_KEY)
         self.local_prior = None if spec is None else prior_from(spec).to(self.device)
-        self._fields, self._spread = [], None
-        for name in ("samples", "coords"):
-            getattr(self.network, name).data = torch.empty_like(
-                checkpoint["state_dict"][f"networks.network.{name}"], device=self.device
-            )
+        self._spread = None
 
     # -- use ------------------------------------------------------------------------------------------------------------
-
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, M)``."""
-        if isinstance(batch, GridBatch):
-            return (self.predict_grid(batch.axes) - batch.values).flatten(1)
-        each = batch.coords.expand(len(self.fields), -1, -1)
-        prediction = torch.stack([field.at(points) for field, points in zip(self.fields, each, strict=True)])
-        return (prediction - batch.values).flatten(1)
-
-    def evaluate(self, name: str, points: Tensor) -> Tensor:
-        """As in the base class, differentiable in the points."""
-        if name != "forward":
-            return self._derivatives(name, points)
-        return torch.stack([field.at(points) for field in self.fields])
 
     @property
     def has_std(self) -> bool:
@@ -288,7 +209,8 @@ class Adaptive(CoordinateModule):
     def std(self, coords: Tensor) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations.
+        They are those of the fit without a prior. The unit is that of the values. Of values that were not seen, about 90 %
+        are within 1.645 standard deviations.
 
         Raises:
             InputError: If there are several signals.
@@ -312,33 +234,14 @@ class Adaptive(CoordinateModule):
             (start + distance * torch.arange(n, device=self.device)) / size
             for start, distance, n, size in zip(first, step, samples.shape, grid, strict=False)
         ]
-        coords = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+        coords, ridge = torch.cartesian_prod(*axes).reshape(-1, len(axes)), float(network.ridge[0])
 
         def refit(every: Sequence[int], held: Tensor) -> Tensor:
             fitted = samples[tuple(slice(None, None, s) for s in every)]
             wide = (step * torch.tensor(every, device=self.device)).tolist()
             if isinstance(field, AdaptiveLine):
                 return AdaptiveLine(fitted, grid[0], float(first[0]), wide[0], ridge).at(coords[held])
-            return AdaptiveGrid(network.encoding, fitted, grid, first.tolist(), wide, self.window, ridge).at(coords[held])
+            return AdaptiveGrid(self.bank, fitted, grid, first.tolist(), wide, self.window, ridge).at(coords[held])
 
         with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
             return spread_of_grid(samples, coords, grid, refit, self.noise == "none")
-
-    @torch.enable_grad()
-    def _derivatives(self, name: str, points: Tensor) -> Tensor:
-        """Derivatives in reverse mode, as neighbours cannot be searched among the tensors of forward mode."""
-        points = points if points.requires_grad else points.detach().requires_grad_()
-
-        def slopes(values: Tensor) -> Tensor:  # (*rest, P) -> (*rest, P, D)
-            each = [torch.autograd.grad(row.sum(), points, create_graph=True)[0] for row in values.flatten(0, -2)]
-            return torch.stack(each).reshape(*values.shape, -1)
-
-        first = slopes(self.evaluate("forward", points).transpose(1, 2))  # (S, C, P, D)
-        if name == "gradient":
-            return first.transpose(1, 2)
-        return slopes(first.movedim(-1, 0)).diagonal(dim1=0, dim2=-1).sum(-1).transpose(1, 2)
-
-    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
-        self.encoding.check_axes(axes)
-        return torch.stack([field.predict(axes) for field in self.fields])

@@ -72,10 +72,13 @@ class Local(SampledModule):
         """Stores the trained samples.
 
         Raises:
-            InputError: If they are not on a grid.
+            InputError: If they are not on a grid of even distances.
         """
-        if isinstance(batch, PointBatch):
-            raise InputError("Local needs trained samples on a grid; use Adaptive for scattered or missing samples")
+        uneven = any(axis.samples is not None for axis in self.require_info().axes)
+        if isinstance(batch, PointBatch) or uneven:
+            raise InputError(
+                "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing samples"
+            )
         super().calibrate(batch)
 
     def solve(self) -> None:

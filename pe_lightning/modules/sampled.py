@@ -90,11 +90,16 @@ class SampledModule(CoordinateModule):
         if isinstance(batch, PointBatch):
             network.coords.data = batch.coords.expand(info.num_signals, -1, -1).clone()
             return
+        if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
+            points = torch.cartesian_prod(*batch.axes).reshape(-1, info.num_axes)
+            network.samples.data = batch.values.flatten(1, -2).clone()
+            network.coords.data = points.expand(info.num_signals, -1, -1).clone()
+            return
         positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
         if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
             raise InputError(
-                f"{type(self).__name__} needs trained samples at equal distances along each axis; Adaptive also takes "
-                "sampling: random or mask"
+                f"{type(self).__name__} needs trained samples at equal distances along each axis; with sampling: random or "
+                "mask, Adaptive takes any others"
             )
         network.first.copy_(torch.stack([along[0] for along in positions]))
         network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
@@ -119,8 +124,10 @@ class SampledModule(CoordinateModule):
 
     def on_fit_end(self) -> None:
         """Gathers the signals that other processes fitted."""
+        shared = self.shard is not None
         super().on_fit_end()
-        self._fields = []
+        if shared:
+            self._fields = []
 
     @property
     def fields(self) -> list[Field]:

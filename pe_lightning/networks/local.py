@@ -133,7 +133,7 @@ class LocalPrior(Encoding):
         """The matrix ``J`` ``(K, K)`` with ``features(1 - u) = features(u) @ J``."""
         place = torch.linspace(-0.5, 1.5, 129, dtype=torch.float64)
         features, reflected = self.features(place), self.features(1 - place)
-        found = torch.linalg.lstsq(features, reflected, driver="gelsd").solution
+        found: Tensor = torch.linalg.lstsq(features, reflected, driver="gelsd").solution
         if (features @ found - reflected).abs().max() > REFLECTION_TOLERANCE * reflected.abs().max():
             raise InputError(
                 f"the features of {self.encoders[0].name!r} are not closed under reflection at the middle of a cell; use an "
