@@ -77,7 +77,8 @@ class Local(SampledModule):
         uneven = any(axis.samples is not None for axis in self.require_info().axes)
         if isinstance(batch, PointBatch) or uneven:
             raise InputError(
-                "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing samples"
+                "Local needs trained samples at equal distances along each axis; use Adaptive for "
+                "scattered or missing samples"
             )
         super().calibrate(batch)
 
