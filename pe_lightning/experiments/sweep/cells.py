@@ -223,8 +223,29 @@ def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The settings of :data:`RESULT_KEYS` in which two configurations differ: ``trainer.max_steps: 10, now 20``."""
-    trees = ({key: tree.get(key) for key in RESULT_KEYS} for tree in (one, other))
-    old, new = ({key.replace(".init_args", ""): value for key, value in flatten(tree)} for tree in trees)
+    """The settings of :data:`RESULT_KEYS` in which two configurations differ: ``trainer.max_steps: 10, now 20``.
+
+    An option that the package has gained since ``one`` was run is not a difference if ``other`` has its default value.
+    """
+    old, new = _result_settings(one), _result_settings(other)
+    if new.keys() - old.keys():
+        old = _result_settings(_with_defaults(one))
     keys = [key for key in {**old, **new} if old.get(key, "nothing") != new.get(key, "nothing")]
     return [f"{key}: {old.get(key, 'nothing')}, now {new.get(key, 'nothing')}" for key in keys]
+
+
+def _result_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of :data:`RESULT_KEYS` by their dotted keys."""
+    settings = flatten({key: tree.get(key) for key in RESULT_KEYS})
+    return {key.replace(".init_args", ""): value for key, value in settings}
+
+
+def _with_defaults(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration of ``fit`` with the default value of every option that it lacks; others are returned as they are."""
+    from pe_lightning.command_line.cli import parse, plain_values, prepare  # imports Lightning, which takes seconds
+
+    prepare()
+    try:
+        return plain_values("fit", parse("fit", tree))
+    except InputError:  # a function that is not a fit, or an option that the package no longer has
+        return tree

@@ -1,7 +1,11 @@
 """The cells of a sweep: values, names, order of options, seeds and refusals."""
 
+import copy
+
 import pytest
 
+from pe_lightning.command_line.arguments import rewrite
+from pe_lightning.command_line.cli import parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.sweep.cells import (
     cell_name,
@@ -118,3 +122,26 @@ def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_
 def test_sweeps_that_cannot_be_repeated_or_run(varied, repeats, changes, words):
     with pytest.raises(InputError, match=words):
         make_cells(varied, [], repeats, "name", lambda _: {**reseeded(TREE, 0), **changes})
+
+
+def test_an_option_added_to_the_package_is_a_difference_only_if_it_is_not_the_default():
+    prepare()
+    options = [
+        "--model",
+        "ComplexLinear",
+        "--model.encoder",
+        "gau",
+        "--data",
+        "ImageDataModule",
+        "--data.paths",
+        "samples://astronaut",
+    ]
+    now = plain_values("fit", parse("fit", rewrite("fit", options)))
+    before = copy.deepcopy(now)
+    del before["data"]["init_args"]["missing"], before["model"]["init_args"]["center"]
+    assert differences(before, now) == []
+    now["data"]["init_args"]["missing"] = "black"
+    now["trainer"]["max_steps"] = 7
+    assert differences(before, now) == ["trainer.max_steps: 2000, now 7", "data.missing: nan, now black"]
+    before["data"]["init_args"]["removed"] = 1  # no longer an option
+    assert "data.removed: 1, now nothing" in differences(before, now)
