@@ -53,6 +53,7 @@ from torch import Tensor
 from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.data.sampling import GridSampling
 from pe_lightning.data.sources.samples import video_samples
+from pe_lightning.experiments.reproduce.definition import load as load_definition
 from pe_lightning.linalg import LIFTINGS, lifting
 from pe_lightning.modules import ComplexLinear
 from pe_lightning.networks.sparse import Coefficients, axis_norms
@@ -64,17 +65,6 @@ ON_REQUEST = {"trade", "memory"}
 SOUND_RATE = 44_100
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
-PUBLISHED = {
-    207_000: {
-        "SIREN": 38.70, "WIRE (373,000)": 37.59, "SCONE": 39.72, "Instant-NGP": 37.06, "NFFB": 38.77, "NeuRBF": 38.70,
-        "MetricGrid": 39.73, "CARA": 40.03,
-    },
-    337_000: {"Instant-NGP": 43.88, "NeuRBF": 43.78, "MetricGrid": 44.51, "CARA": 46.24},
-    560_000: {"MetricGrid (533,000)": 45.77, "CARA (471,000)": 48.00, "GaussianImage": 44.08},
-    10_000: {"COIN (7,500, 16 bit)": 26.41, "COIN (15,000, 16 bit)": 28.41},
-    30_000: {"COIN (16 bit)": 30.64},
-}  # fmt: skip
-"""PSNR on the 24 pictures of Kodak by parameters, after minutes of a GPU: Ye et al. (CARA), Dupont et al. (COIN)."""
 STORED = Path(__file__).with_name("trade_all.json")
 
 
@@ -152,8 +142,10 @@ def pictures(paths: list[str]) -> None:
                 flush=True,
             )
     print("\npublished, the 24 pictures of Kodak (positions of ours are not counted as numbers):")
-    for count, found in sorted(PUBLISHED.items()):
-        print(f"  about {count:,}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+    for entry in load_definition("kodak").entries():
+        if entry.labels["block"] == "published":
+            pairs = zip(entry.settings["arguments.parameters"], entry.settings["arguments.psnr"], strict=True)
+            print(f"  {entry.labels['method']}: " + ", ".join(f"{count:,}: {value:.2f}" for count, value in pairs))
 
 
 def seconds(repeats: int) -> None:

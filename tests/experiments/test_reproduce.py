@@ -17,7 +17,7 @@ from pe_lightning.data import SignalInfo, TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
-from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares
+from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares, published_scores
 from pe_lightning.experiments.reproduce.tables import as_markdown, with_interpolation
 from pe_lightning.experiments.sweep.fits import Fits
 
@@ -205,6 +205,35 @@ def test_draws_of_frequencies_are_one_line_with_their_spread():
     text = as_markdown(load("t3"), with_interpolation([*rows, rows[0] | {"encoder": "gau", "psnr": 26.0}]), [])
     assert "| Complex encoding, gradient descent | rff | 21.50 | 21.00 (16.00 to 24.00, 3 seeds) | -0.50 |" in text
     assert "| Complex encoding, gradient descent | gau | 21.50 | 26.00 | +4.50 |" in text
+
+
+def test_tables_of_other_papers_have_their_settings_and_published_values():
+    entries = {(entry.labels["block"], entry.labels["method"]): entry for entry in load("tancik").entries()}
+    found = {key: entry.paper[0] for key, entry in entries.items() if entry.paper}
+    assert list(found.values()) == [19.32, 21.72, 24.95, 25.57, 18.40, 20.48, 27.57, 30.47]
+    assert {entry.tree()["data"]["init_args"]["protocol"] for entry in entries.values()} == {"odd"}
+    assert entries["text", "rff"].tree()["model"]["init_args"]["encoder"]["sigma"] == 14
+    assert entries["text_exact", "adaptive-prior"].settings["model.prior"] == "pictures"
+    published = {
+        entry.labels["method"]: published_scores(*(entry.settings[f"arguments.{name}"] for name in ("parameters", "psnr")))
+        for entry in load("kodak").entries()
+        if entry.labels["block"] == "published"
+    }
+    assert published["CARA"] == {"parameters": [207_000, 337_000, 471_000], "published": [40.03, 46.24, 48.00]}
+    with pytest.raises(InputError, match="2 numbers of parameters and 1 values"):
+        published_scores([1, 2], [3.0])
+
+
+def test_a_table_shows_published_curves_and_interpolation_for_each_set_of_signals():
+    published = {"block": "published", "method": "CARA", "folder": Path(), "parameters": [3, 1], "published": [9.0, 8.0]}
+    text = as_markdown(load("kodak"), [published], [])
+    assert "| numbers | CARA |\n| --- | --- |\n| 1 | 8.00 |\n| 3 | 9.00 |" in text
+    rows = [
+        {"block": name, "psnr": 1.0, "signals": [name], "baselines": {"linear": {"test/psnr": psnr, "test/psnr_std": 0.0}}}
+        for name, psnr in (("natural", 20.0), ("text", 30.0))
+    ]
+    added = {row["block"]: row["psnr"] for row in with_interpolation(rows)[2:]}
+    assert added == {"linear interpolation, natural": 20.0, "linear interpolation, text": 30.0}
 
 
 # -- the command, on a definition of 32 x 32 pixels ----------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Methods of the papers' own programs, for comparison: plain least squares, and blending."""
+"""Methods of the papers' own programs, for comparison: plain least squares, and blending; scores that others published."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import mode_products
 from pe_lightning.metrics import create, summary
 
-__all__ = ["BlendedAxis", "plain_least_squares"]
+__all__ = ["BlendedAxis", "plain_least_squares", "published_scores"]
 
 
 class BlendedAxis(Encoder):
@@ -93,3 +93,21 @@ def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> d
         "grid": list(data.info.grid),
         "protocol": data.effective_protocol,
     }
+
+
+def published_scores(parameters: Sequence[int], psnr: Sequence[float]) -> dict[str, Any]:
+    """Published scores as results of a cell that is not fitted, so that a figure shows them beside ours.
+
+    Args:
+        parameters: Numbers of parameters.
+        psnr: The published PSNR at each of them, in dB.
+
+    Returns:
+        Both lists, as ``parameters`` and ``published``.
+
+    Raises:
+        InputError: If the lists differ in length.
+    """
+    if len(parameters) != len(psnr):
+        raise InputError(f"{len(parameters)} numbers of parameters and {len(psnr)} values of PSNR; give one for each")
+    return {"parameters": list(parameters), "published": list(psnr)}

@@ -19,14 +19,18 @@ MAX_CURVE_LINES = 25
 
 
 def with_interpolation(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their difference from the paper, followed by rows of interpolation."""
+    """The rows with their difference from the paper, followed by rows of interpolation, for each set of signals."""
     found = [
         {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and row.get("psnr") else row for row in rows
     ]
-    return found + [
-        {"block": f"{name} interpolation", "psnr": entry["test/psnr"], "psnr_std": entry["test/psnr_std"]}
-        for name, entry in interpolation_of(rows).items()
-    ]
+    sets = group_rows((row for row in rows if row.get("baselines")), lambda row: str(row["signals"]))
+    for own in sets.values():
+        of = f", {own[0]['block']}" if len(sets) > 1 else ""
+        found += [
+            {"block": f"{name} interpolation{of}", "psnr": entry["test/psnr"], "psnr_std": entry["test/psnr_std"]}
+            for name, entry in interpolation_of(own).items()
+        ]
+    return found
 
 
 def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
@@ -126,7 +130,11 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
         own = [row for row in rows if value is None or row.get(str(split)) == value]
         curves = points_of(own, panel["x"], panel["y"], panel.get("series"))
         at = {name: {x: _number(mean, std) for x, mean, std in points} for name, points in curves.items()}
+        if not curves:  # cells of other layouts, or not run yet
+            continue
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
+        if not any(isinstance(x, str) for x in xs):
+            xs.sort()
         xs = xs[:: math.ceil(len(xs) / MAX_CURVE_LINES)]
         one = "" if value is None else f", {definition.heading(str(split), value)}"
         parts.append(f"{of}{panel.get('title') or panel['y']}{one}:")
