@@ -36,6 +36,7 @@ EXAMPLES = {
   pe-lightning fit my.jpg                        pictures, sound, tables, videos, volumes: an exact fit
   pe-lightning fit my.jpg --encoder tri          with another encoder
   pe-lightning fit --config image/demo           a recipe, with a sample that comes with the package
+  pe-lightning fit stations.csv --data.coordinates lon,lat --data.values temperature      scattered points
   pe-lightning fit --config image/demo --encoder rff --encoder.sigma 30 --data.paths my.jpg
 """,
     "validate": "  pe-lightning validate --ckpt_path RUN/checkpoints/last.ckpt\n",
@@ -43,6 +44,7 @@ EXAMPLES = {
     "predict": """\
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024 --output_format npy
+  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --at places.csv      a model of scattered points
 """,
 }
 PURPOSES = {
