@@ -23,6 +23,7 @@ from torch import Tensor
 
 from pe_lightning import checks
 from pe_lightning.blocks import grid_axes, point_coordinates
+from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import TensorDataModule
 from pe_lightning.data.options import Storage
@@ -337,9 +338,11 @@ def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor)
     Raises:
         InputError: If the model has none.
     """
-    if not hasattr(module, "std"):
+    if not isinstance(module, (Adaptive, ComplexLinear)) or not module.has_std:
         raise InputError(f"{type(module).__name__} has no standard deviations: leave out std, or set model adaptive")
-    coords = point_coordinates(data.evaluation_batch().axes, index)
+    batch = data.evaluation_batch()
+    assert isinstance(batch, GridBatch)
+    coords = point_coordinates(batch.axes, index)
     with torch.no_grad():
         return torch.cat([module.std(some) for some in torch.split(coords, POINTS_AT_ONCE)])
 

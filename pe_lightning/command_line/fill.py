@@ -97,7 +97,6 @@ def fill_files(
     # imports torch, which --help does not need
     from pe_lightning.filling import check_suffix, fill, read_file, write_original, write_std
     from pe_lightning.media.fill_pictures import write_before_after
-    from pe_lightning.modules import Adaptive
 
     for number, (path, target) in enumerate(targets.items()):
         mark = marks[number if len(marks) > 1 else 0]
@@ -117,7 +116,7 @@ def fill_files(
             folds=folds,
             block=block,
             seed=seed,
-            std=not (no_std or smooth) and upscale == 1 and hasattr(Adaptive, "std"),
+            std=not (no_std or smooth) and upscale == 1,
         )
         _print_scores(filled, path)
         write_original(target, original, filled.stack)
