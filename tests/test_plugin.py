@@ -60,7 +60,7 @@ def test_a_fit_of_its_classes_alone(environment, tmp_path):
     assert (report["sampling"], report["counted_steps"]) == ({"name": "checkerboard", "odd": True}, 20)
     assert 0 <= report["test/dice"] <= 1
     assert not any("psnr" in key for key in report)
-    assert report["baselines"].keys() == {"average", "delaunay", "nearest"}
+    assert {"average", "delaunay", "nearest"} <= report["baselines"].keys()
     assert "test/dice" in report["baselines"]["average"]
     model = ["--model", "ComplexLinear", "--model.encoder", "{name: chirp, num_features: 8}"]
     data = ["--data", "SignalDataModule", "--data.source", "ball", "--data.source.size", "8"]
