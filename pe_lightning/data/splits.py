@@ -96,8 +96,8 @@ class Split(ABC):
     def _scored_of(self, protocol: Protocol, block: Block) -> Tensor:
         """:meth:`test_mask_of` before missing samples are left out."""
         if protocol == "rest":
-            rest = ~self.train_mask_of(block)
-            return rest if self.validation is None else rest & ~self.validation[(slice(None), *block)]
+            rest, inside = ~self.train_mask_of(block), (slice(None), *block)
+            return rest if self.validation is None else rest & ~self.validation[inside]
         if protocol == "midpoints":
             return self.midpoints_of(block)
         if protocol == "odd" and not self.allows_odd:
