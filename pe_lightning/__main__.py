@@ -35,6 +35,7 @@ BOOLEAN_VARIABLES = ("JSONARGPARSE_DEBUG", "JSONARGPARSE_DEFAULT_ENV", "JSONARGP
 """Environment variables that jsonargparse reads as switches."""
 
 FUNCTIONS = {
+    "demo": "pe_lightning.experiments.demo.command.demo",
     "list": "pe_lightning.command_line.commands.list_registered",
     "encoders": "pe_lightning.command_line.commands.list_encoders",
     "networks": "pe_lightning.command_line.commands.list_networks",
@@ -50,6 +51,7 @@ FUNCTIONS = {
 """Import paths of the verbs that are typed functions. The other verbs are methods of the Trainer."""
 
 VERBS = {
+    "demo": "show every use on small signals, in a page, within a minute",
     "fit": "fit signals, score the held-out samples, write reconstructions",
     "validate": "score the held-out samples of a checkpoint",
     "test": "score a checkpoint and write its reconstructions",

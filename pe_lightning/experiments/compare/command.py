@@ -1,23 +1,15 @@
-"""The verb ``pe-lightning compare``: tables in the terminal, and the files of ``--out``.
-
-The page is one file, which loads nothing and is readable without scripts. The template escapes all text of the runs, and a
-content security policy allows only the script and the style of the page.
-"""
+"""The verb ``pe-lightning compare``: tables in the terminal, and the files of ``--out``."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pe_lightning import __version__
 from pe_lightning.errors import InputError, printable, show_metric
 from pe_lightning.experiments.compare.reading import MISSING, Run, as_text, find_runs, look_up
 from pe_lightning.experiments.compare.scores import (
@@ -95,10 +87,8 @@ def _write_report(
     folder: Path, tables: Sequence[ScoreTable], by: str | None, pictures: int, frames: int, megapixels: float
 ) -> None:
     """Writes all files atomically, and removes plots of an earlier report that this report does not have."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
     from pe_lightning.experiments.compare.curves import Curve, plot, read_curve
+    from pe_lightning.experiments.compare.page import draw_page
     from pe_lightning.experiments.compare.reconstructions import collect
 
     runs = [run for table in tables for run in table.runs]
@@ -117,25 +107,15 @@ def _write_report(
             written[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
             figures[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
         rows = [(row, cells(table, row, by), _forest(table, row)) for row in table.rows]
-        sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer})
-    template, style, script = (
-        files(__package__).joinpath(f"page.{end}").read_text("utf-8") for end in ("html", "css", "js")
-    )
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    written["index.html"] = page.from_string(template).render(
-        sections=sections,
+        sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer, "text": "", "commands": []})
+    written["index.html"] = draw_page(
+        f"{len(runs)} run{'s' * (len(runs) != 1)} compared",
+        sections,
+        contents,
         by=by,
         why_several=why_several(tables),
-        count=f"{len(runs)} run{'s' * (len(runs) != 1)}",
         configured=[run.label for run in runs if run.config is not None],
         differences=_differences(runs),
-        signals=[list(viewer.signals.items()) for viewer in viewers],
-        contents=contents,
-        style=Markup(style),
-        script=Markup(script),
-        policy=f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}",
-        version=__version__,
-        now=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     )
     for name, content in written.items():
         write_atomically(folder / name, content)
@@ -143,10 +123,6 @@ def _write_report(
     for entry in folder.iterdir():
         if re.fullmatch(rf"({names})_vs_(step|seconds|parameters)(_\d+)?\.png", entry.name) and entry.name not in written:
             entry.unlink()
-
-
-def _digest(content: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:

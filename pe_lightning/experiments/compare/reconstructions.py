@@ -21,7 +21,7 @@ from pe_lightning.experiments.compare.scores import ScoreTable
 from pe_lightning.hdf5 import check_dataset
 from pe_lightning.runs import RECONSTRUCTIONS, file_names, frames_of
 
-__all__ = ["Viewer", "collect"]
+__all__ = ["Contents", "Viewer", "collect"]
 
 MAX_CHANNELS = 8
 """Channels of a row that are shown."""
@@ -57,18 +57,54 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
     """
     runs = [run for table in tables for run in table.runs]
     jobs = [(run, stem) for run in runs for stem in file_names(tuple(run.metrics["signals"]))[:most]]
-    contents = _Contents([run for run, _ in jobs], frames, megapixels)
+    contents = _RunContents([run for run, _ in jobs], frames, megapixels)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # Pillow releases the interpreter lock while encoding
         tiles = pool.map(lambda job: contents.tile(*job), jobs)  # results are in the order of the jobs
         found = {run: dict(zip(run.signals[:most], tiles, strict=False)) for run in runs}
     return [_viewer(table, found, contents.scale) for table in tables], contents.texts
 
 
-class _Contents:
-    """Pictures and arrays of a page. Keys are digests of the content, so that equal ones are stored once."""
+class Contents:
+    """Pictures and arrays of a page. Keys are digests of the content, so that equal ones are stored once.
+
+    Args:
+        scale: Factor by which pictures are reduced, at most 1.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+        self.texts: dict[str, str] = {}
+
+    def picture(self, levels: npt.NDArray[np.uint8]) -> str:
+        """Adds a picture ``(H, W, C)``, grey or RGB, and returns its key; an opacity channel is dropped."""
+
+        def encode() -> str:
+            image = Image.fromarray(levels[..., 0] if levels.shape[-1] < 3 else levels[..., :3]).convert("RGB")
+            if self.scale < 1:
+                width, height = (max(1, round(side * self.scale)) for side in image.size)
+                image = image.resize((width, height), Image.Resampling.BOX)
+            buffer = io.BytesIO()
+            # lossless: artefacts of a codec must not be confused with those of a fit; smaller and faster than PNG
+            image.save(buffer, "WEBP", lossless=True, method=2, quality=20)
+            return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+        return self._add(levels, encode)
+
+    def array(self, values: npt.NDArray[Any]) -> str:
+        """Adds an array, float32 or uint8, and returns its key."""
+        return self._add(values, lambda: base64.b64encode(values.tobytes()).decode())
+
+    def _add(self, values: npt.NDArray[Any], encode: Callable[[], str]) -> str:
+        key = "p" + hashlib.sha256(f"{values.dtype}{values.shape}".encode() + values.tobytes()).hexdigest()[:20]
+        if key not in self.texts:
+            self.texts[key] = encode()
+        return key
+
+
+class _RunContents(Contents):
+    """The reconstructions of runs, reduced to the size of a page."""
 
     def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
-        self.texts: dict[str, str] = {}
         cubes = [(1, *run.grid)[-3:] for run in runs if len(run.grid) > 1]
 
         def pixels(most: int) -> int:
@@ -76,7 +112,7 @@ class _Contents:
 
         fitting = (n for n in range(frames, 4, -1) if pixels(n) <= megapixels * 1e6)
         self.frames = next(fitting, min(frames, 4))
-        self.scale = min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5)
+        super().__init__(min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5))
         # truth, reconstruction and error of every channel of a row; 281,250 values take 1.5 MB in base64, like a megapixel
         lines = sum(3 * min(run.metrics["channels"], MAX_CHANNELS) for run in runs if len(run.grid) == 1)
         self.values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
@@ -105,7 +141,7 @@ class _Contents:
         if len(held) == count:
             places = frames_of(count, parts)
         return {
-            **{name: [self._picture(file[name][place]) for place in places] for name in DATASETS if name in file},
+            **{name: [self.picture(file[name][place]) for place in places] for name in DATASETS if name in file},
             "frames": [int(held[place]) for place in places],
             "count": count,
             "what": "frame" if file.attrs.get("media") == "video" else "slice",
@@ -120,34 +156,10 @@ class _Contents:
             lines["error"] = lines["reconstruction"] - lines["truth"]
             if "interpolation" in lines:
                 lines["interpolation_error"] = lines["interpolation"] - lines["truth"]
-        keys = {name: self._array(line if step == 1 else ranges(line, step)) for name, line in lines.items()}
+        keys = {name: self.array(line if step == 1 else ranges(line, step)) for name, line in lines.items()}
         if step == 1 and "trained" in file:
-            keys["trained"] = self._array(file["trained"][()].astype(np.uint8))
+            keys["trained"] = self.array(file["trained"][()].astype(np.uint8))
         return {**keys, "count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
-
-    def _picture(self, levels: npt.NDArray[np.uint8]) -> str:
-        """Adds a picture ``(H, W, C)``: grey or RGB; an opacity channel is dropped."""
-
-        def encode() -> str:
-            image = Image.fromarray(levels[..., 0] if levels.shape[-1] < 3 else levels[..., :3]).convert("RGB")
-            if self.scale < 1:
-                width, height = (max(1, round(side * self.scale)) for side in image.size)
-                image = image.resize((width, height), Image.Resampling.BOX)
-            buffer = io.BytesIO()
-            # lossless: artefacts of a codec must not be confused with those of a fit; smaller and faster than PNG
-            image.save(buffer, "WEBP", lossless=True, method=2, quality=20)
-            return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-        return self._add(levels, encode)
-
-    def _array(self, values: npt.NDArray[Any]) -> str:
-        return self._add(values, lambda: base64.b64encode(values.tobytes()).decode())
-
-    def _add(self, values: npt.NDArray[Any], encode: Callable[[], str]) -> str:
-        key = "p" + hashlib.sha256(f"{values.dtype}{values.shape}".encode() + values.tobytes()).hexdigest()[:20]
-        if key not in self.texts:
-            self.texts[key] = encode()
-        return key
 
 
 def ranges(lines: npt.NDArray[np.float32], step: int) -> npt.NDArray[np.float32]:

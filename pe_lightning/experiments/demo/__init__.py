@@ -1,0 +1,1 @@
+"""Examples of every use on signals that are installed with the package, and a page of them: ``pe-lightning demo``."""

@@ -1,0 +1,356 @@
+"""The examples of ``pe-lightning demo``, written as a user of the package would write them.
+
+Each function makes a task from a picture or a recording of scikit-image or matplotlib whose truth is known, writes the input
+of the task as a file, solves it by a public function of :mod:`pe_lightning`, and scores the result beside a common method.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import skimage.data
+import torch
+from matplotlib.cbook import get_sample_data
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from scipy.interpolate import CubicSpline, griddata
+from scipy.ndimage import map_coordinates
+from skimage.restoration import denoise_nl_means
+
+import pe_lightning
+from pe_lightning.data import GridSampling
+
+__all__ = ["EXAMPLES", "Example", "Result"]
+
+Array = NDArray[Any]
+
+NOISE = 20
+"""Standard deviation of the noise, in levels of 8 bits."""
+NUM_STROKES = 12
+"""Strokes that damage the picture."""
+NUM_CLOUDS = 8
+"""Gaps of the raster."""
+SAMPLES_PER_STATION = 60
+"""Samples of the raster for each station."""
+MIN_STATIONS = 100
+
+
+@dataclass
+class Result:
+    """One answer to the task of an example.
+
+    Args:
+        label: What made it.
+        values: In the shape of the truth; NaN where a sample is missing.
+        score: Its score; ``None`` for the input.
+        seconds: Core seconds; ``None`` for the input.
+        ours: Whether this package made it.
+    """
+
+    label: str
+    values: Array
+    score: float | None = None
+    seconds: float | None = None
+    ours: bool = True
+
+
+@dataclass
+class Example:
+    """A task, its truth and its results.
+
+    Args:
+        name: Name of its picture.
+        title: What the task is.
+        text: Which signal it is, and what is scored.
+        commands: Commands that solve it, in the folder of the demo.
+        truth: ``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``).
+        metric: ``PSNR, dB`` or ``RMSE, m``.
+        results: The results, the input first.
+        is_row: Whether the signal has one axis.
+        shown: Further pictures ``(H, W)``, which are no answers, by caption.
+    """
+
+    name: str
+    title: str
+    text: str
+    commands: list[str]
+    truth: Array
+    metric: str = "PSNR, dB"
+    results: list[Result] = field(default_factory=list)
+    is_row: bool = False
+    shown: dict[str, Array] = field(default_factory=dict)
+
+    def solve(self, label: str, function: Callable[[], Array], where: Array | None = None, ours: bool = True) -> None:
+        """Calls a function that returns a result, and adds it with its score and core seconds.
+
+        Args:
+            label: What the function is.
+            function: Returns values in the shape of the truth.
+            where: Samples that are scored, ``(H, W)`` or ``(N,)``; all without.
+            ours: Whether the function is of this package.
+        """
+        start = time.process_time()
+        values = function()
+        seconds = time.process_time() - start
+        error = (values.astype(np.float64) - self.truth)[slice(None) if where is None else where]
+        rmse = float(np.sqrt(np.nanmean(np.square(error))))
+        peak = 255 if self.truth.dtype == np.uint8 else float(np.ptp(self.truth))
+        score = rmse if self.metric.startswith("RMSE") else 20 * float(np.log10(peak / rmse))
+        self.results.append(Result(label, values, score, seconds, ours))
+
+
+def inpaint(folder: Path, size: int) -> Example:
+    """A damaged photograph: lost pixels are predicted."""
+    truth = skimage.data.chelsea()[20 : 20 + size, 100 : 100 + size]
+    strokes = Image.new("1", (size, size))
+    for ends in np.random.default_rng(3).uniform(0, size, (NUM_STROKES, 4)):
+        ImageDraw.Draw(strokes).line(ends.tolist(), fill=1, width=max(1, size // 64))
+    lost = np.asarray(strokes).astype(bool)
+    Image.fromarray(np.dstack([truth, np.where(lost, 0, 255).astype(np.uint8)])).save(folder / "damaged.png")
+    example = Example(
+        "inpaint",
+        "Inpaint a damaged photograph",
+        f"{lost.mean():.0%} of the pixels are lost under scratches, which were drawn for this example. Scored are the lost "
+        "pixels. The others are unchanged.",
+        ["pe-lightning fill damaged.png --missing alpha --out restored.png"],
+        truth,
+    )
+    example.results.append(Result("damaged", np.where(lost[..., None], np.nan, truth)))
+    example.solve("pe_lightning.fill", lambda: pe_lightning.fill(truth, lost, folds="none").values, lost)
+    example.solve("SciPy griddata (linear)", lambda: _linear(truth, lost), lost, ours=False)
+    return example
+
+
+def enlarge(folder: Path, size: int) -> Example:
+    """A photograph enlarged to twice its size."""
+    truth = skimage.data.astronaut()[10 : 10 + size, 130 : 130 + size]
+    small = truth[::2, ::2]
+    Image.fromarray(small).save(folder / "small.png")
+    new = np.ones((size, size), bool)
+    new[::2, ::2] = False
+    example = Example(
+        "enlarge",
+        "Enlarge a photograph",
+        "Every second pixel of every second row is known. Scored are the three quarters of the pixels that are new.",
+        ["pe-lightning fill small.png --upscale 2 --out large.png"],
+        truth,
+    )
+    places = np.mgrid[:size, :size] / 2
+
+    def cubic() -> Array:
+        planes = [map_coordinates(small[..., c].astype(float), places, order=3, mode="nearest") for c in range(3)]
+        return np.stack(planes, -1).clip(0, 255)
+
+    example.results.append(Result("pixels repeated", small.repeat(2, 0).repeat(2, 1)))
+    example.solve("pe_lightning.fill", lambda: pe_lightning.fill(small, upscale=2, folds="none").values, new)
+    example.solve("SciPy cubic spline", cubic, new, ours=False)
+    return example
+
+
+def denoise(folder: Path, size: int) -> Example:
+    """A noisy photograph smoothed; the level of the noise is found by the fit."""
+    truth = skimage.data.coffee()[60 : 60 + size, 150 : 150 + size]
+    noise = np.random.default_rng(0).normal(0, NOISE, truth.shape)
+    noisy = (truth + noise).round().clip(0, 255).astype(np.uint8)
+    Image.fromarray(noisy).save(folder / "noisy.png")
+    example = Example(
+        "denoise",
+        "Denoise a photograph",
+        f"Gaussian noise with a standard deviation of {NOISE} levels was added. The fits find its level; the method "
+        "beside them is told.",
+        [
+            "pe-lightning fit noisy.png --config image/sparse --model.keep auto",
+            "pe-lightning fill noisy.png --smooth --out clean.png",
+        ],
+        truth,
+    )
+
+    def non_local_means() -> Array:
+        sigma = NOISE / 255
+        options: dict[str, Any] = {"patch_size": 5, "patch_distance": 6, "channel_axis": -1}
+        return 255 * np.asarray(denoise_nl_means(noisy / 255, h=0.8 * sigma, sigma=sigma, **options))
+
+    example.results.append(Result("noisy", noisy))
+    thresholds = pe_lightning.ComplexLinear("keys", keep="auto", ridge=0)
+    example.solve(
+        "sparse fit (keep: auto)", lambda: _fitted(noisy, model=thresholds, sampling=GridSampling(1), protocol="all")
+    )
+    example.solve("pe_lightning.fill", lambda: pe_lightning.fill(noisy, smooth=True, folds="none").values)
+    example.solve("scikit-image non-local means", non_local_means, ours=False)
+    return example
+
+
+def raster(folder: Path, size: int) -> Example:
+    """A raster with gaps: elevations below clouds are predicted."""
+    truth = elevation(size)
+    rng = np.random.default_rng(1)
+    y, x = np.mgrid[:size, :size]
+    lost = np.zeros((size, size), bool)
+    for row, column, radius in rng.uniform([0, 0, size / 24], [size, size, size / 12], (NUM_CLOUDS, 3)):
+        lost |= (y - row) ** 2 + (x - column) ** 2 < radius**2
+    gappy = np.where(lost, np.nan, truth)
+    np.save(folder / "elevation.npy", gappy)
+    example = Example(
+        "raster",
+        "Fill the gaps of a raster",
+        f"Elevations by radar (SRTM) of the Jacksboro fault in Tennessee. The gaps, {lost.mean():.0%}, are synthetic. "
+        "Scored are the gaps.",
+        ["pe-lightning fill elevation.npy --out filled.npy"],
+        truth,
+        "RMSE, m",
+    )
+    example.results.append(Result("with gaps", gappy))
+    example.solve("pe_lightning.fill", lambda: pe_lightning.fill(gappy, folds="none").values, lost)
+    example.solve("SciPy griddata (linear)", lambda: _linear(truth, lost), lost, ours=False)
+    return example
+
+
+def stations(folder: Path, size: int) -> Example:
+    """Scattered stations to a map, with standard deviations."""
+    truth = elevation(size)
+    places = np.random.default_rng(2).choice(
+        size * size, max(MIN_STATIONS, size * size // SAMPLES_PER_STATION), replace=False
+    )
+    north, east = np.divmod(places, size)
+    measured = truth[north, east]
+    lines = [f"{n},{e},{z:g}\n" for n, e, z in zip(north, east, measured, strict=True)]
+    (folder / "stations.csv").write_text("north,east,elevation\n" + "".join(lines))
+    example = Example(
+        "stations",
+        "Stations to a map",
+        f"{len(places)} random places of the same elevations are known. Scored is the whole map.",
+        [
+            f"pe-lightning fill stations.csv --coordinates north,east --values elevation --grid {size},{size} --out map.npy",
+        ],
+        truth,
+        "RMSE, m",
+    )
+    everywhere = np.stack(np.divmod(np.arange(size * size), size), 1).astype(float)
+    coords = np.stack([north, east], 1).astype(float)
+    shown = np.full(truth.shape, np.nan)
+    for n, e, z in zip(north, east, measured, strict=True):
+        shown[max(0, n - 1) : n + 2, max(0, e - 1) : e + 2] = z  # three samples wide, to be seen
+    example.results.append(Result("stations", shown))
+    start = time.process_time()
+    fit = pe_lightning.fit_points(coords, measured)
+    fitted = time.process_time() - start
+    example.solve("pe_lightning.fit_points", lambda: fit.predict(everywhere).reshape(size, size))
+    example.results[-1].seconds = fitted + (example.results[-1].seconds or 0)
+
+    def linear() -> Array:
+        values = griddata(coords, measured, everywhere)
+        outside = np.isnan(values)
+        values[outside] = griddata(coords, measured, everywhere[outside], method="nearest")
+        return np.asarray(values.reshape(size, size))
+
+    example.solve("SciPy griddata (linear)", linear, ours=False)
+    example.shown["standard deviation"] = fit.std(everywhere).reshape(size, size)
+    return example
+
+
+def sparse(folder: Path, size: int) -> Example:
+    """A photograph by 1, 3 and 10 % as many numbers."""
+    truth = skimage.data.astronaut()[10 : 10 + size, 130 : 130 + size]
+    Image.fromarray(truth).save(folder / "photograph.png")
+    example = Example(
+        "sparse",
+        "Represent a photograph by fewer numbers",
+        "All pixels are known. The weights of an exact fit in a multi-resolution basis are kept if they are large. Scored "
+        "are all pixels.",
+        [f"pe-lightning fit photograph.png --config image/sparse --model.keep {keep:g}" for keep in (0.01, 0.03, 0.1)],
+        truth,
+    )
+    for keep in (0.01, 0.03, 0.1):
+        model = pe_lightning.ComplexLinear("keys", keep=keep, ridge=0)
+        data: dict[str, Any] = {"sampling": GridSampling(1), "protocol": "all"}
+        example.solve(f"{keep:.0%} of the numbers", lambda model=model, data=data: _fitted(truth, model=model, **data))
+    return example
+
+
+def encodings(folder: Path, size: int) -> Example:
+    """Encodings compared: one linear layer on each, solved exactly."""
+    truth = skimage.data.astronaut()[10 : 10 + size, 130 : 130 + size]
+    held_out = np.ones((size, size), bool)
+    held_out[::2, ::2] = False
+    example = Example(
+        "encodings",
+        "Compare positional encodings",
+        "One linear layer on each encoding, solved for exactly, from every second pixel of every second row; Adaptive mixes "
+        "many local fits. Scored are the held-out pixels.",
+        ["pe-lightning suggest photograph.png"],
+        truth,
+    )
+    for name in ("gau", "tri", "linf", "rff"):
+        example.solve(name, lambda name=name: _fitted(truth, name), held_out)
+    example.solve("Adaptive", lambda: _fitted(truth, model=pe_lightning.Adaptive()), held_out)
+    return example
+
+
+def row(folder: Path, size: int) -> Example:
+    """A recording of which every second sample is known."""
+    truth = np.fromfile(get_sample_data("eeg.dat", asfileobj=False), float).reshape(-1, 4)[: 4 * size].astype(np.float32)
+    np.savetxt(folder / "recording.csv", truth, "%.5f", ",", header="one,two,three,four", comments="")
+    known = np.arange(0, len(truth), 2)
+    held_out = np.arange(len(truth)) % 2 == 1
+    example = Example(
+        "row",
+        "Fit a recording",
+        "Four channels of an electroencephalogram. Every second sample is known. Scored are the others.",
+        ["pe-lightning fit recording.csv"],
+        truth,
+        is_row=True,
+    )
+    low, high = truth.min(), truth.max()
+    unit = (truth - low) / (high - low)
+
+    def exact() -> Array:
+        return low + (high - low) * _fitted(unit)
+
+    x = np.arange(len(truth))
+    example.solve("gau (exact fit)", exact, held_out)
+    example.solve("SciPy cubic spline", lambda: CubicSpline(known, truth[known])(x), held_out, ours=False)
+    example.solve(
+        "NumPy interp (linear)",
+        lambda: np.stack([np.interp(x, known, column[known]) for column in truth.T], 1),
+        held_out,
+        ours=False,
+    )
+    return example
+
+
+EXAMPLES = (inpaint, enlarge, denoise, raster, stations, sparse, encodings, row)
+"""Functions that write the input of an example into a folder and return the example, for pictures of a size."""
+
+
+def elevation(size: int) -> Array:
+    """Elevations in metres, ``(size, size)``, of matplotlib's sample data."""
+    with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as file:
+        return np.asarray(file["elevation"][60 : 60 + size, 100 : 100 + size], np.float64)
+
+
+def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
+    """The prediction of a fit at all samples, of 8 bits if the truth is."""
+    levels = truth.dtype == np.uint8
+    values = (truth / 255 if levels else truth).astype(np.float32)
+    model = pe_lightning.fit(values[None], encoder, names=["example"], **options)
+    axes = [np.arange(n) / n for n in truth.shape[:-1]]
+    coords = torch.from_numpy(np.stack(np.meshgrid(*axes, indexing="ij"), -1).astype(np.float32))
+    with torch.no_grad():
+        predicted = model(coords)[0].numpy()
+    return (255 * predicted).round().clip(0, 255).astype(np.uint8) if levels else predicted
+
+
+def _linear(truth: Array, lost: Array) -> Array:
+    """Lost samples by linear interpolation on a triangulation; the nearest sample outside of it."""
+    filled = truth.copy()
+    known, places = np.argwhere(~lost), np.argwhere(lost)
+    values = griddata(known, truth[~lost], places)
+    outside = np.isnan(values).reshape(len(values), -1).any(1)
+    values[outside] = griddata(known, truth[~lost], places[outside], method="nearest")
+    filled[lost] = values.round() if truth.dtype == np.uint8 else values
+    return filled
