@@ -72,7 +72,7 @@ def _section(example: Example, contents: Contents) -> dict[str, Any]:
     """The section of an example, as :func:`~pe_lightning.experiments.compare.page.draw_page` takes it."""
     from pe_lightning.experiments.compare.scores import TableCell
 
-    rows = []
+    rows: list[tuple[dict[str, Any], list[TableCell], dict[str, float]]] = []
     for result in example.results:
         if result.score is None or result.seconds is None:
             continue
@@ -83,7 +83,7 @@ def _section(example: Example, contents: Contents) -> dict[str, Any]:
         rows.append(({"name": result.label, "interpolation": not result.ours}, cells, {}))
     higher = not example.metric.startswith("RMSE")
     rows.sort(key=lambda row: row[1][0].value, reverse=higher)
-    table = {
+    table: dict[str, Any] = {
         "title": example.title,
         "fingerprint": "",
         "metric": {"higher_is_better": higher},
@@ -136,10 +136,10 @@ def _levels(example: Example, values: NDArray[Any], colours: str = "viridis") ->
     import matplotlib
     import numpy as np
 
-    missing = np.isnan(values.astype(np.float32))
+    missing: NDArray[Any] = np.isnan(values.astype(np.float32))
     if example.truth.dtype == np.uint8:
         levels = np.where(missing, 0, values).astype(np.uint8)
-        missing = missing.any(-1)
+        missing = np.asarray(missing.any(-1))
     else:
         low, high = float(example.truth.min()), float(example.truth.max())
         if colours != "viridis":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ class Example:
 
 def inpaint(folder: Path, size: int) -> Example:
     """A damaged photograph: lost pixels are predicted."""
-    truth = skimage.data.chelsea()[20 : 20 + size, 100 : 100 + size]
+    truth = photograph("chelsea", 20, 100, size)
     strokes = Image.new("1", (size, size))
     for ends in np.random.default_rng(3).uniform(0, size, (NUM_STROKES, 4)):
         ImageDraw.Draw(strokes).line(ends.tolist(), fill=1, width=max(1, size // 64))
@@ -128,7 +129,7 @@ def inpaint(folder: Path, size: int) -> Example:
 
 def enlarge(folder: Path, size: int) -> Example:
     """A photograph enlarged to twice its size."""
-    truth = skimage.data.astronaut()[10 : 10 + size, 130 : 130 + size]
+    truth = photograph("astronaut", 10, 130, size)
     small = truth[::2, ::2]
     Image.fromarray(small).save(folder / "small.png")
     new = np.ones((size, size), bool)
@@ -154,7 +155,7 @@ def enlarge(folder: Path, size: int) -> Example:
 
 def denoise(folder: Path, size: int) -> Example:
     """A noisy photograph smoothed; the level of the noise is found by the fit."""
-    truth = skimage.data.coffee()[60 : 60 + size, 150 : 150 + size]
+    truth = photograph("coffee", 60, 150, size)
     noise = np.random.default_rng(0).normal(0, NOISE, truth.shape)
     noisy = (truth + noise).round().clip(0, 255).astype(np.uint8)
     Image.fromarray(noisy).save(folder / "noisy.png")
@@ -255,7 +256,7 @@ def stations(folder: Path, size: int) -> Example:
 
 def sparse(folder: Path, size: int) -> Example:
     """A photograph by 1, 3 and 10 % as many numbers."""
-    truth = skimage.data.astronaut()[10 : 10 + size, 130 : 130 + size]
+    truth = photograph("astronaut", 10, 130, size)
     Image.fromarray(truth).save(folder / "photograph.png")
     example = Example(
         "sparse",
@@ -268,13 +269,13 @@ def sparse(folder: Path, size: int) -> Example:
     for keep in (0.01, 0.03, 0.1):
         model = pe_lightning.ComplexLinear("keys", keep=keep, ridge=0)
         data: dict[str, Any] = {"sampling": GridSampling(1), "protocol": "all"}
-        example.solve(f"{keep:.0%} of the numbers", lambda model=model, data=data: _fitted(truth, model=model, **data))
+        example.solve(f"{keep:.0%} of the numbers", partial(_fitted, truth, model=model, **data))
     return example
 
 
 def encodings(folder: Path, size: int) -> Example:
     """Encodings compared: one linear layer on each, solved exactly."""
-    truth = skimage.data.astronaut()[10 : 10 + size, 130 : 130 + size]
+    truth = photograph("astronaut", 10, 130, size)
     held_out = np.ones((size, size), bool)
     held_out[::2, ::2] = False
     example = Example(
@@ -286,7 +287,7 @@ def encodings(folder: Path, size: int) -> Example:
         truth,
     )
     for name in ("gau", "tri", "linf", "rff"):
-        example.solve(name, lambda name=name: _fitted(truth, name), held_out)
+        example.solve(name, partial(_fitted, truth, name), held_out)
     example.solve("Adaptive", lambda: _fitted(truth, model=pe_lightning.Adaptive()), held_out)
     return example
 
@@ -309,7 +310,7 @@ def row(folder: Path, size: int) -> Example:
     unit = (truth - low) / (high - low)
 
     def exact() -> Array:
-        return low + (high - low) * _fitted(unit)
+        return np.asarray(low + (high - low) * _fitted(unit))
 
     x = np.arange(len(truth))
     example.solve("gau (exact fit)", exact, held_out)
@@ -327,6 +328,11 @@ EXAMPLES = (inpaint, enlarge, denoise, raster, stations, sparse, encodings, row)
 """Functions that write the input of an example into a folder and return the example, for pictures of a size."""
 
 
+def photograph(name: str, top: int, left: int, size: int) -> Array:
+    """``(size, size, 3)`` of a picture of scikit-image."""
+    return np.asarray(getattr(skimage.data, name)())[top : top + size, left : left + size]
+
+
 def elevation(size: int) -> Array:
     """Elevations in metres, ``(size, size)``, of matplotlib's sample data."""
     with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as file:
@@ -341,8 +347,8 @@ def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
     axes = [np.arange(n) / n for n in truth.shape[:-1]]
     coords = torch.from_numpy(np.stack(np.meshgrid(*axes, indexing="ij"), -1).astype(np.float32))
     with torch.no_grad():
-        predicted = model(coords)[0].numpy()
-    return (255 * predicted).round().clip(0, 255).astype(np.uint8) if levels else predicted
+        predicted: Array = model(coords)[0].numpy()
+    return np.asarray((255 * predicted).round().clip(0, 255).astype(np.uint8) if levels else predicted)
 
 
 def _linear(truth: Array, lost: Array) -> Array:
