@@ -27,7 +27,7 @@ from pe_lightning.folds import FoldScore, interpolated_folds, score_folds
 from pe_lightning.media.maps import PointMap
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.quiet_fits import fit_quietly
-from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
+from pe_lightning.solvers.adaptive_points import MIN_SAMPLES
 
 __all__ = ["Columns", "PointFit", "PointModel", "fit_points", "fit_source"]
 
@@ -36,9 +36,11 @@ Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-FOLDS = FoldSampling("random", 5)
+NUM_FOLDS = 5
 MAX_FOLD_POINTS = 1 << 19
 """Points over all folds that are fitted for a score; of more points fewer folds are scored."""
+FEW_POINTS_RIDGE = 1e-3
+"""Ridge of the exact fit of fewer points than the adaptive fit takes, too few to choose one by held-out points."""
 MAX_ADAPTIVE_POINTS = 1_000_000
 """Points up to which ``auto`` takes :class:`~pe_lightning.modules.Adaptive`."""
 AXIS_NAMES = {1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
@@ -85,12 +87,12 @@ class PointFit:
         def fitted(part: SignalDataModule) -> CoordinateModule:
             return fit_quietly(self._make(part), part)
 
-        return [score_folds(data, fitted, FOLDS, self._num_folds) for data in self._columns]
+        return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns]
 
     @cached_property
     def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
         """Of each column, errors of interpolation of the same points by name, and why other baselines have none."""
-        return [interpolated_folds(data, FOLDS, self._num_folds) for data in self._columns]
+        return [interpolated_folds(data, self._folds, self._num_folds) for data in self._columns]
 
     @property
     def score(self) -> float | Floats:
@@ -99,8 +101,12 @@ class PointFit:
         return float(errors[0]) if self.single else errors
 
     @property
+    def _folds(self) -> FoldSampling:
+        return FoldSampling("random", max(2, min(NUM_FOLDS, self.info.num_points or 0)))
+
+    @property
     def _num_folds(self) -> int:
-        return max(1, min(FOLDS.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
+        return max(1, min(self._folds.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
 
     @property
     def _columns(self) -> list[SignalDataModule]:
@@ -306,8 +312,9 @@ def make_model(
         return model
     count = data.info.num_points or 0
     if model == "auto":
-        small = count <= NUM_NEIGHBOURS[data.info.num_axes - 1]
-        model = "exact" if encoder is not None or small or count > MAX_ADAPTIVE_POINTS else "adaptive"
+        if encoder is None and count < MIN_SAMPLES[data.info.num_axes - 1]:
+            return ComplexLinear("laplace", warm_start=True, ridge=FEW_POINTS_RIDGE)
+        model = "exact" if encoder is not None or count > MAX_ADAPTIVE_POINTS else "adaptive"
     if model == "adaptive":
         return Adaptive()
     encoder = encoder or "laplace"

@@ -203,6 +203,6 @@ def axes_of_points(
         same_unit = not any(time) and max(extents) <= MAX_EXTENT_RATIO * min(extents)
     shares = [extent / max(extents) if same_unit else 1.0 for extent in extents]
     unit = (len(columns[0]) / math.prod(shares)) ** (1 / len(shares))
-    sizes = [max(2, round(share * unit)) for share in shares]
+    sizes = [max(2, math.ceil(share * unit - 1e-9)) for share in shares]  # at least as many cells as points
     each = zip(names, limits, sizes, time, strict=True)
     return tuple(Axis(name, low, high, size, dated, name in periods) for name, (low, high), size, dated in each)
