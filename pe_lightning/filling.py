@@ -39,6 +39,7 @@ from pe_lightning.files import replacing
 from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
 from pe_lightning.media.originals import Original, read_original, signals_of
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
+from pe_lightning.modules.priors import NO_PRIOR
 from pe_lightning.quiet_fits import fit_quietly, quiet
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 
@@ -145,6 +146,7 @@ def fill(
     encoder: str | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
+    prior: str = NO_PRIOR,
     folds: FoldsLike = "auto",
     block: int | None = None,
     axes: int | None = None,
@@ -167,6 +169,8 @@ def fill(
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
+        prior: To enlarge pictures: a network that has seen other pictures, mixed in as far as known samples that are held
+            out support it: ``pictures``, or a checkpoint (the ``prior`` of :class:`~pe_lightning.modules.Adaptive`).
         folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: blocks
             as wide as the gaps where these are wide, else random ones.
         block: Samples per axis of a block.
@@ -198,6 +202,8 @@ def fill(
         raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
     if smooth and upscale > 1:
         raise InputError("smooth and upscale are two results: fill with smooth first, then enlarge what it wrote")
+    if prior != NO_PRIOR and (upscale == 1 or encoder is not None or not isinstance(model, str) or model == "exact"):
+        raise InputError("prior is for pictures that the adaptive fit enlarges: set upscale to 2, 3 or 4, or leave it out")
     original, stack, marked, shape = _read(values, missing, axes)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
@@ -211,6 +217,7 @@ def fill(
         "encoder": encoder,
         "smooth": smooth,
         "upscale": upscale,
+        "prior": prior,
         "folds": folds,
         "block": block,
         "std": std,
@@ -294,7 +301,7 @@ def _fill_signal(
     data = SignalDataModule(source, GridSampling(1), "none", storage=Storage(in_memory=True))
     with quiet():
         data.prepare()
-    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing)
+    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
 
     def fitted(part: SignalDataModule) -> CoordinateModule:
         return fit_quietly(make(), part)
@@ -362,7 +369,12 @@ def _scaling(values: AnyArray, missing: Mask) -> Scaling:
 
 
 def _model(
-    model: ModelName | Callable[[], CoordinateModule], encoder: str | None, smooth: bool, grid: Sequence[int], known: int
+    model: ModelName | Callable[[], CoordinateModule],
+    encoder: str | None,
+    smooth: bool,
+    grid: Sequence[int],
+    known: int,
+    prior: str,
 ) -> Callable[[], CoordinateModule]:
     """A function that makes the model for a signal."""
     if callable(model):
@@ -376,7 +388,7 @@ def _model(
         and adapts
         and (model == "adaptive" or (model == "auto" and not (smooth and known < math.prod(grid))))
     ):
-        return lambda: Adaptive(noise="auto" if smooth else "none")
+        return lambda: Adaptive(noise="auto" if smooth else "none", prior=prior)
     entry: Any = {"name": encoder or "laplace", "width": "auto"}
     return lambda: ComplexLinear(entry, warm_start=True)
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 import pe_lightning
 from pe_lightning.data import FoldSampling, TensorDataModule
+from pe_lightning.data.drawing import draw_words
 from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
 from pe_lightning.filling import Filled, fill
@@ -189,6 +190,14 @@ def test_enlarging_keeps_the_samples_and_their_places() -> None:
     np.testing.assert_array_equal(fill(holed, mask, upscale=3, folds="none").values[::3, ::3][~mask], levels[~mask])
 
 
+def test_a_prior_takes_part_in_enlarging() -> None:
+    words = draw_words(np.random.default_rng(4), 128)[20:100, 30:102]
+    alone, both = (fill(words, upscale=2, prior=prior) for prior in ("none", "pictures"))
+    np.testing.assert_array_equal(both.values[::2, ::2], words)
+    assert (both.values != alone.values).any()
+    assert both.score > alone.score + 0.2
+
+
 @pytest.mark.parametrize(
     ("values", "arguments", "words"),
     [
@@ -202,6 +211,8 @@ def test_enlarging_keeps_the_samples_and_their_places() -> None:
         (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4"),
         (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two results"),
         (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model exact"),
+        (np.zeros((9, 9)), {"prior": "pictures"}, "prior is for pictures that the adaptive fit enlarges"),
+        (np.zeros((9, 9)), {"prior": "photos", "upscale": 2}, "unknown prior 'photos'"),
         ("nothing.png", {}, "no such file or folder"),
     ],
 )

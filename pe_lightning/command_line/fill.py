@@ -33,6 +33,7 @@ def fill_files(
     missing: list[str] | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
+    prior: str = "none",
     model: Literal["auto", "adaptive", "exact"] = "auto",
     encoder: str | None = None,
     folds: Literal["auto", "random", "blocks", "none"] = "auto",
@@ -69,6 +70,8 @@ def fill_files(
             one mask for all files, or one for each.
         smooth: Denoise known samples too.
         upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
+        prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;
+            mixed in as far as known samples that are held out support it.
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: adaptive where it
             applies.
         encoder: Encoder of the exact fit (default: laplace).
@@ -113,6 +116,7 @@ def fill_files(
             encoder=encoder,
             smooth=smooth,
             upscale=upscale,
+            prior=prior,
             folds=folds,
             block=block,
             seed=seed,

@@ -46,7 +46,7 @@ def test_files_and_short_options_are_the_same_fit_as_the_long_ones(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_every_recipe(tmp_path):
+def test_a_wheel_holds_every_recipe_and_prior(tmp_path):
     source = tmp_path / "source"  # a copy, since setuptools leaves a folder behind
     for name in ("pe_lightning", "configs"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,4 +56,6 @@ def test_a_wheel_holds_every_recipe(tmp_path):
     subprocess.run([*command, str(source)], check=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         held = {name.removeprefix("pe_lightning/configs/") for name in wheel.namelist() if "/configs/" in name}
+        priors = {Path(name).name for name in wheel.namelist() if "/priors/" in name}
     assert held == {path.relative_to(ROOT / "configs").as_posix() for path in (ROOT / "configs").rglob("*.yaml")}
+    assert priors == {"pictures.pt", "pictures.json"}
