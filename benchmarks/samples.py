@@ -1,0 +1,344 @@
+"""Missing and scattered samples: the adaptive fit beside every interpolation, quality, time, memory and standard deviations.
+
+    python benchmarks/samples.py                             # a few minutes: one picture, small rasters, up to 10,000 points
+    python benchmarks/samples.py --paths FOLDER --count 16 --size 512 --sides 1024 4096 --points 1000 10000 100000 1000000
+    python benchmarks/samples.py --only points --methods adaptive delaunay
+
+Tables have the PSNR of the held-out samples (values are scaled to [0, 1] by their range, predictions are not clamped), mean over
+signals; core seconds, all threads together, of fit and prediction of all held-out samples; memory above that before;
+and, where a method has standard deviations, how many of the held-out samples are within 1.645 of them (90 % are aimed at).
+Every method runs in a process of its own.
+
+- ``pixels``: 10, 25 and 50 % of the pixels known at random, and blocks of 16 x 16 missing; pictures of scikit-image, or ``--paths``.
+- ``raster``: a fractal surface, about 40 % of it under clouds of any size, with ``--sides`` samples per side.
+- ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the fractal surface.
+- ``series``: weekly CO2 of statsmodels (left out if that is not installed) with stretches missing; a made sound with dropouts.
+- ``clip``: frames of ``samples://bigbuckbunny``, a quarter of them lost.
+
+``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary kriging by
+PyKrige (exponential variogram), if it is installed, takes up to 5,000 points and as many places. A baseline that the tables
+of fits would leave out is left out here too, and the row says why; ``--all`` computes it nevertheless.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from quiet import machine
+from scipy.ndimage import gaussian_filter
+from torch import Tensor
+
+from pe_lightning import baselines
+from pe_lightning.data import ImageDataModule, PointBatch, SignalInfo, VideoDataModule, grid_axes
+from pe_lightning.data.splits import PointSplit
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.errors import InputError
+from pe_lightning.solvers import solve_points
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+
+SECTIONS = ("pixels", "raster", "points", "series", "clip")
+MAX_KRIGING = 5000
+LAPLACE_RIDGE = 0.06
+WITHIN = 1.645
+
+
+@dataclass
+class Task:
+    """Samples of one signal, some of them held out."""
+
+    values: Tensor
+    """Known values ``(P, C)`` in [0, 1]."""
+    coords: Tensor
+    """Their coordinates ``(P, D)`` in [0, 1)."""
+    grid: tuple[int, ...]
+    """Samples per axis; the unit of lengths."""
+    places: Tensor
+    """Coordinates of the held-out samples, ``(Q, D)``."""
+    truth: Tensor
+    """``(Q, C)``."""
+    index: Tensor | None = None
+    """Row-major positions of the known samples of a grid, ``(P,)``."""
+    wanted: Tensor | None = None
+    """Row-major positions of the held-out samples of a grid, ``(Q,)``."""
+
+
+def of_grid(values: Tensor, missing: Tensor) -> Task:
+    """A signal ``(N_1, ..., N_D, C)`` with missing samples ``(N_1, ..., N_D)``."""
+    grid = tuple(missing.shape)
+    coords = torch.cartesian_prod(*grid_axes(grid)).reshape(-1, len(grid))
+    known, wanted = ((~missing).flatten().nonzero()[:, 0], missing.flatten().nonzero()[:, 0])
+    flat = values.flatten(0, -2)
+    return Task(flat[known], coords[known], grid, coords[wanted], flat[wanted], known, wanted)
+
+
+def scattered(coords: Tensor, values: Tensor, count: int, seed: int) -> Task:
+    """``count`` of the points, and up to 20,000 others that are held out."""
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
+    known, held = order[:count], order[count : count + 20_000]
+    axes = coords.shape[1]
+    side = max(2, round(count ** (1 / axes)))
+    return Task(values[known], coords[known], (side,) * axes, coords[held], values[held])
+
+
+# -- methods ------------------------------------------------------------------------------------------------------------
+
+
+def adaptive(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
+    """The adaptive fit, and its standard deviations."""
+    bank = Bank("laplace", len(task.grid), 12, (2.0, 6.0))
+    field = AdaptivePoints(bank, task.values, task.coords, task.grid, 0.8, RIDGE)
+    return field.at(task.places), lambda: field.std(task.places)
+
+
+def laplace(task: Task) -> tuple[Tensor, None]:
+    """The exact fit of a linear layer, by conjugate gradients."""
+    where: dict[str, Any] = {"coords": task.coords[None]}
+    if task.index is not None:
+        where = {"axes": grid_axes(task.grid), "index": task.index[None]}
+    density = (len(task.values) / math.prod(task.grid)) ** (1 / len(task.grid))
+    encoders = [{"name": "laplace", "num_features": n, "scale": 1.0 / (n * density)} for n in task.grid]
+    fit = solve_points(task.values[None], encoders, ridge=LAPLACE_RIDGE, **where)
+    return fit.at(task.places)[0], None
+
+
+def kriging(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
+    """Ordinary kriging, by PyKrige; its variogram is fitted to each channel."""
+    if len(task.grid) != 2 or max(len(task.values), len(task.places)) > MAX_KRIGING:
+        raise InputError(f"up to {MAX_KRIGING:,} points and places of two axes")
+    pykrige = importlib.import_module("pykrige")
+    size = np.array(task.grid)
+    known, wanted = task.coords.double().numpy() * size, task.places.double().numpy() * size
+    found, variances = [], []
+    for channel in task.values.double().numpy().T:
+        model = pykrige.OrdinaryKriging(*known.T, channel, variogram_model="exponential")
+        values, variance = model.execute("points", *wanted.T, backend="vectorized")
+        found.append(np.asarray(values))
+        variances.append(np.asarray(variance))
+    deviations = torch.from_numpy(np.sqrt(np.maximum(np.stack(variances, 1), 0)))
+    return torch.from_numpy(np.stack(found, 1)), lambda: deviations
+
+
+def baseline(name: str, every: bool, task: Task) -> tuple[Tensor, None]:
+    """A registered interpolation."""
+    info = SignalInfo(
+        ("signal",), task.grid, task.values.shape[1], num_points=None if task.index is not None else len(task.places)
+    )
+    split = PointSplit(task.grid, torch.arange(len(task.values))[None] if task.index is None else task.index[None])
+    method = baselines.baselines.create(name)
+    try:
+        if not method.applies_to(info, split):
+            raise LookupError(name)
+    except InputError:
+        if not every:
+            raise
+    if task.index is None or task.wanted is None:
+        size = torch.tensor(task.grid)
+        batch = PointBatch(task.coords[None] * size, task.values[None])
+        return baselines.interpolate(name, batch, task.places.double() * size)[0], None
+    axes = grid_axes(task.grid)
+    batch = PointBatch(task.coords[None], task.values[None], axes, task.index[None])
+    return baselines.interpolate(name, batch, axes)[0].flatten(0, -2)[task.wanted], None
+
+
+def methods(every: bool) -> dict[str, Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]]:
+    """All methods by name."""
+    others = {name: partial(baseline, name, every) for name in baselines.names() if baselines.baselines.get(name).on_points}
+    return {"adaptive": adaptive, "laplace": laplace, **others, "kriging (PyKrige)": kriging}
+
+
+# -- tasks --------------------------------------------------------------------------------------------------------------
+
+
+def clouds(shape: tuple[int, ...], seed: int, share: float = 0.4) -> Tensor:
+    """A mask of irregular gaps of all sizes."""
+    noise = np.random.default_rng(seed).standard_normal(shape)
+    field = sum(sigma * gaussian_filter(noise, sigma) for sigma in (2, 6, 18))
+    return torch.from_numpy(field > np.quantile(field, 1 - share))
+
+
+def surface(side: int, seed: int) -> Tensor:
+    """A fractal surface with a spectrum that falls as the third power of the frequency, in [0, 1]: ``(N, N, 1)``."""
+    noise = np.fft.rfft2(np.random.default_rng(seed).standard_normal((side, side)))
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
+    frequency[0, 0] = np.inf
+    return scaled(np.fft.irfft2(noise * frequency**-1.8, (side, side))[..., None])
+
+
+def scaled(values: np.ndarray) -> Tensor:
+    """Values in [0, 1]."""
+    return torch.from_numpy((values - values.min()) / (values.max() - values.min())).float()
+
+
+def pixels(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
+    """Pictures of which pixels or blocks are missing."""
+    size = options.size
+    source = (
+        ImageDataModule(options.paths, resize=size)
+        if len(options.paths) == 1 and "://" in options.paths[0]
+        else ImageDataModule(options.paths)
+    )
+    pictures = source.values[: options.count, :size, :size]
+    for share in (0.1, 0.25, 0.5):
+        draws = [
+            torch.rand(*p.shape[:2], generator=torch.Generator().manual_seed(n)) >= share for n, p in enumerate(pictures)
+        ]
+        yield f"{share:.0%} of the pixels", [of_grid(p, m) for p, m in zip(pictures, draws, strict=True)]
+    draws = [
+        torch.rand(-(-size // 16), -(-size // 16), generator=torch.Generator().manual_seed(n)) < 0.2
+        for n in range(len(pictures))
+    ]
+    blocks = [
+        m.repeat_interleave(16, 0).repeat_interleave(16, 1)[: p.shape[0], : p.shape[1]]
+        for p, m in zip(pictures, draws, strict=True)
+    ]
+    yield "blocks of 16 x 16 missing, 20 %", [of_grid(p, m) for p, m in zip(pictures, blocks, strict=True)]
+
+
+def raster(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
+    """A surface under clouds."""
+    for side in options.sides:
+        yield f"surface of {side} x {side}, clouds", [of_grid(surface(side, 0), clouds((side, side), 1))]
+
+
+def points(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
+    """Heights at random places."""
+    from matplotlib.cbook import get_sample_data
+
+    heights = scaled(get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float64)[..., None])
+    for count in options.points:
+        values = heights if count <= 100_000 else surface(math.isqrt(count) + 150, 0)
+        coords = torch.cartesian_prod(*grid_axes(values.shape[:2]))
+        name = "Jacksboro heights" if count <= 100_000 else "surface"
+        yield f"{count:,} points of the {name}", [scattered(coords, values.flatten(0, 1), count, 0)]
+
+
+def stretches(length: int, count: int, longest: int, seed: int) -> Tensor:
+    """A mask of stretches of random lengths."""
+    random, mask = np.random.default_rng(seed), torch.zeros(length, dtype=torch.bool)
+    for start, n in zip(random.integers(0, length - longest, count), random.integers(2, longest, count), strict=True):
+        mask[start : start + n] = True
+    return mask
+
+
+def series(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
+    """Series with missing stretches."""
+    try:
+        co2 = importlib.import_module("statsmodels.datasets.co2").load_pandas().data["co2"].to_numpy()
+    except ImportError:
+        print("CO2 is left out: statsmodels is not installed")
+    else:
+        known = scaled(co2[~np.isnan(co2)][:, None])
+        yield "CO2, weekly, stretches of up to 8 weeks", [of_grid(known, stretches(len(known), 60, 9, 0))]
+        yield "CO2, weekly, a quarter at random", [of_grid(known, torch.rand(len(known)) < 0.25)]
+    t = torch.arange(20_000) / 16_000
+    sound = sum(torch.exp(-3 * t) * torch.sin(2 * math.pi * 220 * k * t) / k for k in range(1, 9))
+    assert isinstance(sound, Tensor)
+    yield (
+        "a made sound, dropouts of up to 20 samples",
+        [of_grid(scaled(sound.numpy()[:, None]), stretches(len(t), 200, 20, 0))],
+    )
+
+
+def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
+    """A clip with lost frames."""
+    frames = VideoDataModule("samples://bigbuckbunny").values[0, : options.frames, : options.side, : options.side]
+    lost = torch.rand(len(frames), generator=torch.Generator().manual_seed(0)) < 0.25
+    lost[0] = lost[-1] = False
+    mask = lost[:, None, None].expand(frames.shape[:3]).contiguous()
+    yield f"{len(frames)} frames of {options.side} x {options.side}, {int(lost.sum())} lost", [of_grid(frames, mask)]
+
+
+# -- measuring ----------------------------------------------------------------------------------------------------------
+
+
+def measure(method: Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]], task: Task) -> dict[str, Any]:
+    """PSNR, core seconds, MiB and coverage, in a process of its own; or the reason of a method that is left out."""
+    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def run() -> None:
+        torch.set_num_threads(1)
+        before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        try:
+            found, spread = method(task)
+        except LookupError:
+            return sender.send(None)
+        except (InputError, ImportError, np.linalg.LinAlgError) as error:
+            return sender.send({"reason": str(error).splitlines()[0]})
+        seconds = time.process_time() - began
+        memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        error = found.double() - task.truth.double()
+        inside = None if spread is None else float((error.abs() <= WITHIN * spread().double()).double().mean())
+        return sender.send(
+            {"psnr": float(-10 * error.square().mean().log10()), "seconds": seconds, "memory": memory, "inside": inside}
+        )
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    sender.close()
+    try:
+        result: dict[str, Any] = receiver.recv()
+    except EOFError:
+        result = {"reason": "the process was ended"}
+    process.join()
+    return result
+
+
+def table(name: str, tasks: list[Task], chosen: dict[str, Any]) -> None:
+    """A row per method."""
+    print(f"\n{name} ({len(tasks)} signal(s), {len(tasks[0].values):,} known, {len(tasks[0].places):,} held out)")
+    print(f"| {'method':20} | PSNR  | core seconds | MiB  | within 90 % |\n| --- | --- | --- | --- | --- |")
+    for label, method in chosen.items():
+        results = [measure(method, task) for task in tasks]
+        if results[0] is None:
+            continue
+        left_out = [result["reason"] for result in results if "reason" in result]
+        if left_out:
+            print(f"| {label:20} | left out: {left_out[0]} | | | |", flush=True)
+            continue
+        mean = {key: np.mean([r[key] for r in results]) for key in ("psnr", "seconds", "memory")}
+        inside = "" if results[0]["inside"] is None else f"{100 * np.mean([r['inside'] for r in results]):.1f} %"
+        row = f"{mean['psnr']:5.2f} | {mean['seconds']:12.2f} | {mean['memory']:4.0f} | {inside:11} |"
+        print(f"| {label:20} | {row}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--methods", nargs="+", help="default: all")
+    parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size")
+    parser.add_argument("--count", type=int, default=1, help="number of pictures")
+    parser.add_argument(
+        "--size", type=int, default=256, help="side of the pictures; samples are resized to it, files cropped"
+    )
+    parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
+    parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--frames", type=int, default=16)
+    parser.add_argument("--side", type=int, default=64, help="of the frames of the clip")
+    parser.add_argument("--all", action="store_true", help="compute baselines that tables of fits leave out for their time")
+    options = parser.parse_args(arguments)
+    every = methods(options.all)
+    if unknown := set(options.methods or ()) - set(every):
+        parser.error(f"unknown methods {', '.join(unknown)}; there are {', '.join(every)}")
+    chosen = {name: method for name, method in every.items() if not options.methods or name in options.methods}
+    print(f"samples.py: {machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {vars(options)}", flush=True)
+    sections = {"pixels": pixels, "raster": raster, "points": points, "series": series, "clip": clip}
+    for section in options.only:
+        for name, tasks in sections[section](options):
+            table(name, tasks, chosen)
+
+
+if __name__ == "__main__":
+    main()
