@@ -4,20 +4,22 @@
     python benchmarks/samples.py --paths FOLDER --count 16 --size 512 --sides 1024 4096 --points 1000 10000 100000 1000000
     python benchmarks/samples.py --only points --methods adaptive delaunay
 
-Tables have the PSNR of the held-out samples (values are scaled to [0, 1] by their range, predictions are not clamped), mean over
-signals; core seconds, all threads together, of fit and prediction of all held-out samples; memory above that before;
+Tables have the PSNR of the held-out samples (values are scaled to [0, 1] by their range, predictions are not clamped), mean
+over signals; core seconds, all threads together, of fit and prediction of all held-out samples; memory above that before;
 and, where a method has standard deviations, how many of the held-out samples are within 1.645 of them (90 % are aimed at).
 Every method runs in a process of its own.
 
-- ``pixels``: 10, 25 and 50 % of the pixels known at random, and blocks of 16 x 16 missing; pictures of scikit-image, or ``--paths``.
+- ``pixels``: 10, 25 and 50 % of the pixels known at random, and blocks of 16 x 16 missing; a sample of scikit-image, or
+  ``--paths``.
 - ``raster``: a fractal surface, about 40 % of it under clouds of any size, with ``--sides`` samples per side.
-- ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the fractal surface.
-- ``series``: weekly CO2 of statsmodels (left out if that is not installed) with stretches missing; a made sound with dropouts.
+- ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the surface.
+- ``series``: weekly CO2 of statsmodels (left out if that is not installed) with stretches missing; a made sound with
+  dropouts.
 - ``clip``: frames of ``samples://bigbuckbunny``, a quarter of them lost.
 
-``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary kriging by
-PyKrige (exponential variogram), if it is installed, takes up to 5,000 points and as many places. A baseline that the tables
-of fits would leave out is left out here too, and the row says why; ``--all`` computes it nevertheless.
+``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
+kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points. A baseline that the tables of fits
+would leave out is left out here too, and the row says why; ``--all`` computes it nevertheless.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ SECTIONS = ("pixels", "raster", "points", "series", "clip")
 MAX_KRIGING = 5000
 LAPLACE_RIDGE = 0.06
 WITHIN = 1.645
+MAX_HELD_OUT = 5000
 
 
 @dataclass
@@ -83,13 +86,11 @@ def of_grid(values: Tensor, missing: Tensor) -> Task:
     return Task(flat[known], coords[known], grid, coords[wanted], flat[wanted], known, wanted)
 
 
-def scattered(coords: Tensor, values: Tensor, count: int, seed: int) -> Task:
-    """``count`` of the points, and up to 20,000 others that are held out."""
+def scattered(coords: Tensor, values: Tensor, sizes: tuple[int, ...], count: int, seed: int) -> Task:
+    """``count`` of the points, and up to 5,000 others that are held out."""
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
-    known, held = order[:count], order[count : count + 20_000]
-    axes = coords.shape[1]
-    side = max(2, round(count ** (1 / axes)))
-    return Task(values[known], coords[known], (side,) * axes, coords[held], values[held])
+    known, held = order[:count], order[count : count + MAX_HELD_OUT]
+    return Task(values[known], coords[known], sizes, coords[held], values[held])
 
 
 # -- methods ------------------------------------------------------------------------------------------------------------
@@ -115,8 +116,8 @@ def laplace(task: Task) -> tuple[Tensor, None]:
 
 def kriging(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     """Ordinary kriging, by PyKrige; its variogram is fitted to each channel."""
-    if len(task.grid) != 2 or max(len(task.values), len(task.places)) > MAX_KRIGING:
-        raise InputError(f"up to {MAX_KRIGING:,} points and places of two axes")
+    if len(task.grid) != 2 or len(task.values) > MAX_KRIGING:
+        raise InputError(f"up to {MAX_KRIGING:,} points of two axes")
     pykrige = importlib.import_module("pykrige")
     size = np.array(task.grid)
     known, wanted = task.coords.double().numpy() * size, task.places.double().numpy() * size
@@ -221,7 +222,7 @@ def points(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
         values = heights if count <= 100_000 else surface(math.isqrt(count) + 150, 0)
         coords = torch.cartesian_prod(*grid_axes(values.shape[:2]))
         name = "Jacksboro heights" if count <= 100_000 else "surface"
-        yield f"{count:,} points of the {name}", [scattered(coords, values.flatten(0, 1), count, 0)]
+        yield f"{count:,} points of the {name}", [scattered(coords, values.flatten(0, 1), tuple(values.shape[:2]), count, 0)]
 
 
 def stretches(length: int, count: int, longest: int, seed: int) -> Tensor:

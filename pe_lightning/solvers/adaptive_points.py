@@ -34,6 +34,9 @@ MIN_SAMPLES = (4, 6, 8)
 """Fewest samples of a signal, for 1, 2 and 3 axes."""
 RIDGE = 2.0**-4
 """Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
+SMOOTH_MEMBERS = ((8.0, 2.0**-11), (16.0, 2.0**-17))
+"""Lengths of further members, for smooth signals, relative to that of the encoder, and their ridges, relative to that of the
+others. They are computed in float64."""
 MAX_MEMBERS = 12
 """Members that predict the points of a cell: those of the largest weight."""
 WINDOW_RATIO = 1.6
@@ -125,12 +128,18 @@ class PointLevel:
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
         self.forms = bank.forms.to(device, dtype)
         self.ridges = torch.full((len(self.forms),), ridge, dtype=dtype, device=device)
+        lengths, ridges = zip(*SMOOTH_MEMBERS, strict=True)
+        if len(self.forms) == 1 or bank.has_given_width:  # the encoder alone is wanted
+            lengths, ridges = (), ()
+        longer = torch.tensor(lengths, dtype=torch.float64, device=device)
+        self.smooth_forms = bank.forms[:1].to(device) / longer[:, None] ** 2
+        self.smooth_ridges = ridge * torch.tensor(ridges, dtype=torch.float64, device=device)
         self.cells = Neighbourhoods(places.cpu().numpy(), CELL_SAMPLES[axes - 1], NUM_NEIGHBOURS[axes - 1])
         self.cell = torch.from_numpy(self.cells.cell).to(device)
         self.near = torch.from_numpy(self.cells.near).to(device)
         self.own = torch.from_numpy(self.cells.own).to(device)
         self.spacing = torch.from_numpy(self.cells.spacing).to(device)
-        self._errors = self.values.new_empty(len(values), len(self.forms))
+        self._errors = self.values.new_empty(len(values), len(self.forms) + len(self.smooth_forms))
         self._has_errors = torch.zeros(len(self.near), dtype=torch.bool, device=device)
         self._residuals = self.values.new_empty(len(values), self.values.shape[1] + 1)
         self._has_residuals = torch.zeros_like(self._has_errors)
@@ -144,7 +153,7 @@ class PointLevel:
         places = self.places[self.near[cells]]
         centre = places.mean(1, keepdim=True)
         unit = torch.ones_like(centre[..., :1]) if self.bank.has_given_width else self.spacing[cells][:, None, None]
-        return centre, unit, ((places - centre) / unit).to(self.values.dtype)
+        return centre, unit, (places - centre) / unit
 
     def _similarity(self, delta: Tensor, forms: Tensor) -> Tensor:
         """Similarities from differences: ``(B, q, n, D)`` -> ``(B, M, q, n)``; ``forms`` ``(M, D * D)`` or with ``B``."""
@@ -153,12 +162,27 @@ class PointLevel:
         found = self.bank.profile(squared, 1.0, self.domain)
         return found.reshape(*found.shape[:2], *delta.shape[1:3])
 
-    def _kriging(self, cells: Tensor, offsets: Tensor, members: Tensor | None = None) -> LocalKriging:
-        forms, ridges = self.forms, self.ridges
-        if members is not None:
-            forms, ridges = forms[members], ridges[members]
-        similarity = self._similarity(offsets[:, :, None] - offsets[:, None], forms)
-        return LocalKriging(similarity, ridges, self.values[self.near[cells]])
+    def _groups(
+        self, cells: Tensor, offsets: Tensor, members: Tensor | None, delta: Tensor | None = None
+    ) -> Iterator[tuple[LocalKriging, Tensor]]:
+        """The fits of the bank's members, all or some of them, and those of the smooth ones, with similarities to points.
+
+        Args:
+            cells: ``(B,)``.
+            offsets: Samples of their neighbourhoods ``(B, n, D)``.
+            members: Members of the bank ``(B, J)``.
+            delta: Differences of points and samples, ``(B, q, n, D)``.
+        """
+        near = self.near[cells]
+        chosen: slice | Tensor = slice(None) if members is None else members
+        groups = [(self.forms[chosen], self.ridges[chosen], self.values)]
+        if len(self.smooth_forms):
+            groups.append((self.smooth_forms, self.smooth_ridges, self.values.double()))
+        for forms, ridges, values in groups:
+            with torch.no_grad():
+                among = (offsets[:, :, None] - offsets[:, None]).to(values)
+                kriging = LocalKriging(self._similarity(among, forms), ridges, values[near])
+            yield kriging, self._similarity((offsets[:, :0, None] if delta is None else delta).to(values), forms)
 
     def _chunk(self, members: int) -> int:
         limit = MAX_NUMBERS.get(self.values.device.type, MAX_NUMBERS_DEFAULT)
@@ -172,9 +196,10 @@ class PointLevel:
         around = torch.unique(self.cell[self.near[cells]])
         core = self.cells.core
         for some in around[~self._has_errors[around]].split(self._chunk(len(self.forms))):
-            errors, _ = self._kriging(some, self._offsets(some)[2]).held_out(core)
+            groups = self._groups(some, self._offsets(some)[2], None)
+            errors = [fit.held_out(core)[0].square().mean(-1).to(self._errors) for fit, _ in groups]
             own = self.own[some]
-            self._errors[self.near[some][:, -core:][own]] = errors.square().mean(-1).mT[own]
+            self._errors[self.near[some][:, -core:][own]] = torch.cat(errors, 1).mT[own]
         self._has_errors[around] = True
         return self._errors[self.near[cells]]
 
@@ -190,12 +215,14 @@ class PointLevel:
         core = self.cells.core
         for some in around[~self._has_residuals[around]].split(self._chunk(MAX_MEMBERS)):
             _, _, offsets = self._offsets(some)
-            shares, members = _strongest(self._mixture(_to_others(offsets, core), self.errors(some)))
-            found, variance = self._kriging(some, offsets, members).held_out(core)  # (B, J, core, C)
+            mixture = self._mixture(_to_others(offsets, core).to(self.values), self.errors(some))
+            shares, members = _strongest(mixture, len(self.forms))
+            each = [fit.held_out(core) for fit, _ in self._groups(some, offsets, members)]
+            found, variance = (torch.cat([part.to(shares) for part in parts], 1) for parts in zip(*each, strict=True))
             samples = self.near[some][:, -core:]
             residual = torch.einsum("bcj,bjcv->bcv", shares, found) + (self.targets - self.values)[samples]
-            each = torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
-            self._residuals[samples[self.own[some]]] = each[self.own[some]]
+            both = torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
+            self._residuals[samples[self.own[some]]] = both[self.own[some]]
         self._has_residuals[around] = True
         return self._residuals[self.near[cells]]
 
@@ -240,18 +267,18 @@ class PointLevel:
         indices, values = [], []
         for block in self.blocks(sample):
             centre, unit, offsets = self._offsets(block.cells)
-            delta = ((points[block.points] - centre) / unit).to(offsets)[:, :, None] - offsets[:, None]
-            distances = delta.square().sum(-1)
+            delta = ((points[block.points] - centre) / unit)[:, :, None] - offsets[:, None]
+            distances = delta.square().sum(-1).to(self.values)
             mixture = self._mixture(distances, self.errors(block.cells))
-            shares, members = _strongest(mixture, block.valid)
-            with torch.no_grad():
-                kriging = self._kriging(block.cells, offsets, members)
-            similarity = self._similarity(delta, self.forms[members])
+            shares, members = _strongest(mixture, len(self.forms), block.valid)
+            groups = self._groups(block.cells, offsets, members, delta)
             if spread:
-                variance = torch.einsum("bqj,bjq->bq", shares, kriging.variance(similarity))
+                each = [fit.variance(similarity).to(shares) for fit, similarity in groups]
+                variance = torch.einsum("bqj,bjq->bq", shares, torch.cat(each, 1))
                 found = (variance[..., None] * self._scale(distances, self.residuals(block.cells))).sqrt()
             else:
-                found = torch.einsum("bqj,bjqc->bqc", shares, kriging.predict(similarity))
+                each = [fit.predict(similarity).to(shares) for fit, similarity in groups]
+                found = torch.einsum("bqj,bjqc->bqc", shares, torch.cat(each, 1))
             indices.append(block.points[block.valid])
             values.append(found[block.valid])
         everything = torch.cat(values)
@@ -459,9 +486,13 @@ def _to_others(offsets: Tensor, core: int) -> Tensor:
     return distances
 
 
-def _strongest(mixture: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Shares of the members that are strongest over the points of a cell, ``(B, q, J)``, and these members ``(B, J)``."""
-    total = mixture.detach() if valid is None else mixture.detach() * valid[..., None]
-    members = total.sum(1).topk(min(MAX_MEMBERS, mixture.shape[-1]), 1).indices
+def _strongest(mixture: Tensor, count: int, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The strongest of the first ``count`` members over the points of a cell, ``(B, J)``, and shares ``(B, q, J + K)``.
+
+    The ``K`` members after them have shares too; all shares of a point sum to one.
+    """
+    total = mixture.detach()[..., :count] if valid is None else mixture.detach()[..., :count] * valid[..., None]
+    members = total.sum(1).topk(min(MAX_MEMBERS, count), 1).indices
     shares = mixture.gather(2, members[:, None].expand(-1, mixture.shape[1], -1))
+    shares = torch.cat([shares, mixture[..., count:]], -1)
     return shares / shares.sum(-1, keepdim=True), members

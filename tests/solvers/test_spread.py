@@ -1,0 +1,37 @@
+"""Standard deviations that are calibrated by the errors of another fit."""
+
+from __future__ import annotations
+
+import torch
+
+from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
+
+
+def test_standard_deviations_are_as_large_as_the_errors_of_the_fit() -> None:
+    """Errors of a normal distribution, the same everywhere, and errors that are three times as large."""
+    random = torch.Generator().manual_seed(0)
+    values, coords = torch.rand(600, 1, generator=random), torch.rand(600, 2, generator=random)
+    errors, places = 0.2 * torch.randn(600, 1, generator=random), torch.rand(50, 2, generator=random).double()
+    found = [
+        spread_of_points(values, coords, (20, 20), lambda others, held, size=size: (values + size * errors)[held], False)
+        for size in (1, 3)
+    ]
+    one, three = (spread.std(places) for spread in found)
+    torch.testing.assert_close(three, 3 * one, rtol=1e-4, atol=0)
+    assert 0.16 < float(one.square().mean().sqrt()) < 0.25
+
+
+def test_errors_on_a_grid_are_extrapolated_by_half_of_their_change_with_the_distance() -> None:
+    random = torch.Generator().manual_seed(0)
+    values, errors = torch.rand(32, 32, 1, generator=random), 0.2 * torch.randn(1024, 1, generator=random)
+    coords, places = torch.cartesian_prod(*[torch.arange(32) / 32] * 2), torch.rand(50, 2, generator=random).double()
+
+    def std(change: float) -> torch.Tensor:
+        """Errors at four spacings are ``change`` times those at two."""
+
+        def refit(step: tuple[int, ...], held: torch.Tensor) -> torch.Tensor:
+            return (values.reshape(-1, 1) + errors * (change if step[0] == 4 else 1))[held]
+
+        return spread_of_grid(values, coords, (32, 32), refit, False).std(places)
+
+    torch.testing.assert_close(std(1.21) * 1.1, std(1.0), rtol=1e-4, atol=0)
