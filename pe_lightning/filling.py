@@ -61,8 +61,9 @@ Mask = NDArray[np.bool_]
 
 MAX_FOLD_SAMPLES = 1 << 19
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
-WIDE_GAP = 1.5
-"""Mean distance of missing samples to the nearest known one, in samples, above which blocks are held out."""
+WIDE_GAP = 1.15
+"""Mean distance of missing samples to known ones, relative to as many random missing samples, above which blocks are held
+out."""
 MIN_REDUCED_SAMPLES = 16
 """Fewest samples per axis of a reduced picture from which an enlargement is scored."""
 POINTS_AT_ONCE = 1 << 16
@@ -395,16 +396,22 @@ def _model(
 
 def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:
     """The folds whose held-out samples are as far from known ones as the missing samples."""
-    distance = float(distance_transform_edt(unknown)[unknown].mean()) if unknown.any() else 0.0
+    distance = _mean_distance(unknown)
     if folds == "auto":
-        folds = "blocks" if distance > WIDE_GAP or block is not None else "random"
+        shuffled = np.random.default_rng(seed).permutation(unknown.flatten()).reshape(unknown.shape)
+        folds = "blocks" if distance > WIDE_GAP * _mean_distance(shuffled) or block is not None else "random"
     if folds == "random":
         if block is not None:
             raise InputError("block is the size of blocks: set folds blocks, or leave it out")
         return FoldSampling("random", seed=seed)
-    side = block or max(2, round(4 * distance))  # the mean distance to the edge of a long gap is a quarter of its width
+    side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
     sizes = [min(side, max(1, n // 5)) if block is None else side for n in unknown.shape]
     return FoldSampling("blocks", size=sizes, seed=seed)
+
+
+def _mean_distance(unknown: Mask) -> float:
+    """Mean distance of missing samples to the nearest known one, in samples; 0 if none is missing."""
+    return float(distance_transform_edt(unknown)[unknown].mean()) if unknown.any() else 0.0
 
 
 def _upscale_scores(

@@ -137,9 +137,10 @@ def test_few_samples_get_the_exact_fit_and_many_the_adaptive_one() -> None:
 
 def test_wide_gaps_are_scored_by_blocks() -> None:
     levels, mask = damaged(20, 20, 1)
-    assert fill(levels, mask, model=exact).signals[0].protocol == "5 random folds"
     mask[6:16, 6:16] = True
     assert fill(levels, mask, model=exact).signals[0].protocol == "5 folds of blocks of 4x4 samples"
+    scattered = np.random.default_rng(0).random((20, 20)) < 0.6
+    assert fill(levels, scattered, model=exact).signals[0].protocol == "5 random folds"
     assert fill(levels, mask, model=exact, block=2).signals[0].protocol == "5 folds of blocks of 2x2 samples"
 
 

@@ -26,6 +26,8 @@ from pe_lightning.registry import Registry
 __all__ = ["FoldSampling", "FoldsLike", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
 
 
+FOLD_KEYS = 1 << 20
+"""Stream of keys that choose folds: that of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
 BLOCK_SAMPLES = 16
 """Default samples per axis of the blocks of a fold."""
 
@@ -295,7 +297,11 @@ class FoldSampling(Sampling):
                 f"{self.number} folds of {blocks} block(s) of {_by(sizes)} samples: set a smaller folds.size or kind: random"
             )
         # choices with one seed are nested: the fold is what its choice has more than the one before
-        ends = [chosen_positions(self.seed, 0, blocks, blocks * k // self.number) for k in (self.fold + 1, self.fold) if k]
+        ends = [
+            chosen_positions(self.seed, FOLD_KEYS, blocks, blocks * k // self.number)
+            for k in (self.fold + 1, self.fold)
+            if k
+        ]
         held_out = np.zeros(blocks, dtype=bool)
         held_out[ends[0]] = True
         held_out[ends[1] if len(ends) > 1 else []] = False
