@@ -20,6 +20,7 @@ SIZES = (32, 256)
 """Smallest and largest number of pixels per side."""
 GAP_COLOURS = {"photograph": (255, 0, 200), "map": (228, 228, 228)}
 """Colours of missing samples."""
+JPEG_QUALITY = 88
 SHOWN_SAMPLES = 100
 """Samples of a recording in its picture."""
 
@@ -44,8 +45,7 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
     from pe_lightning.experiments.compare.page import draw_page  # imports torch, which --help does not need
     from pe_lightning.experiments.compare.reconstructions import Contents
     from pe_lightning.experiments.demo.examples import EXAMPLES
-    from pe_lightning.files import write_atomically
-    from pe_lightning.media.pictures import write_png
+    from pe_lightning.files import replacing, write_atomically
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,8 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
         scored = [result for result in example.results if result.score is not None]
         print(f"{number} of {len(EXAMPLES)}: {example.title} ({example.metric}): {', '.join(map(_score, scored))}")
         sections.append(_section(example, contents))
-        write_png(folder / f"{example.name}.png", _strip(example))
+        with replacing(folder / f"{example.name}.jpg") as file:
+            _strip(example).save(file, "JPEG", quality=JPEG_QUALITY)
     page = draw_page("What pe-lightning does", sections, contents.texts, heading="method")
     write_atomically(folder / "index.html", page)
     print(f"wrote {folder / 'index.html'}: open it in a browser")

@@ -39,6 +39,7 @@ NUM_CLOUDS = 8
 SAMPLES_PER_STATION = 60
 """Samples of the raster for each station."""
 MIN_STATIONS = 100
+PRIOR = "the same with a prior *"
 
 
 @dataclass
@@ -137,11 +138,15 @@ def enlarge(folder: Path, size: int) -> Example:
     example = Example(
         "enlarge",
         "Enlarge a photograph",
-        "Every second pixel of every second row is known. Scored are the three quarters of the pixels that are new.",
+        "Every second pixel of every second row is known. Scored are the three quarters of the pixels that are new. A row with "
+        "* is mixed with a network that has seen other pictures.",
         ["pe-lightning fill small.png --upscale 2 --out large.png"],
         truth,
     )
     places = np.mgrid[:size, :size] / 2
+
+    def with_prior() -> pe_lightning.Adaptive:
+        return pe_lightning.Adaptive(prior="pictures")
 
     def cubic() -> Array:
         planes = [map_coordinates(small[..., c].astype(float), places, order=3, mode="nearest") for c in range(3)]
@@ -149,6 +154,7 @@ def enlarge(folder: Path, size: int) -> Example:
 
     example.results.append(Result("pixels repeated", small.repeat(2, 0).repeat(2, 1)))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(small, upscale=2, folds="none").values, new)
+    example.solve(PRIOR, lambda: pe_lightning.fill(small, upscale=2, model=with_prior, folds="none").values, new)
     example.solve("SciPy cubic spline", cubic, new, ours=False)
     return example
 
@@ -347,7 +353,7 @@ def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
     axes = [np.arange(n) / n for n in truth.shape[:-1]]
     coords = torch.from_numpy(np.stack(np.meshgrid(*axes, indexing="ij"), -1).astype(np.float32))
     with torch.no_grad():
-        predicted: Array = model(coords)[0].numpy()
+        predicted = np.asarray(model(coords)[0].numpy())
     return np.asarray((255 * predicted).round().clip(0, 255).astype(np.uint8) if levels else predicted)
 
 

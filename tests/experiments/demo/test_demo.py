@@ -35,7 +35,7 @@ def test_the_page_shows_every_example_and_fetches_nothing(folder):
     assert "default-src &#39;none&#39;" in page
     assert page.count('<table class="scores">') == page.count('<div class="viewer ') == len(EXAMPLES)
     for make in EXAMPLES:
-        with Image.open(folder / f"{make.__name__}.png") as picture:
+        with Image.open(folder / f"{make.__name__}.jpg") as picture:
             assert picture.width > 256
     assert all(float(score) > 5 for score in re.findall(r'<td data-order="[^"]+">([\d.]+)</td>\s*<td', page))
 
