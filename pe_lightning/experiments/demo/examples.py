@@ -138,15 +138,12 @@ def enlarge(folder: Path, size: int) -> Example:
     example = Example(
         "enlarge",
         "Enlarge a photograph",
-        "Every second pixel of every second row is known. Scored are the three quarters of the pixels that are new. A row with "
-        "* is mixed with a network that has seen other pictures.",
-        ["pe-lightning fill small.png --upscale 2 --out large.png"],
+        "Every second pixel of every second row is known. Scored are the three quarters of the pixels that are new. A row "
+        "with * is mixed with a network that has seen other pictures.",
+        ["pe-lightning fill small.png --upscale 2 --prior pictures --out large.png"],
         truth,
     )
     places = np.mgrid[:size, :size] / 2
-
-    def with_prior() -> pe_lightning.Adaptive:
-        return pe_lightning.Adaptive(prior="pictures")
 
     def cubic() -> Array:
         planes = [map_coordinates(small[..., c].astype(float), places, order=3, mode="nearest") for c in range(3)]
@@ -154,7 +151,7 @@ def enlarge(folder: Path, size: int) -> Example:
 
     example.results.append(Result("pixels repeated", small.repeat(2, 0).repeat(2, 1)))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(small, upscale=2, folds="none").values, new)
-    example.solve(PRIOR, lambda: pe_lightning.fill(small, upscale=2, model=with_prior, folds="none").values, new)
+    example.solve(PRIOR, lambda: pe_lightning.fill(small, upscale=2, prior="pictures", folds="none").values, new)
     example.solve("SciPy cubic spline", cubic, new, ours=False)
     return example
 
@@ -188,7 +185,7 @@ def denoise(folder: Path, size: int) -> Example:
         "sparse fit (keep: auto)", lambda: _fitted(noisy, model=thresholds, sampling=GridSampling(1), protocol="all")
     )
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(noisy, smooth=True, folds="none").values)
-    example.solve("scikit-image non-local means", non_local_means, ours=False)
+    example.solve("non-local means (skimage)", non_local_means, ours=False)
     return example
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,14 @@ def test_its_commands_solve_the_examples(folder, monkeypatch):
     assert np.isfinite(after).all()
     np.testing.assert_array_equal(after[~np.isnan(before)], before[~np.isnan(before)])
     assert np.load("map.npy").shape == (32, 32)
+
+
+def test_the_gallery_has_its_commands_and_pictures(folder):
+    gallery = (Path(__file__).parents[3] / "docs/gallery.md").read_text()
+    for words in commands(folder):
+        assert shlex.join(words).replace("32,32", "192,192") in gallery.splitlines()
+    for make in EXAMPLES:
+        assert f"(gallery/{make.__name__}.jpg)" in gallery
 
 
 @pytest.mark.slow
