@@ -61,6 +61,8 @@ def test_a_weight_that_falls_towards_smaller_spacings_is_reduced_where_larger_on
 def test_no_weight_where_the_fit_is_better_or_explains_nothing_or_samples_are_few():
     assert weight(lambda s: random(1, 0.1), lambda s: random(1, 0.3)) == 0
     assert weight(lambda s: random(1, 1.0), lambda s: random(2, 0.1)) == 0
+    oscillates = weight(lambda s: random(1, 0.2 if s > 4 else 1.0), lambda s: random(2, 0.1))  # not shown at four times
+    assert oscillates == 0
     few = torch.rand(15, 40, 1)
     assert held_out_weight(fields(few, lambda s: few), fields(few, lambda s: few), few, (15, 40), (0, 0), (1, 1)) == 0
 
