@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Axis", "Periods", "as_numbers", "axes_of_points", "periods_of"]
+__all__ = ["Axis", "Periods", "as_numbers", "axes_of_points", "in_period", "periods_of"]
 
 Floats = npt.NDArray[np.float64]
 Periods = dict[str, float]
@@ -163,6 +163,18 @@ def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Pe
     return found
 
 
+def period_start(column: Floats, period: float) -> float:
+    """Where a period begins: at zero, or half a period below it if a coordinate is negative, as of longitudes."""
+    return -period / 2 if column.min() < 0 else 0.0
+
+
+def in_period(column: Floats, period: float) -> Floats:
+    """Coordinates modulo a period, from :func:`period_start` on."""
+    start = period_start(column, period)
+    found: Floats = start + (column - start) % period
+    return found
+
+
 def axes_of_points(
     names: Sequence[str], columns: Sequence[Floats], time: Sequence[bool], periods: Periods, same_unit: bool | None
 ) -> tuple[Axis, ...]:
@@ -184,7 +196,7 @@ def axes_of_points(
     for name, column in zip(names, columns, strict=True):
         low, high = float(column.min()), float(column.max())
         if name in periods:
-            low = -periods[name] / 2 if low < 0 else 0.0
+            low = period_start(column, periods[name])
             high = low + periods[name]
         if low == high:
             raise InputError(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.checks import choice
-from pe_lightning.data.axes import as_numbers, axes_of_points, periods_of
+from pe_lightning.data.axes import as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.base import Source, sources
@@ -177,7 +177,7 @@ def points_as_signals(
         places, rows = places[:, known], rows[:, known]
     for column, name in zip(places, names, strict=True):
         if name in periods:
-            column %= periods[name]
+            column[:] = in_period(column, periods[name])
     if duplicates != "keep":
         places, rows = _without_duplicates(places, rows, names, list(values), label, duplicates)
     axes = axes_of_points(names, list(places), dated, periods, same_unit)
