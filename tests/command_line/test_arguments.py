@@ -171,3 +171,8 @@ def test_a_data_module_that_has_an_option_itself_gets_it_as_it_is():
     assert expanded(words) == words
     settings = f"--config={json.dumps({'data': data})}"
     assert expanded([settings, "--data.batch_size=3"]) == [settings, "--data.batch_size=3"]
+
+
+def test_a_colour_of_missing_pixels_is_no_comment() -> None:
+    assert expand([Option(("--data.missing", "#ff00ff"))]) == ['--data.missing=["#ff00ff"]']
+    assert expand([Option(("--data.missing=-99",))]) == ["--data.missing=-99"]
