@@ -128,12 +128,11 @@ class PointLevel:
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
         self.forms = bank.forms.to(device, dtype)
         self.ridges = torch.full((len(self.forms),), ridge, dtype=dtype, device=device)
-        lengths, ridges = zip(*SMOOTH_MEMBERS, strict=True)
+        smooth = torch.tensor(SMOOTH_MEMBERS, dtype=torch.float64, device=device)
         if len(self.forms) == 1 or bank.has_given_width:  # the encoder alone is wanted
-            lengths, ridges = (), ()
-        longer = torch.tensor(lengths, dtype=torch.float64, device=device)
-        self.smooth_forms = bank.forms[:1].to(device) / longer[:, None] ** 2
-        self.smooth_ridges = ridge * torch.tensor(ridges, dtype=torch.float64, device=device)
+            smooth = smooth[:0]
+        self.smooth_forms = bank.forms[:1].to(device) / smooth[:, :1] ** 2
+        self.smooth_ridges = ridge * smooth[:, 1]
         self.cells = Neighbourhoods(places.cpu().numpy(), CELL_SAMPLES[axes - 1], NUM_NEIGHBOURS[axes - 1])
         self.cell = torch.from_numpy(self.cells.cell).to(device)
         self.near = torch.from_numpy(self.cells.near).to(device)
@@ -411,7 +410,8 @@ class AdaptivePoints:
                 total = numbers.new_zeros(len(counts), numbers.shape[1], dtype=torch.float64).index_add_(
                     0, which, numbers.double()
                 )
-                return total / counts[:, None]
+                mean: Tensor = total / counts[:, None]
+                return mean
 
             places = means(self.places)
             distance = (self.places - places[which]).square().sum(1)

@@ -48,14 +48,16 @@ class LocalKriging:
     def predict(self, similarity: Tensor) -> Tensor:
         """Values at points from their similarities to the samples: ``(B, M, Q, n)`` -> ``(B, M, Q, C)``."""
         coefficients = torch.linalg.solve_triangular(self.factor.mT, self.residual, upper=True)
-        return similarity @ coefficients + self.mean
+        values: Tensor = similarity @ coefficients + self.mean
+        return values
 
     def variance(self, similarity: Tensor) -> Tensor:
         """Variance of samples about the predictions, with the ridge: ``(B, M, Q, n)`` -> ``(B, M, Q)``."""
         inner = torch.linalg.solve_triangular(self.factor, similarity.mT, upper=False)
         share = 1 - (inner * self.ones).sum(-2)
         free = (1 - inner.square().sum(-2) + share.square() / self.norm[..., 0]).clamp_min(0)
-        return free + self.ridge[..., None]
+        variance: Tensor = free + self.ridge[..., None]
+        return variance
 
     def held_out(self, count: int) -> tuple[Tensor, Tensor]:
         """Leave-one-out errors, value minus prediction, of the last ``count`` samples: ``(B, M, count, C)``.
@@ -75,4 +77,5 @@ def _positive(matrices: Tensor, ridge: Tensor) -> Tensor:
     """Matrices with eigenvalues below the ridge set to it."""
     values, vectors = torch.linalg.eigh(matrices.double())
     clamped = (vectors * values.maximum(ridge.double()[:, None])[:, None, :]) @ vectors.mT
-    return clamped.to(matrices.dtype)
+    result: Tensor = clamped.to(matrices.dtype)
+    return result

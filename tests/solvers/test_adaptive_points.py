@@ -1,0 +1,80 @@
+"""The adaptive fit of scattered samples: gaps, seams, samples that coincide, cells."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.solvers import adaptive_points
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.solvers.neighbourhoods import Neighbourhoods
+
+
+def field(values: torch.Tensor, places: torch.Tensor, grid: tuple[int, ...], **options: bool) -> AdaptivePoints:
+    bank = Bank("laplace", len(grid), 2, (3.0,))
+    return AdaptivePoints(bank, values, places / torch.tensor(grid), grid, 0.8, adaptive_points.RIDGE, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("count", "axes", "core", "near"), [(100, 2, 8, 32), (37, 3, 8, 48), (5, 1, 4, 12), (64, 2, 8, 9)])
+def test_every_sample_belongs_to_one_cell_and_is_in_its_neighbourhood(count, axes, core, near):
+    places = np.random.default_rng(0).random((count, axes)) ** 3
+    cells = Neighbourhoods(places, core, near)
+    assert cells.near.shape[1] == min(near, count)
+    assert all(len(set(row)) == len(row) for row in cells.near)
+    last = cells.near[:, -cells.core :]
+    for sample in range(count):
+        assert sample in last[cells.cell[sample]][cells.own[cells.cell[sample]]]
+    assert cells.own.sum() == count
+
+
+def test_a_gap_is_predicted_from_both_sides_within_its_standard_deviations():
+    """A slope on both sides of a gap of ten samples."""
+    y, x = torch.meshgrid(torch.arange(30.0), torch.arange(40.0), indexing="ij")
+    truth = x / 40 + 0.02 * torch.sin(3 * y) * torch.cos(2 * x)
+    known = (x < 15) | (x >= 25)
+    places = torch.stack([y, x], -1)
+    fit = field(truth[known][:, None], places[known], (30, 40))
+    found = fit.at(places[~known] / torch.tensor([30, 40]))[:, 0]
+    assert len(fit.levels) > 1
+    assert (found - truth[~known]).square().mean().sqrt() < 0.045  # the nearest samples: 0.08
+    errors, deviations = (found - truth[~known]).abs(), fit.std(places[~known] / torch.tensor([30, 40]))[:, 0]
+    assert 0.7 < float((errors <= 1.645 * deviations).double().mean()) <= 1
+
+
+def test_a_periodic_axis_has_no_seam():
+    places = 30 * torch.rand(400, 2, generator=torch.Generator().manual_seed(0))
+    values = torch.sin(2 * math.pi * (places[:, :1] + 3) / 30) / 2 + 0.5
+    ends = torch.tensor([[1e-4, 0.3], [1 - 1e-4, 0.3], [1e-4, 0.7], [1 - 1e-4, 0.7]])
+    for periodic, largest in (([True, False], 0.01), ([False, False], math.inf)):
+        one, other = field(values, places, (30, 30), periodic=periodic).at(ends).reshape(2, 2).T  # type: ignore[arg-type]
+        assert (one - other).abs().max() < largest
+
+
+@pytest.mark.parametrize("ridge", [2.0**-10, adaptive_points.RIDGE])
+def test_samples_that_coincide_or_lie_on_a_line_give_finite_values(ridge):
+    random = torch.Generator().manual_seed(0)
+    twice = torch.rand(20, 2, generator=random).repeat(2, 1)
+    line = torch.linspace(0, 0.9, 40)[:, None].expand(-1, 2)
+    same = torch.full((40, 2), 0.5)
+    for coords in (twice, line, same):
+        values = torch.rand(40, 1, generator=random)
+        fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), values, coords, (10, 10), 0.8, ridge, keeps_samples=False)
+        points = torch.rand(30, 2, generator=random)
+        assert fit.at(points).isfinite().all()
+        assert fit.std(points).isfinite().all()
+        assert (fit.at(points) > -1).logical_and(fit.at(points) < 2).all()
+
+
+def test_memory_is_bounded_and_values_are_the_same_in_small_blocks(monkeypatch):
+    places = 30 * torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
+    values, points = torch.rand(300, 2, dtype=torch.float64), torch.rand(200, 2)
+    whole = field(values, places, (30, 30)).at(points)
+    monkeypatch.setattr(adaptive_points, "MAX_NUMBERS", {"cpu": 1})
+    monkeypatch.setattr(adaptive_points, "POINTS_PER_BLOCK", 3)
+    fit = field(values, places, (30, 30))
+    assert max(block.points.numel() for block in fit.levels[0].blocks(torch.zeros(9, dtype=torch.int64))) <= 3
+    torch.testing.assert_close(fit.at(points), whole, rtol=0.02, atol=0.02)
