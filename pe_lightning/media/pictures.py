@@ -244,7 +244,7 @@ def row_plot(
     figure.legend(*panels[0][-1].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8)
     for panel in panels[-1]:
         panel.set_xlabel("sample" if rate is None else "seconds")
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)  # Matplotlib declares no types of its methods
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
 

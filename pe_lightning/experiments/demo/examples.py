@@ -356,7 +356,7 @@ def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
 
 def _linear(truth: Array, lost: Array) -> Array:
     """Lost samples by linear interpolation on a triangulation; the nearest sample outside of it."""
-    filled = truth.copy()
+    filled: Array = truth.copy()
     known, places = np.argwhere(~lost), np.argwhere(lost)
     values = griddata(known, truth[~lost], places)
     outside = np.isnan(values).reshape(len(values), -1).any(1)
