@@ -1,4 +1,4 @@
-"""Which positional encoding represents this signal best, how fast, and why.
+"""Functions of position from samples: fill, enlarge, denoise, compress signals, and compare positional encodings.
 
 ``pe_lightning`` fits signals (rows, images, video cubes) with coordinate networks. A signal is a function from
 coordinates in [0, 1] to values in [0, 1]; an *encoder* turns one coordinate into features, an *encoding* combines the

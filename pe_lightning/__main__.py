@@ -72,10 +72,11 @@ VERBS = {
 HELP = f"""\
 usage: pe-lightning VERB [options]
 
-Which positional encoding represents this signal best, how fast, and why.
+Functions of position from samples: fill, enlarge, denoise, compress signals, and compare positional encodings.
 
 {chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
 
+  pe-lightning demo gallery                    show every use in a page, within a minute
   pe-lightning fit my.jpg --encoder tri        fit your signals exactly: pictures, sound, tables, videos, volumes
   pe-lightning fit --config image/demo         train on a sample photograph by a recipe of the package
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2

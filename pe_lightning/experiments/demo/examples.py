@@ -19,7 +19,7 @@ import torch
 from matplotlib.cbook import get_sample_data
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
-from scipy.interpolate import CubicSpline, griddata
+from scipy.interpolate import CubicSpline, RBFInterpolator, griddata
 from scipy.ndimage import map_coordinates
 from skimage.restoration import denoise_nl_means
 
@@ -39,6 +39,8 @@ NUM_CLOUDS = 8
 SAMPLES_PER_STATION = 60
 """Samples of the raster for each station."""
 MIN_STATIONS = 100
+NUM_NEIGHBOURS = 100
+"""Known samples of a thin plate spline."""
 PRIOR = "the same with a prior *"
 
 
@@ -124,6 +126,7 @@ def inpaint(folder: Path, size: int) -> Example:
     )
     example.results.append(Result("damaged", np.where(lost[..., None], np.nan, truth)))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(truth, lost, folds="none").values, lost)
+    example.solve("SciPy thin plate splines", lambda: _thin_plate(truth, lost), lost, ours=False)
     example.solve("SciPy griddata (linear)", lambda: _linear(truth, lost), lost, ours=False)
     return example
 
@@ -210,6 +213,7 @@ def raster(folder: Path, size: int) -> Example:
     )
     example.results.append(Result("with gaps", gappy))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(gappy, folds="none").values, lost)
+    example.solve("SciPy thin plate splines", lambda: _thin_plate(truth, lost), lost, ours=False)
     example.solve("SciPy griddata (linear)", lambda: _linear(truth, lost), lost, ours=False)
     return example
 
@@ -252,6 +256,10 @@ def stations(folder: Path, size: int) -> Example:
         values[outside] = griddata(coords, measured, everywhere[outside], method="nearest")
         return np.asarray(values.reshape(size, size))
 
+    def thin_plate() -> Array:
+        return np.asarray(RBFInterpolator(coords, measured)(everywhere).reshape(size, size))
+
+    example.solve("SciPy thin plate splines", thin_plate, ours=False)
     example.solve("SciPy griddata (linear)", linear, ours=False)
     example.shown["standard deviation"] = fit.std(everywhere).reshape(size, size)
     return example
@@ -352,6 +360,14 @@ def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
     with torch.no_grad():
         predicted = np.asarray(model(coords)[0].numpy())
     return np.asarray((255 * predicted).round().clip(0, 255).astype(np.uint8) if levels else predicted)
+
+
+def _thin_plate(truth: Array, lost: Array) -> Array:
+    """Lost samples by thin plate splines through the known samples nearest to each."""
+    filled = truth.copy()
+    values = RBFInterpolator(np.argwhere(~lost), truth[~lost].astype(float), NUM_NEIGHBOURS)(np.argwhere(lost))
+    filled[lost] = values.round().clip(0, 255) if truth.dtype == np.uint8 else values
+    return filled
 
 
 def _linear(truth: Array, lost: Array) -> Array:
