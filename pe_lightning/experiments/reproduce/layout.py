@@ -35,6 +35,8 @@ from pe_lightning.files import save_figure
 
 __all__ = ["KINDS", "check_layouts", "draw", "exploded", "group_rows", "interpolation_of", "over_seeds", "points_of"]
 
+MAX_TICK_CHARACTERS = 40
+"""Characters of all tick labels of an axis, above which a tick at each value would overlap the next."""
 PAPER_COLOUR, OUR_COLOUR = "0.72", "tab:blue"
 
 K = TypeVar("K", bound=Hashable)
@@ -178,7 +180,9 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
             axes.yaxis.set_major_formatter(LogFormatter())
             axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
         places = sorted({point for line in axes.get_lines() for point in np.asarray(line.get_xdata()).tolist()})
-        few = len(places) < 9 and "marks" not in panel and _numeric([(place, 0.0, 0.0) for place in places])
+        numeric = _numeric([(place, 0.0, 0.0) for place in places])
+        few = len(places) < 9 and "marks" not in panel and numeric
+        few = few and sum(len(f"{place:g}") for place in places) <= MAX_TICK_CHARACTERS
         if few and ("x" in log or all(float(place).is_integer() for place in places)):  # a tick at each value
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.xaxis.set_minor_locator(NullLocator())  # minor ticks of a logarithmic y stay
