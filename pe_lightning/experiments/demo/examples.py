@@ -364,7 +364,7 @@ def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
 
 def _thin_plate(truth: Array, lost: Array) -> Array:
     """Lost samples by thin plate splines through the known samples nearest to each."""
-    filled = truth.copy()
+    filled: Array = truth.copy()
     values = RBFInterpolator(np.argwhere(~lost), truth[~lost].astype(float), NUM_NEIGHBOURS)(np.argwhere(lost))
     filled[lost] = values.round().clip(0, 255) if truth.dtype == np.uint8 else values
     return filled
