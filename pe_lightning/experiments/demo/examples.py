@@ -313,7 +313,7 @@ def row(folder: Path, size: int) -> Example:
         "row",
         "Fit a recording",
         "Four channels of an electroencephalogram. Every second sample is known. Scored are the others.",
-        ["pe-lightning fit recording.csv"],
+        ["pe-lightning fit recording.csv --encoder gau"],
         truth,
         is_row=True,
     )
