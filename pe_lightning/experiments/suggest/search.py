@@ -34,6 +34,8 @@ MAX_DENSE_WORK = 1 << 33
 """Largest number of samples of an axis times the square of its features, without local support."""
 MAX_MEMORY_SHARE = 0.25
 """Largest share of the free memory for weights and features."""
+INTERPOLATION_TIME_SHARE = 0.3
+"""Share of the time for the first scores after which no further interpolation is started."""
 WINDOWS_TIME_SHARE = 0.5
 """Share of the budget for windows; the rest is for all samples."""
 MAX_GAP_DB = 1.0
@@ -277,7 +279,8 @@ def search(
         if label in labels:  # the limits on the number of features can make both shares equal
             continue
         labels.add(label)
-        if time.perf_counter() > until:
+        share = INTERPOLATION_TIME_SHARE if candidate.interpolation else 1.0
+        if time.perf_counter() > began + share * (until - began):
             result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
             continue
         found = attempt(candidate, first)
