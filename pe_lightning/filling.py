@@ -59,7 +59,7 @@ FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
 ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
 Mask = NDArray[np.bool_]
 
-MAX_FOLD_SAMPLES = 1 << 19
+MAX_FOLD_SAMPLES = 1 << 16
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
 WIDE_GAP = 1.15
 """Mean distance of missing samples to known ones, relative to as many random missing samples, above which blocks are held
@@ -157,7 +157,8 @@ def fill(
     """Fills the missing samples of a file or an array.
 
     A model is fitted to all known samples of a signal and predicts the missing ones; known samples are unchanged to the bit.
-    The same fit of four fifths of the known samples predicts the rest, in turn for five folds, which gives the score.
+    The same fit of four fifths of the known samples predicts the rest, which gives the score: in turn for five folds, or for
+    fewer of them where there are more than 13,000 known samples.
 
     Args:
         values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,

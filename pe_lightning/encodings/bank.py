@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -83,10 +83,14 @@ class Bank(Encoding):
 
     def profile(self, squared: Tensor, spacing: float, domain: float) -> Tensor:
         r"""Similarities from squared lengths :math:`|T \Delta|^2` of any shape, in squared samples of the signal."""
+        return self.scaled_profile(spacing, domain)(squared)
+
+    def scaled_profile(self, spacing: float, domain: float) -> Callable[[Tensor], Tensor]:
+        """:meth:`profile` as a function of squared lengths alone, for many calls."""
         encoder = self.encoders[0]
         if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing
-        return encoder.correlation(squared, domain)
+        return lambda squared: encoder.correlation(squared, domain)
 
 
 def _directions(num_axes: int, angles: int) -> list[Tensor]:

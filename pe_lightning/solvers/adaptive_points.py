@@ -51,15 +51,17 @@ COVERAGE = 0.9
 """Share of the leave-one-out errors within :data:`COVERAGE_DEVIATIONS` standard deviations."""
 COVERAGE_DEVIATIONS = 1.6448536
 """Half the width of the central interval of a normal distribution that has this share."""
-CALIBRATION_CELLS = 2048
-"""Cells whose errors choose the ridge."""
+CALIBRATION_CELLS = 512
+"""Cells whose errors choose the ridge and calibrate standard deviations."""
+RUN_CELLS = 32
+"""Cells next to each other among these, which share most of their neighbours."""
 HELD_OUT = 10
 """One sample in so many is held out to calibrate standard deviations."""
 FACTOR_CHANGE = (0.5, 1.25)
 """Least and largest change of the factor of standard deviations from four to two spacings of a grid; half of its logarithm
 is extrapolated."""
-MIN_CALIBRATION, MAX_CALIBRATION = 20, 4096
-"""Fewest and most samples that calibrate standard deviations; with fewer they stay as the leave-one-out errors have them."""
+MIN_CALIBRATION = 20
+"""Fewest samples that calibrate standard deviations; with fewer they stay as the leave-one-out errors have them."""
 FLOAT32_RIDGE = 2.0**-7
 """Smallest ridge for which float32 is precise enough."""
 KNOWN_DISTANCE = 1e-3
@@ -124,6 +126,7 @@ class PointLevel:
     ) -> None:
         axes, device = places.shape[1], values.device
         self.bank, self.places, self.domain, self.window, self.ridge = bank, places, domain, window, ridge
+        self.profile = bank.scaled_profile(1.0, domain)
         dtype = torch.float64 if ridge < FLOAT32_RIDGE else values.dtype
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
         self.forms = bank.forms.to(device, dtype)
@@ -158,7 +161,7 @@ class PointLevel:
         """Similarities from differences: ``(B, q, n, D)`` -> ``(B, M, q, n)``; ``forms`` ``(M, D * D)`` or with ``B``."""
         products = (delta[..., :, None] * delta[..., None, :]).flatten(1, 2).flatten(2)  # (B, q n, D D)
         squared = forms @ products.mT
-        found = self.bank.profile(squared, 1.0, self.domain)
+        found = self.profile(squared)
         return found.reshape(*found.shape[:2], *delta.shape[1:3])
 
     def _groups(
@@ -230,8 +233,11 @@ class PointLevel:
         return float(self.residuals(self._some_cells())[..., :-1].double().square().mean())
 
     def _some_cells(self) -> Tensor:
-        step = max(1, len(self.near) // CALIBRATION_CELLS)
-        return torch.arange(0, len(self.near), step, device=self.near.device)
+        """Up to :data:`CALIBRATION_CELLS` cells in runs; consecutive cells are next to each other, as they are split."""
+        runs = -(-len(self.near) // RUN_CELLS)
+        step = max(1, -(-runs * RUN_CELLS // CALIBRATION_CELLS))
+        cells = torch.arange(len(self.near), device=self.near.device)
+        return cells[cells // RUN_CELLS % step == 0]
 
     # -- values -----------------------------------------------------------------------------------------------------------
 
@@ -319,10 +325,11 @@ class PointLevel:
             return factor
         rest = (self.values[others], self.places[others], self.domain, self.window, self.ridge, self.targets[others])
         fit = PointLevel(self.bank, *rest)
-        residuals = fit.residuals(fit._some_cells())
-        fit._calibration = factor, (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
-        held = held[torch.randperm(len(held), generator=torch.Generator().manual_seed(0))[:MAX_CALIBRATION]]
+        some = held[torch.isin(self.cell[held], self._some_cells())]
+        held = some if len(some) >= MIN_CALIBRATION else held
         near = torch.from_numpy(fit.cells.nearest(self.places[held].cpu().numpy())[0]).to(held.device)
+        residuals = fit.residuals(torch.unique(fit.cell[near]))
+        fit._calibration = factor, (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
         prediction = predict(held) if predict else fit.at(self.places[held], near)
         deviations = fit.at(self.places[held], near, spread=True)
         normalised = (prediction - self.targets[held]).abs() / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)

@@ -78,3 +78,14 @@ def test_memory_is_bounded_and_values_are_the_same_in_small_blocks(monkeypatch):
     fit = field(values, places, (30, 30))
     assert max(block.points.numel() for block in fit.levels[0].blocks(torch.zeros(9, dtype=torch.int64))) <= 3
     torch.testing.assert_close(fit.at(points), whole, rtol=0.02, atol=0.02)
+
+
+def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other(monkeypatch):
+    random = torch.Generator().manual_seed(0)
+    places, points = 60 * torch.rand(3600, 2, generator=random), torch.rand(3, 2, generator=random)
+    fit = field(torch.rand(3600, 1, generator=random), places, (60, 60))
+    monkeypatch.setattr(adaptive_points, "CALIBRATION_CELLS", 64)
+    level = fit.levels[0]
+    assert len(level._some_cells()) == 64
+    assert fit.std(points).isfinite().all()
+    assert level._has_errors.sum() < 0.7 * len(level.near)  # two runs of 32 cells and those around them; scattered ones: all
