@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import xarray
 import yaml
 from lightning.pytorch import Trainer, seed_everything
 from PIL import Image
@@ -29,6 +30,9 @@ SMALL: dict[str, list[str]] = {
     "row": ["--data.resize", "24", "--data.num_rows", "3", "--model.encoder.num_features", "16"],
     "video": ["--data.preset", "null", "--data.frames", "[0,8]", "--data.resize", "16", "--model.encoder.num_features", "8"],
     "volume": ["--model.encoder.num_features", "8"],
+    "points": ["--data.paths", "stations.csv", "--model.encoder.num_features", "8"],
+    "labelled": ["--data.paths", "sst.nc", "--model.encoder.num_features", "8"],
+    "prior": ["--data.paths", "[]", "--data.drawn", "2", "--data.batch_size", "16", "--model.encoder.num_features", "5"],
     "paper": ["--data.preset", "null", "--data.frames", "[0,8]", "--data.resize", "16", "--model.encoder.num_features", "8"],
 }
 """What makes the recipes of a folder small."""
@@ -87,7 +91,11 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.slow  # fits every recipe twice
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_recipe_fits_the_same_by_command_and_by_python(recipe: Path, tmp_path: Path) -> None:
+def test_every_recipe_fits_the_same_by_command_and_by_python(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_measurements()
     given = yaml.safe_load(recipe.read_text())
     small, encoder = SMALL[recipe.parent.name], given["model"]["init_args"]["encoder"]
     takes = encoders.registry.parameters(encoders.registry.get(encoder if isinstance(encoder, str) else encoder["name"]))
@@ -97,6 +105,15 @@ def test_every_recipe_fits_the_same_by_command_and_by_python(recipe: Path, tmp_p
     arguments = ["--config", str(recipe), *small, "--trainer.max_steps", steps]
     state, config = fitted_by_command(arguments, tmp_path)
     assert_same(state, fitted_by_python(config, tmp_path))
+
+
+def write_measurements() -> None:
+    """A table of 200 stations, and an array with coordinates."""
+    rows = np.random.default_rng(5).random((200, 3))
+    np.savetxt("stations.csv", rows, delimiter=",", header="lon,lat,temperature", comments="")
+    axes = {"lat": np.arange(12.0), "lon": np.linspace(0, 3, 14) ** 2}
+    values = np.sin(axes["lat"])[:, None] + np.cos(axes["lon"])
+    xarray.DataArray(values, axes, name="sst").to_netcdf("sst.nc", engine="h5netcdf")
 
 
 def write_picture(path: Path) -> Tensor:
