@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
@@ -53,6 +54,8 @@ COVERAGE_DEVIATIONS = 1.6448536
 """Half the width of the central interval of a normal distribution that has this share."""
 CALIBRATION_CELLS = 512
 """Cells whose errors choose the ridge and calibrate standard deviations."""
+MEAN_CELLS = 128
+"""Cells whose mean error enters standard deviations, where others calibrate them."""
 RUN_CELLS = 32
 """Cells next to each other among these, which share most of their neighbours."""
 HELD_OUT = 10
@@ -60,10 +63,25 @@ HELD_OUT = 10
 FACTOR_CHANGE = (0.5, 1.25)
 """Least and largest change of the factor of standard deviations from four to two spacings of a grid; half of its logarithm
 is extrapolated."""
+FEW_HELD_OUT = 400
+"""Held-out samples below which further tenths are held out in turn, up to five."""
 MIN_CALIBRATION = 20
 """Fewest samples that calibrate standard deviations; with fewer they stay as the leave-one-out errors have them."""
 FLOAT32_RIDGE = 2.0**-7
 """Smallest ridge for which float32 is precise enough."""
+WIDE_GAP = 1.15
+"""Mean distance of missing samples to known ones, relative to as many random missing samples, above which cubes of samples
+are held out to calibrate standard deviations."""
+GAP_QUANTILE = 0.95
+"""Quantile of this distance that is taken as half the width of the gaps."""
+GAP_PLACES = 1 << 16
+"""Places of the grid that this distance is the mean of."""
+MAX_GAP_SAMPLES, GAP_SHARE = 6000, 0.15
+"""Most samples that are held out in cubes, and most of them relative to all samples."""
+MIN_GAPS, MAX_GAPS = 5, 64
+"""Fewest and most cubes."""
+MIN_LEVEL_SAMPLES = 50
+"""Fewest held-out samples that calibrate a level by themselves."""
 KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
 SEAM_SPACINGS = 8.0
@@ -147,6 +165,8 @@ class PointLevel:
         self._has_residuals = torch.zeros_like(self._has_errors)
         self._calibration: tuple[Tensor, Tensor] | None = None
         self._held_out = held_out
+        self.gap_factor: Tensor | None = None
+        """Factor of the standard deviations ``(C,)`` by samples held out in blocks; by default it is computed here."""
 
     # -- systems ----------------------------------------------------------------------------------------------------------
 
@@ -232,10 +252,10 @@ class PointLevel:
         """Mean squared leave-one-out error of the mixture, over :data:`CALIBRATION_CELLS` cells."""
         return float(self.residuals(self._some_cells())[..., :-1].double().square().mean())
 
-    def _some_cells(self) -> Tensor:
-        """Up to :data:`CALIBRATION_CELLS` cells in runs; consecutive cells are next to each other, as they are split."""
+    def _some_cells(self, count: int | None = None) -> Tensor:
+        """Up to ``count`` cells, by default :data:`CALIBRATION_CELLS`, in runs of cells that are next to each other."""
         runs = -(-len(self.near) // RUN_CELLS)
-        step = max(1, -(-runs * RUN_CELLS // CALIBRATION_CELLS))
+        step = max(1, -(-runs * RUN_CELLS // (count or CALIBRATION_CELLS)))
         cells = torch.arange(len(self.near), device=self.near.device)
         return cells[cells // RUN_CELLS % step == 0]
 
@@ -308,37 +328,48 @@ class PointLevel:
         Reference: Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018.
         """
         if self._calibration is None:
-            residuals = self.residuals(self._some_cells())
+            residuals = self.residuals(self._some_cells(CALIBRATION_CELLS if self.gap_factor is None else MEAN_CELLS))
             everywhere = (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
-            held_out = self._held_out or self._a_tenth()
-            factor = self._factor(held_out)
-            if held_out.coarser is not None:
-                factor = factor * (factor / self._factor(held_out.coarser)).clamp(*FACTOR_CHANGE).sqrt()
+            if self.gap_factor is not None:
+                self._calibration = self.gap_factor, everywhere
+                return self._calibration
+            factor = self._factor([self._held_out] if self._held_out else self._tenths())
+            if self._held_out and self._held_out.coarser is not None:
+                factor = factor * (factor / self._factor([self._held_out.coarser])).clamp(*FACTOR_CHANGE).sqrt()
             self._calibration = factor, everywhere
         return self._calibration
 
-    def _factor(self, held_out: HeldOut) -> Tensor:
+    def _factor(self, splits: Sequence[HeldOut]) -> Tensor:
         """Ratio of held-out errors to standard deviations that follow from the fitted samples alone, ``(C,)``."""
-        factor = torch.ones_like(self.values[0])
+        if min(len(part) for split in splits for part in split[:2]) < MIN_CALIBRATION:
+            return torch.ones_like(self.values[0])
+        ratios = torch.cat([self._ratios(split) for split in splits])
+        return (torch.quantile(ratios.double(), COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(self.values)
+
+    def _ratios(self, held_out: HeldOut) -> Tensor:
+        """Absolute held-out errors relative to these standard deviations, ``(h, C)``."""
         held, others, predict, _ = held_out
-        if min(len(held), len(others)) < MIN_CALIBRATION:
-            return factor
         rest = (self.values[others], self.places[others], self.domain, self.window, self.ridge, self.targets[others])
         fit = PointLevel(self.bank, *rest)
         some = held[torch.isin(self.cell[held], self._some_cells())]
         held = some if len(some) >= MIN_CALIBRATION else held
         near = torch.from_numpy(fit.cells.nearest(self.places[held].cpu().numpy())[0]).to(held.device)
         residuals = fit.residuals(torch.unique(fit.cell[near]))
-        fit._calibration = factor, (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
+        fit._calibration = (
+            torch.ones_like(self.values[0]),
+            (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0),
+        )
         prediction = predict(held) if predict else fit.at(self.places[held], near)
         deviations = fit.at(self.places[held], near, spread=True)
-        normalised = (prediction - self.targets[held]).abs() / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)
-        return (torch.quantile(normalised.double(), COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(factor)
+        return (prediction - self.targets[held]).abs() / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)
 
-    def _a_tenth(self) -> HeldOut:
+    def _tenths(self) -> list[HeldOut]:
+        """Tenths of the samples, at random: more of them where they are of few samples."""
         order = torch.randperm(len(self.values), generator=torch.Generator().manual_seed(0)).to(self.values.device)
         count = len(order) // HELD_OUT
-        return HeldOut(order[:count], order[count:])
+        number = min(HELD_OUT // 2, -(-FEW_HELD_OUT // max(1, count)))
+        starts = [count * n for n in range(number)]
+        return [HeldOut(order[i : i + count], torch.cat([order[:i], order[i + count :]])) for i in starts]
 
 
 class AdaptivePoints:
@@ -378,10 +409,14 @@ class AdaptivePoints:
         self.num_members, self.keeps_samples = len(bank.forms), keeps_samples
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
         self.domain = float(max(grid))
+        given = values, coords
         if any(periodic):
             values, coords = _repeated(values, coords, periodic)
             self.values = values
         self.places = coords.double() * self.scale
+        self._given, self._periodic = given, periodic
+        self._calibrates_gaps = held_out is None
+        self._gap_factors: dict[int, Tensor] | None = None
         self.levels = {0: self._level(values, self.places, None, held_out)}
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
@@ -437,23 +472,30 @@ class AdaptivePoints:
         """Standard deviations at points ``(Q, D)`` in [0, 1), of values about predictions: ``(Q, C)``; zero at samples."""
         return self._evaluate(points, spread=True)
 
+    def _numbers(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Number of the level of places ``(Q, D)``, nearest sample, and whether it is at the place, ``(Q,)`` each."""
+        level = self.levels[0]
+        near, away = level.cells.nearest(places.detach().cpu().numpy())
+        sample, distance = torch.from_numpy(near).to(places.device), torch.from_numpy(away).to(places.device)
+        spacing = level.spacing[level.cell[sample]]
+        unit = spacing.clamp_min(self.spacing)
+        number = torch.where(distance <= GAP_DISTANCE * unit, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
+        return number, sample, distance < KNOWN_DISTANCE * spacing
+
     def _evaluate(self, points: Tensor, spread: bool) -> Tensor:
         places = points.double() * self.scale
         found = self.values.new_zeros(len(points), self.values.shape[-1])
         if len(points) == 0:
             return found
-        level = self.levels[0]
-        near, away = level.cells.nearest(places.detach().cpu().numpy())
-        sample, distance = torch.from_numpy(near).to(places.device), torch.from_numpy(away).to(places.device)
-        known = distance < KNOWN_DISTANCE * level.spacing[level.cell[sample]]
+        number, sample, known = self._numbers(places)
         if not self.keeps_samples:
             known = torch.zeros_like(known)
-        unit = level.spacing[level.cell[sample]].clamp_min(self.spacing)
-        number = torch.where(distance <= GAP_DISTANCE * unit, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
         wanted = ~known if not points.requires_grad or spread else torch.ones_like(known)
         for n in torch.unique(number[wanted]).long().tolist():
             which = (wanted & (number == n)).nonzero()[:, 0]
             at = self.level(n)
+            if spread and at.gap_factor is None and self.gap_factors():
+                at.gap_factor = self.gap_factors()[min(n, max(self.gap_factors()))]
             if n:
                 own = torch.from_numpy(at.cells.nearest(places[which].detach().cpu().numpy())[0]).to(places.device)
             else:
@@ -465,6 +507,68 @@ class AdaptivePoints:
         if points.requires_grad:  # the slope is that of the prediction
             at_sample = found + (at_sample - found).detach()
         return torch.where(known[:, None], at_sample, found)
+
+    # -- gaps -------------------------------------------------------------------------------------------------------------
+
+    def gap_size(self) -> float:
+        """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are."""
+        grid, axes = self.scale.cpu(), len(self.scale)
+        random = torch.Generator().manual_seed(0)
+        nodes = (torch.rand(GAP_PLACES, axes, generator=random, dtype=torch.float64) * grid).floor()
+        distance = torch.from_numpy(self.levels[0].cells.nearest(nodes.numpy())[1])
+        missing = distance[distance > KNOWN_DISTANCE]
+        known = len(self._given[0]) / float(grid.prod())
+        if known >= 1 or len(missing) < MIN_CALIBRATION:
+            return 0.0
+        unknown = torch.rand([round(GAP_PLACES ** (1 / axes))] * axes, generator=random).numpy() >= known
+        if not unknown.any() or unknown.all() or missing.mean() < WIDE_GAP * distance_transform_edt(unknown)[unknown].mean():
+            return 0.0
+        return max(2.0, 2 * float(torch.quantile(missing, GAP_QUANTILE)) - 1)
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def gap_factors(self) -> dict[int, Tensor]:
+        """Factors of the standard deviations by level, from samples that are held out in cubes as wide as the gaps.
+
+        Empty where missing samples are as near to known ones as random ones would be, or too few cubes can be held out.
+        """
+        if self._gap_factors is None:
+            self._gap_factors = {}
+            side = self.gap_size() if self._calibrates_gaps else 0.0
+            if side:
+                self._gap_factors = self._factors_of_cubes(side)
+        return self._gap_factors
+
+    def _factors_of_cubes(self, side: float) -> dict[int, Tensor]:
+        """:meth:`gap_factors`, ``(C,)`` each, by cubes of this side in samples of the grid."""
+        values, coords = self._given
+        cube = (coords.double() * self.scale / side).floor().long()
+        _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
+        order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(0)).to(which.device)
+        order = order[:MAX_GAPS]
+        taken = order[counts[order].cumsum(0) <= min(MAX_GAP_SAMPLES, GAP_SHARE * len(values))]
+        held = torch.isin(which, taken)
+        if len(taken) < MIN_GAPS or int(held.sum()) < MIN_CALIBRATION:
+            return {}
+        grid = [int(n) for n in self.scale]
+        others = values[~held], coords[~held], grid, self.window, self.ridge
+        fit = AdaptivePoints(self.bank, *others, False, self._periodic)
+        fit._gap_factors = {0: torch.ones_like(fit.values[0])}  # the last factor is that of all further levels
+        places = coords[held]
+        errors = (fit.at(places) - values[held]).abs()
+        deviations = fit.std(places)
+        normalised = (errors / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)).double()
+        number = fit._numbers(places.double() * self.scale)[0]
+
+        def factor(which: Tensor) -> Tensor:
+            return (torch.quantile(normalised[which], COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(values)
+
+        found: dict[int, Tensor] = {}
+        every = factor(torch.ones_like(number, dtype=torch.bool))
+        for n in range(int(number.max()) + 1):
+            at = number == n
+            found[n] = factor(at) if int(at.sum()) >= MIN_LEVEL_SAMPLES else found.get(n - 1, every)
+        return found
 
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:

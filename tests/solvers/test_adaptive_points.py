@@ -86,6 +86,28 @@ def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other(monkeypa
     fit = field(torch.rand(3600, 1, generator=random), places, (60, 60))
     monkeypatch.setattr(adaptive_points, "CALIBRATION_CELLS", 64)
     level = fit.levels[0]
-    assert len(level._some_cells()) == 64
     assert fit.std(points).isfinite().all()
     assert level._has_errors.sum() < 0.7 * len(level.near)  # two runs of 32 cells and those around them; scattered ones: all
+
+
+def made_surface(side: int) -> torch.Tensor:
+    noise = np.fft.rfft2(np.random.default_rng(0).standard_normal((side, side)))
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
+    frequency[0, 0] = np.inf
+    values = torch.from_numpy(np.fft.irfft2(noise * frequency**-1.3, (side, side)))
+    return ((values - values.mean()) / values.std()).float()
+
+
+@pytest.mark.parametrize(("width", "lowest"), [(8, 6), (1, 0)])
+def test_standard_deviations_in_wide_gaps_are_calibrated_by_gaps_as_wide(width, lowest):
+    surface, random = made_surface(96), torch.Generator().manual_seed(1)
+    drawn = torch.rand(96 // width, 96 // width, generator=random) < 0.2
+    missing = drawn.repeat_interleave(width, 0).repeat_interleave(width, 1)
+    places = torch.cartesian_prod(torch.arange(96), torch.arange(96)).reshape(96, 96, 2)
+    fit = field(surface[~missing][:, None], places[~missing], (96, 96))
+    assert lowest <= fit.gap_size() <= 1.5 * lowest
+    wanted = places[missing] / 96
+    errors, deviations = fit.at(wanted)[:, 0] - surface[missing], fit.std(wanted)[:, 0]
+    inside = float((errors.abs() <= 1.645 * deviations).double().mean())
+    assert 0.87 <= inside <= 0.94
+    assert bool(fit.gap_factors()) == (width > 1)
