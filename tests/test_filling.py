@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 import pe_lightning
+from pe_lightning import filling
 from pe_lightning.data import FoldSampling, TensorDataModule
 from pe_lightning.data.drawing import draw_words
 from pe_lightning.encoders import Encoder, create
@@ -142,6 +143,15 @@ def test_wide_gaps_are_scored_by_blocks() -> None:
     scattered = np.random.default_rng(0).random((20, 20)) < 0.6
     assert fill(levels, scattered, model=exact).signals[0].protocol == "5 random folds"
     assert fill(levels, mask, model=exact, block=2).signals[0].protocol == "5 folds of blocks of 2x2 samples"
+
+
+def test_large_signals_are_scored_by_fewer_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels, mask = damaged(20, 20, 1)
+    monkeypatch.setattr(filling, "MAX_FOLD_SAMPLES", 2 * int((~mask).sum()))
+    found = fill(levels, mask, model=exact).signals[0]
+    assert found.protocol.startswith("2 of 5 ")
+    assert found.score is not None
+    assert found.score.values.isfinite().all()
 
 
 def test_smoothing_changes_known_samples_too() -> None:
