@@ -300,9 +300,9 @@ def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
     if len(places) == 1:
         return places[0]
     listed = ", ".join(name or str(place) for place, name in enumerate(names))
+    found = f"{len(places)} columns of {file.given!r} are" if places else f"no column of {file.given!r} is"
     raise InputError(
-        f"{len(places)} columns of {file.given!r} are named {column!r}{did_you_mean(str(column), names)}; give a name or an "
-        f"index from 0. Columns: {listed}"
+        f"{found} named {column!r}{did_you_mean(str(column), names)}; give a name or an index from 0. Columns: {listed}"
     )
 
 

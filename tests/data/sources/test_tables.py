@@ -111,7 +111,7 @@ def test_a_given_range_and_a_length(tmp_path):
         ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),
         ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the single value 1.0"]),
         ('a,b\n1,"2\n3",4\n', {}, ["quotes must be closed"]),
-        ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["0 columns", "'tmp'; did you mean 'temp'?", "Columns: temp, hum"]),
+        ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["no column of", "'tmp'; did you mean 'temp'?", "Columns: temp, hum"]),
         ("temp,hum\n1,2\n3,4\n", {"select": [0, "temp"]}, ["must be distinct"]),
         ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["2 columns of", "give a name or an index"]),
         (b"a\xff,b\n1,2\n", {}, ["UnicodeDecodeError", "position 1"]),
