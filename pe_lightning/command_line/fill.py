@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pe_lightning.command_line.fill_points import fill_points
-from pe_lightning.command_line.verbs import console
+from pe_lightning.command_line.score_table import print_scores
 from pe_lightning.errors import InputError
 
 if TYPE_CHECKING:
@@ -175,24 +175,13 @@ def _result_name(path: str) -> str:
 
 def _print_scores(filled: Filled, path: str) -> None:
     """Prints how much was missing, and a table of scores for each signal."""
-    from rich.table import Table
-
-    output = console()
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples
         print(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
         if signal.score is None:
             print(f"no score: {signal.protocol}")
             continue
-        table = Table(title=f"held-out known samples: {signal.protocol}", min_width=60)
-        table.add_column("method")
-        for title in ("PSNR", "RMSE"):
-            table.add_column(title, justify="right")
         rows = {type(signal.model).__name__: signal.score, **signal.baselines}
-        for name, score in sorted(rows.items(), key=lambda row: float(row[1].errors)):
-            table.add_row(name, f"{float(score.values):.2f} dB", f"{float(score.errors) * signal.unit:.4g}")
-        output.print(table)
-        for name, reason in signal.left_out.items():
-            output.print(f"{name}: {reason}", highlight=False, markup=False)
+        print_scores(f"held-out known samples: {signal.protocol}", rows, signal.unit, signal.left_out)
     if len(filled.signals) > MAX_TABLES:
         print(f"and {len(filled.signals) - MAX_TABLES} more signals")

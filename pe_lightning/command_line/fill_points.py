@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pe_lightning.command_line.verbs import console
+from pe_lightning.command_line.score_table import print_scores
 from pe_lightning.errors import InputError
 
 if TYPE_CHECKING:
@@ -104,18 +104,6 @@ def fill_points(
 
 def _print_scores(fit: PointFit) -> None:
     """Prints a table of the errors of held-out points, by method, for every column."""
-    from rich.table import Table
-
-    output = console()
     each = zip(fit.info.names, fit.models, fit.scores, fit.interpolation, fit.extents, strict=True)
     for name, model, score, (baselines, left_out), extent in each:
-        table = Table(title=f"{name}, held-out points")
-        table.add_column("method")
-        for title in ("PSNR", "RMSE"):
-            table.add_column(title, justify="right")
-        rows = {type(model).__name__: score, **baselines}
-        for method, found in sorted(rows.items(), key=lambda row: float(row[1].errors)):
-            table.add_row(method, f"{float(found.values):.2f} dB", f"{float(found.errors) * extent:.4g}")
-        output.print(table)
-        for method, reason in left_out.items():
-            output.print(f"{method}: {reason}", highlight=False, markup=False)
+        print_scores(f"{name}, held-out points", {type(model).__name__: score, **baselines}, extent, left_out)
