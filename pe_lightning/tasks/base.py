@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
@@ -18,6 +17,7 @@ from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import TrainedModule, trainer_of
+from pe_lightning.modules.optimization import warm_up_and_cosine
 from pe_lightning.tasks.data import task_data_of
 from pe_lightning.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 
@@ -201,13 +201,8 @@ class AttentionTask(TrainedModule):
         # in mixed precision Lightning clips no gradients of a fused one
         fused = not str(self.trainer.precision).endswith("mixed")
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
-        total = max(self.trainer.estimated_stepping_batches, 1)
-
-        def factor(step: int) -> float:
-            risen = min(1.0, (step + 1) / LR_WARM_UP_STEPS)
-            return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / total))) / 2
-
-        return optimizer, LambdaLR(optimizer, factor), "cosine"
+        schedule = warm_up_and_cosine(optimizer, LR_WARM_UP_STEPS, self.trainer.estimated_stepping_batches)
+        return optimizer, schedule, "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """The mean loss over the targets of all processes' batches, plus the penalty, ``()``."""

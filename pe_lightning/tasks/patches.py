@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import math
 from collections import UserList
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -31,6 +30,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import TrainedModule, datamodule_of, models, trainer_of
+from pe_lightning.modules.optimization import warm_up_and_cosine
 from pe_lightning.modules.priors import PRIOR_KEY
 from pe_lightning.networks.local import PATCH, LocalPrior, blend_weight
 from pe_lightning.tasks.base import TaskScores
@@ -346,13 +346,8 @@ class PatchRegression(TrainedModule):
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LambdaLR, str]:
         """Adam, with a short linear warm-up and a half cosine over the steps of the fit."""
         optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
-        total = max(self.trainer.estimated_stepping_batches, 1)
-
-        def factor(step: int) -> float:
-            risen = min(1.0, (step + 1) / LR_WARM_UP_STEPS)
-            return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / total))) / 2
-
-        return optimizer, LambdaLR(optimizer, factor), "cosine"
+        schedule = warm_up_and_cosine(optimizer, LR_WARM_UP_STEPS, self.trainer.estimated_stepping_batches)
+        return optimizer, schedule, "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """The weighted mean squared error over the batches of all processes, ``()``."""
