@@ -40,16 +40,6 @@ FLOAT32_EPS = 2.0**-23
 """Rounding error of float32 coordinates in [0, 1]."""
 MAX_OUTPUT_VALUES = 1 << 24
 """Output values that are computed at once."""
-MAX_DELAUNAY_POINTS = 1 << 21
-"""Points of all signals together up to which tables show the Delaunay baseline."""
-MAX_CLOUGH_TOCHER_POINTS = 1 << 17
-"""Points of all signals together up to which tables show the Clough-Tocher baseline."""
-MAX_RBF_PLACES = 30_000
-"""Predicted places of all signals together up to which tables show radial basis functions, which solve a system for each."""
-MAX_BIHARMONIC_PLACES = 60_000
-"""Predicted places of all signals together up to which tables show the biharmonic baseline, which solves one system."""
-MAX_INVERSE_DISTANCE_PLACES = 1 << 21
-"""Predicted places of all signals together up to which tables show inverse distances."""
 SAME_PLACE = 1e-9
 """Distance from a sample, in samples of the grid, below which a place is that of the sample."""
 RBF_NEIGHBOURS = 50
@@ -72,14 +62,24 @@ class Interpolation:
     """Whether training samples on a grid can be interpolated."""
     on_points: ClassVar[bool] = False
     """Whether scattered training samples can be interpolated."""
+    max_points: ClassVar[float] = math.inf
+    """Scattered training samples of all signals together up to which tables show it."""
+    max_places: ClassVar[float] = math.inf
+    """Predicted places of all signals together up to which tables show it, from scattered training samples."""
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         """Whether tables show this baseline for signals of this shape and these training samples.
 
         Raises:
-            InputError: If it applies, but should not be computed. Tables show the reason in the place of a score.
+            InputError: If it applies, but takes too long. Tables show the reason in the place of a score.
         """
-        return self.on_grids if isinstance(split, GridSplit) else self.on_points
+        if isinstance(split, GridSplit):
+            return self.on_grids
+        if self.on_points:
+            every = math.prod(info.grid) if info.num_points is None else info.num_points
+            _limit("points", info.num_signals * split.num_train, self.max_points)
+            _limit("places", info.num_signals * max(0, every - split.num_train), self.max_places)
+        return self.on_points
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Indices and weights of the training samples of one axis whose weighted sum is each value, ``(N, m)`` each.
@@ -253,13 +253,14 @@ class Delaunay(Interpolation):
     """Linear interpolation on the Delaunay triangulation of scattered points; in 1-D, between neighbours."""
 
     on_points = True
+    max_points = 1 << 21
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for up to :data:`MAX_DELAUNAY_POINTS` points of at most two axes."""
+        """As in the base class, for at most two axes: triangulating more takes minutes."""
         if not super().applies_to(info, split):
             return False
-        if info.num_axes > 2 or info.num_signals * split.num_train > MAX_DELAUNAY_POINTS:
-            raise InputError(f"triangulating more than {MAX_DELAUNAY_POINTS} points, or in more than 2 axes, takes minutes")
+        if info.num_axes > 2:
+            raise InputError(f"triangulating {info.num_axes} axes takes minutes")
         return True
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
@@ -291,13 +292,11 @@ class CloughTocher(Interpolation):
     """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes (SciPy)."""
 
     on_points = True
+    max_points = 1 << 17
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for up to :data:`MAX_CLOUGH_TOCHER_POINTS` points of two axes."""
-        if info.num_axes != 2 or not super().applies_to(info, split):
-            return False
-        _limit("points", info.num_signals * split.num_train, MAX_CLOUGH_TOCHER_POINTS)
-        return True
+        """As in the base class, for two axes."""
+        return info.num_axes == 2 and super().applies_to(info, split)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
         """One triangulation per set of points."""
@@ -311,14 +310,8 @@ class _RadialBasis(Interpolation):
     """Radial basis functions fitted to the nearest :data:`RBF_NEIGHBOURS` samples of every place (SciPy)."""
 
     on_points = True
+    max_places = 30_000  # one system for each
     kernel: ClassVar[str]
-
-    def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for up to :data:`MAX_RBF_PLACES` places."""
-        if not super().applies_to(info, split):
-            return False
-        _limit("places", _num_places(info, split), MAX_RBF_PLACES)
-        return True
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
         """One system per place."""
@@ -357,13 +350,7 @@ class InverseDistance(Interpolation):
     """
 
     on_points = True
-
-    def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for up to :data:`MAX_INVERSE_DISTANCE_PLACES` places."""
-        if not super().applies_to(info, split):
-            return False
-        _limit("places", _num_places(info, split), MAX_INVERSE_DISTANCE_PLACES)
-        return True
+    max_places = 1 << 21
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
         """One search for all places."""
@@ -386,13 +373,11 @@ class Biharmonic(Interpolation):
     """
 
     on_points = True
+    max_places = 60_000  # one system for all
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for samples of a grid and up to :data:`MAX_BIHARMONIC_PLACES` missing ones."""
-        if info.num_points is not None or not super().applies_to(info, split):
-            return False
-        _limit("places", _num_places(info, split), MAX_BIHARMONIC_PLACES)
-        return True
+        """As in the base class, for samples of a grid."""
+        return info.num_points is None and super().applies_to(info, split)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
         """One system per signal."""
@@ -413,15 +398,9 @@ class Biharmonic(Interpolation):
         return torch.stack(filled).to(values)
 
 
-def _num_places(info: SignalInfo, split: Split) -> int:
-    """Places of all signals that are predicted."""
-    every = math.prod(info.grid) if info.num_points is None else info.num_points
-    return info.num_signals * max(0, every - split.num_train)
-
-
-def _limit(what: str, count: int, most: int) -> None:
+def _limit(what: str, count: int, most: float) -> None:
     if count > most:
-        raise InputError(f"{count:,} {what}, more than the {most:,} that are computed beside a fit")
+        raise InputError(f"{count:,} {what}, more than the {most:,.0f} that are computed beside a fit")
 
 
 def _fill(

@@ -166,7 +166,7 @@ def test_missing_samples_of_a_grid_by_the_biharmonic_equation() -> None:
 
 
 def test_baselines_that_would_take_long_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pe_lightning.baselines.MAX_RBF_PLACES", 40)
+    monkeypatch.setattr("pe_lightning.baselines._RadialBasis.max_places", 40)
     rows, _ = score_baselines(TensorDataModule(numbers(1, 8, 8, 1).float(), sampling="random"))
     assert rows["thin_plate"] == {"test/psnr": None, "test/psnr_reason": "left out: 48 places, more than the 40 that are "
                                   "computed beside a fit"}  # fmt: skip
