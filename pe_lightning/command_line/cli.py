@@ -25,6 +25,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.cli import LightningArgumentParser, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning import runs, tasks
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
@@ -193,6 +194,8 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     if config.weights_only is False:
         raise InputError("weights_only: false would run code of the checkpoint; leave it out")
     config.weights_only = True  # Lightning requires it
+    if verb == "fit" and _plain(config.data).get("validation", 0) is None and _selector(config):
+        config.data.init_args.validation = "auto"
     if config.ckpt_path:  # from an option, a configuration or the environment
         config.ckpt_path = str(locate(config.ckpt_path))
     return config
@@ -286,8 +289,11 @@ def build(
     data, model, options = data or instances.data, instances.model, {**instances.trainer}
     if config.ckpt_path and isinstance(model, (CoordinateModule, tasks.AttentionTask)):
         refuse_other_model(read_checkpoint(config.ckpt_path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
-    if verb == "fit" and isinstance(data, SignalDataModule):
-        data.selects = data.selects or _selects(config)
+    if verb == "fit" and (selector := _selector(config)) and _plain(config.data).get("validation") == "auto":
+        rank_zero_info(
+            f"{selector} selects by val/ scores, so --data.validation is auto: a tenth of the trained samples is held out "
+            "of training for them; 0 trains on these too, and selects by the samples of test/."
+        )
     log = options["logger"] is not False
     recorder = RunRecorder(ckpt_path=config.ckpt_path, wandb=instances.wandb, log=log, **recorder_options)
     best = BestAndLast(getattr(model, "monitor", None), getattr(model, "monitor_mode", "max"))
@@ -314,14 +320,19 @@ def build(
     return Job(verb, config, data, model, trainer, recorder, best, stop)
 
 
-def _selects(config: Namespace) -> str:
+def _plain(part: Any) -> dict[str, Any]:
+    """The arguments of a class in a configuration, as plain values."""
+    arguments = part.get("init_args") if part else None
+    return arguments.as_dict() if isinstance(arguments, Namespace) else dict(arguments or {})
+
+
+def _selector(config: Namespace) -> str:
     """Name of a configured callback or scheduler that acts on ``val/`` scores, and is not only a checkpoint; else empty."""
-    plain = plain_values("fit", config)
-    callbacks = plain["trainer"].get("callbacks") or []
-    scheduler = (plain["model"].get("init_args") or {}).get("lr_scheduler") or {}
-    for part in [*(callbacks if isinstance(callbacks, list) else [callbacks]), scheduler]:
+    callbacks = config.trainer.callbacks or []
+    scheduler = config.model.get("init_args", {}).get("lr_scheduler")
+    for part in [*(callbacks if isinstance(callbacks, list) else [callbacks]), scheduler or {}]:
         name = str(part.get("class_path", "")).rpartition(".")[2]
-        monitored = (part.get("init_args") or {}).get("monitor") or ""
+        monitored = _plain(part).get("monitor") or ""
         if (name == "ReduceLROnPlateau" and not monitored) or (name != "ModelCheckpoint" and monitored.startswith("val/")):
             return name
     return ""

@@ -23,7 +23,7 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import PointDataset, SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
-from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.options import Batching, Storage, ValidationShare
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.data.signals import Scaling
@@ -37,7 +37,7 @@ from pe_lightning.registry import Registry
 __all__ = ["SignalDataModule", "datamodules"]
 
 DEFAULT_VALIDATION = 0.1
-"""Share of the trained samples held out for validation where a command selects by its scores."""
+"""Share of the trained samples that ``validation: auto`` holds out."""
 WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
 """Attributes of a dataset that hold all samples, and are copied to a device once."""
 
@@ -63,8 +63,9 @@ class SignalDataModule(LightningDataModule):
         folds: Scores every known sample while all of them are trained on, by fits of all folds but one: ``random``,
             ``blocks``, or a mapping of the arguments of :class:`~pe_lightning.data.sampling.FoldSampling`.
         validation: Share of the trained samples, at most 0.5, that is held out of training and gives the ``val/`` scores;
-            the ``test/`` scores are then of samples that nothing was selected by. ``0``: ``val/`` is of the samples of
-            ``test/``. ``None``: 0, and 0.1 where the command monitors ``val/`` scores to stop, or to change the rate.
+            the ``test/`` scores are then of samples that nothing was selected by. ``auto``: 0.1 where there are at least 8
+            trained samples, in memory. ``0`` and ``None``: ``val/`` is of the samples of ``test/``; but in place of ``None``
+            the command takes ``auto`` where ``val/`` scores decide when to stop, or change the rate.
     """
 
     def __init__(
@@ -75,15 +76,13 @@ class SignalDataModule(LightningDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
     ) -> None:
         super().__init__()
         choice("protocol", protocol, Protocol)
-        if validation is not None and validation != 0:
-            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, or 0 for none")
+        if validation is not None and validation not in (0, "auto"):
+            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
         self.validation = validation
-        self.selects = ""
-        """What selects by ``val/`` scores, such as ``EarlyStopping``; the command sets it before the data is prepared."""
         self.source = sources.resolve(source)
         self.sampling = samplings.resolve(sampling)
         self.protocol = protocol
@@ -163,13 +162,10 @@ class SignalDataModule(LightningDataModule):
                 "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
                 "--data.in_memory true, or leave out folds"
             )
-        share = self.validation or 0.0
-        if self.validation is None and self.selects and loaded and split.num_train >= MIN_TRAINED_SAMPLES:
-            share = DEFAULT_VALIDATION
-            rank_zero_info(
-                f"{self.selects} selects by val/ scores, so {share:.0%} of the trained samples are held out of training for "
-                "them; --data.validation 0 trains on these too, and selects by the samples of test/."
-            )
+        if self.validation == "auto":
+            share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
+        else:
+            share = self.validation or 0.0
         if share and not loaded:
             raise InputError(
                 "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0"

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from pe_lightning.data.datamodule import SignalDataModule, datamodules
-from pe_lightning.data.options import Batching, Storage
+from pe_lightning.data.options import Batching, Storage, ValidationShare
 from pe_lightning.data.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.sources.images import ImageSource
 from pe_lightning.data.sources.kinds import Kind, UnclearKind, kind_of
@@ -66,7 +66,7 @@ class ImageDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
         **source: Any,
     ) -> None:
         super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
@@ -101,7 +101,7 @@ class RowDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
         **source: Any,
     ) -> None:
         super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
@@ -138,7 +138,7 @@ class VideoDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
         **source: Any,
     ) -> None:
         super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
@@ -175,7 +175,7 @@ class PointsDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
         **source: Any,
     ) -> None:
         usual = RandomSampling(0.8, shared=True)
@@ -210,7 +210,7 @@ class LabelledDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
         **source: Any,
     ) -> None:
         super().__init__(LabelledSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
@@ -246,7 +246,7 @@ class TensorDataModule(SignalDataModule):
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
-        validation: float | None = None,
+        validation: ValidationShare | None = None,
     ) -> None:
         super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation)
 

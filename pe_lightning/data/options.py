@@ -9,9 +9,11 @@ from pe_lightning.checks import choice, free_memory, integer, integers
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.errors import InputError
 
-__all__ = ["Batching", "Storage"]
+__all__ = ["Batching", "Storage", "ValidationShare"]
 
 BatchKind: TypeAlias = Literal["full", "points", "blocks"]
+ValidationShare: TypeAlias = float | Literal["auto"]
+"""Share of the trained samples that is held out for the ``val/`` scores."""
 
 DEFAULT_POINTS = 65536
 """Default number of points per signal in a batch of ``points``."""

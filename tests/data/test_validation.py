@@ -10,6 +10,7 @@ from lightning.pytorch import Trainer
 from pe_lightning import ComplexLinear, TensorDataModule, fit
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
+from pe_lightning.experiments.sweep.fits import Fits
 
 VALUES = torch.rand(2, 24, 20, 3, generator=torch.Generator().manual_seed(0))
 
@@ -67,3 +68,15 @@ def test_the_command_holds_samples_out_where_a_callback_stops_by_them(tmp_path, 
         found[name] = json.loads(text).get("num_validation")
     assert found == {"no": None, "stop": 10, "off": None}
     assert "EarlyStopping selects by val/ scores" in caplog.text
+
+
+def test_a_sweep_holds_samples_out_of_the_cells_that_stop_by_them_and_of_no_others(tmp_path):
+    np.save(tmp_path / "picture.npy", VALUES[0].numpy())
+    fits = Fits()
+    common = ["--config", "image/complex_gau", "--data.paths", str(tmp_path / "picture.npy"), "--trainer.max_steps", "2"]
+    stop = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
+    found = []
+    for options in (common, [*common, *stop], common):
+        tree = fits.resolve(options)
+        found.append((tree["data"]["init_args"]["validation"], fits.load(tree).num_validation))
+    assert found == [(None, 0), ("auto", 10), (None, 0)]
