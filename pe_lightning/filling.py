@@ -41,7 +41,7 @@ from pe_lightning.media.originals import Original, read_original, signals_of
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.modules.priors import NO_PRIOR
 from pe_lightning.quiet_fits import fit_quietly, quiet
-from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
+from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, WIDE_GAP
 
 __all__ = [
     "Filled",
@@ -61,9 +61,6 @@ Mask = NDArray[np.bool_]
 
 MAX_FOLD_SAMPLES = 1 << 16
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
-WIDE_GAP = 1.15
-"""Mean distance of missing samples to known ones, relative to as many random missing samples, above which blocks are held
-out."""
 MIN_REDUCED_SAMPLES = 16
 """Fewest samples per axis of a reduced picture from which an enlargement is scored."""
 POINTS_AT_ONCE = 1 << 16
@@ -342,13 +339,7 @@ def _fill_signal(
 
 
 def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor) -> Tensor:
-    """Standard deviations of predictions of one signal at samples of the grid, ``(P, C)``.
-
-    Raises:
-        InputError: If the model has none.
-    """
-    if not isinstance(module, (Adaptive, ComplexLinear)) or not module.has_std:
-        raise InputError(f"{type(module).__name__} has no standard deviations: leave out std, or set model adaptive")
+    """Standard deviations of predictions of one signal at samples of the grid, ``(P, C)``."""
     batch = data.evaluation_batch()
     assert isinstance(batch, GridBatch)
     coords = point_coordinates(batch.axes, index)
@@ -391,8 +382,7 @@ def _model(
         and (model == "adaptive" or (model == "auto" and not (smooth and known < math.prod(grid))))
     ):
         return lambda: Adaptive(noise="auto" if smooth else "none", prior=prior)
-    entry: Any = {"name": encoder or "laplace", "width": "auto"}
-    return lambda: ComplexLinear(entry, warm_start=True)
+    return lambda: ComplexLinear.exact(encoder or "laplace")
 
 
 def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:

@@ -53,9 +53,7 @@ def fit(
         >>> model(torch.rand(5, 2)).shape
         torch.Size([1, 5, 3])
     """
-    if isinstance(encoder, str) and registry.get(encoder).width is not None:
-        encoder = {"name": encoder, "width": "auto"}  # as the recipes of exact fits
-    module = ComplexLinear(encoder, warm_start=True) if model is None else model  # type: ignore[arg-type]
+    module = ComplexLinear.exact(encoder) if model is None else model
     if max_steps < 1 and not module.solves:
         raise InputError(f"{type(module).__name__} is trained: give max_steps, such as max_steps=2000")
     if isinstance(signals, SignalDataModule):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.points import Duplicates, PointArrays, names_of
-from pe_lightning.encoders import EncoderLike, registry
+from pe_lightning.encoders import EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.folds import FoldScore, interpolated_folds, score_folds
 from pe_lightning.media.maps import PointMap
@@ -208,16 +208,13 @@ class PointFit:
 
     def _deviations(self, unit: Tensor) -> Floats:
         """Standard deviations ``(P, V)`` in the user's units."""
-        if not self.has_std:
-            raise InputError(f"{type(self.models[0]).__name__} has no standard deviations: set model adaptive or exact")
-        deviations: list[Tensor] = [cast(Any, model).std(unit.to(self._dtype)) for model in self.models]
-        found = [each[:, 0].double().cpu().numpy() for each in deviations]
+        found = [model.std(unit.to(self._dtype))[:, 0].double().cpu().numpy() for model in self.models]
         return np.stack(found, 1) * self.extents
 
     @property
     def has_std(self) -> bool:
         """Whether the models have standard deviations."""
-        return all(getattr(model, "has_std", False) for model in self.models)
+        return all(model.has_std for model in self.models)
 
     @property
     def extents(self) -> Floats:
@@ -317,10 +314,7 @@ def make_model(
         model = "exact" if encoder is not None or count > MAX_ADAPTIVE_POINTS else "adaptive"
     if model == "adaptive":
         return Adaptive()
-    encoder = encoder or "laplace"
-    if isinstance(encoder, str) and registry.get(encoder).width is not None:
-        encoder = {"name": encoder, "width": "auto"}
-    return ComplexLinear(encoder, warm_start=True)  # type: ignore[arg-type]
+    return ComplexLinear.exact(encoder or "laplace")
 
 
 def _columns(what: str, given: Columns, names: Mapping[int, Sequence[str]] | None) -> dict[str, AnyArray]:

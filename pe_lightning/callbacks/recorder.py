@@ -36,6 +36,7 @@ from pe_lightning.media.points import write_points
 from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.metrics_file import SCHEMA, write_metrics
 from pe_lightning.modules.base import datamodule_of
+from pe_lightning.modules.coordinate import CoordinateModule
 from pe_lightning.runs import flatten
 
 __all__ = ["RunRecorder", "reports"]
@@ -289,8 +290,8 @@ class RunRecorder(TimedCallback):
             return
         output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
         if info.num_points is not None and output is not None:
-            deviate: Any = pl_module.std if getattr(pl_module, "has_std", False) else None
-            std = None if deviate is None else deviate(output.flat(batch)).float().cpu().numpy()
+            assert isinstance(pl_module, CoordinateModule)
+            std = pl_module.std(output.flat(batch)).float().cpu().numpy() if pl_module.has_std else None
             values = outputs.float().cpu().numpy()
             path = write_predicted(self.run_dir, info, output, values, std if std is None else std.reshape(values.shape))
             if self.table:

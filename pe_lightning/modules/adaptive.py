@@ -228,7 +228,7 @@ class Adaptive(SampledModule):
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
         if isinstance(field, AdaptivePoints):
             return field
-        network, grid, ridge = self.network, self.require_info().grid, float(self.network.ridge[0])
+        network, grid = self.network, self.require_info().grid
         samples, first, step = network.samples[0].detach(), network.first[0].double(), network.step[0].double()
         axes = [
             (start + distance * torch.arange(n, device=self.device)) / size

@@ -17,6 +17,7 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.distributed import Process
+from pe_lightning.encoders import EncoderLike, registry
 from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
 from pe_lightning.errors import InputError
@@ -164,6 +165,13 @@ class ComplexLinear(CoordinateModule):
             transform=transform,
             kept_as=kept_as,
         )
+
+    @classmethod
+    def exact(cls, encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
+        """The exact fit of an encoder, or of one per axis; the width of one given by name is chosen by held-out samples."""
+        if isinstance(encoder, str) and registry.get(encoder).width is not None:
+            encoder = {"name": encoder, "width": "auto"}
+        return cls(encoder, warm_start=True)  # type: ignore[arg-type]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Checks that a subclass with errors of its own declares whether its loss is quadratic.

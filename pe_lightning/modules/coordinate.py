@@ -143,6 +143,19 @@ class CoordinateModule(TrainedModule):
         """The optimiser for ``optimizer: null``: the papers' Adam."""
         return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
 
+    @property
+    def has_std(self) -> bool:
+        """Whether :meth:`std` is available: not by default."""
+        return False
+
+    def std(self, coords: Tensor) -> Tensor:
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
+
+        Raises:
+            InputError: If the model has none.
+        """
+        raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or an exact ComplexLinear")
+
     # -- parts and description ----------------------------------------------------------------------------------------
 
     @property

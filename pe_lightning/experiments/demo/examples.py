@@ -131,13 +131,19 @@ def inpaint(folder: Path, size: int) -> Example:
     return example
 
 
+def _between(size: int) -> NDArray[np.bool_]:
+    """The pixels of a square that are not every second one of every second row."""
+    mask = np.ones((size, size), bool)
+    mask[::2, ::2] = False
+    return mask
+
+
 def enlarge(folder: Path, size: int) -> Example:
     """A photograph enlarged to twice its size."""
     truth = photograph("astronaut", 10, 130, size)
     small = truth[::2, ::2]
     Image.fromarray(small).save(folder / "small.png")
-    new = np.ones((size, size), bool)
-    new[::2, ::2] = False
+    new = _between(size)
     example = Example(
         "enlarge",
         "Enlarge a photograph",
@@ -287,8 +293,7 @@ def sparse(folder: Path, size: int) -> Example:
 def encodings(folder: Path, size: int) -> Example:
     """Encodings compared: one linear layer on each, solved exactly."""
     truth = photograph("astronaut", 10, 130, size)
-    held_out = np.ones((size, size), bool)
-    held_out[::2, ::2] = False
+    held_out = _between(size)
     example = Example(
         "encodings",
         "Compare positional encodings",
