@@ -394,7 +394,14 @@ class Biharmonic(Interpolation):
             where = tuple(places.round().long().T.numpy())
             image, missing = np.zeros((*shape, known.shape[-1])), np.ones(shape, dtype=bool)
             image[where], missing[where] = known.double().cpu().numpy(), False
-            filled.append(torch.from_numpy(inpaint_biharmonic(image, missing, channel_axis=-1)))
+            try:
+                found = inpaint_biharmonic(image, missing, channel_axis=-1)
+            except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise InputError(f"biharmonic: scikit-image cannot solve its system ({reason}); use delaunay") from error
+            if not np.isfinite(found).all():  # SciPy's solver returns NaN for a singular system
+                raise InputError("biharmonic: its system is singular for these missing samples; use delaunay")
+            filled.append(torch.from_numpy(found))
         return torch.stack(filled).to(values)
 
 

@@ -193,6 +193,8 @@ def fill(
     """
     checks.choice("upscale", upscale, (1, 2, 3, 4))
     checks.choice("folds", folds, FoldsLike)
+    if block is not None:
+        checks.integer("block", block, 1)
     if isinstance(model, str):
         checks.choice("model", model, ModelName)
     if encoder is not None and model == "adaptive":

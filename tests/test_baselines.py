@@ -20,10 +20,11 @@ from torch import Tensor
 
 from pe_lightning.baselines import Interpolation, baselines, interpolate, names
 from pe_lightning.callbacks.scores import score_baselines
-from pe_lightning.data import GridBatch, PointBatch, SignalInfo, Split, TensorDataModule, grid_axes
+from pe_lightning.data import FoldSampling, GridBatch, PointBatch, SignalInfo, Split, TensorDataModule, grid_axes
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.search import search
 from pe_lightning.experiments.suggest.windows import all_signals
+from pe_lightning.folds import interpolated_folds
 
 Array = np.ndarray[Any, Any]
 GRIDS = [(9,), (8, 11), (6, 7, 8)]
@@ -163,6 +164,20 @@ def test_missing_samples_of_a_grid_by_the_biharmonic_equation() -> None:
     np.testing.assert_allclose(interpolate("biharmonic", batch, axes).flatten(), plane, atol=1e-6)
     with pytest.raises(InputError, match="of a grid that are missing"):
         interpolate("biharmonic", batch, coords[0] + 0.01)
+
+
+@pytest.mark.parametrize("broken", [lambda *_, **__: np.full((6, 7, 1), np.nan), lambda *_, **__: np.linalg.inv([[0.0]])])
+def test_a_biharmonic_system_that_cannot_be_solved_is_named_beside_the_other_baselines(
+    broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skimage.restoration.inpaint_biharmonic", broken)
+    values = torch.rand(1, 6, 7, 1, generator=torch.Generator().manual_seed(0))
+    values[0, 2:4, 3] = torch.nan
+    data = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, protocol="none")
+    scores, left_out = interpolated_folds(data, FoldSampling(number=2))
+    assert "nearest" in scores
+    assert "biharmonic" in left_out["biharmonic"]
+    assert "use delaunay" in left_out["biharmonic"]
 
 
 def test_baselines_that_would_take_long_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def fill_files(
             applies.
         encoder: Encoder of the exact fit (default: laplace).
         folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto chooses by the gaps.
-        block: Samples per axis of a block.
+        block: Samples per axis of a block, at least 1.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         no_std: Leave out the file of standard deviations of the missing samples, which takes further fits.
         variable: NetCDF and Zarr: the variable; the only one by default.
@@ -109,6 +109,7 @@ def fill_files(
             raise InputError(f"--variable and --dims are for NetCDF and Zarr (.nc, .zarr), and {path!r} is none")
         else:
             original = read_file(path, mark, axes)
+            _check_table(path, target, original, smooth)
         check_suffix(target, original)
         filled = fill(
             original,
@@ -143,6 +144,29 @@ def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upsc
             "plain arrays with --axes"
         )
     return read_file(path, variable, None if dims is None else names_of("dims", dims, 3))
+
+
+def _check_table(path: str, target: Path, original: Original, smooth: bool) -> None:
+    """Says how a table of scattered points is read: a map needs coordinates; a series with places is noticed.
+
+    Raises:
+        InputError: If the result is a map, or nothing is missing in a table of places.
+    """
+    from pe_lightning.data.sources.paths import SourceFile, format_of
+    from pe_lightning.data.sources.points import place_columns, points_options
+    from pe_lightning.media.maps import MAP_SUFFIXES
+
+    file = SourceFile(Path(path), path)
+    if path.startswith("samples://") or file.path.is_dir() or format_of(file.path) != "table":
+        return
+    is_map, places = target.suffix.lower() in MAP_SUFFIXES and target.suffix not in original.suffixes, place_columns(file)
+    if not is_map and not places:
+        return
+    points = f"{points_options(file)} --grid 400,600 for a map, or --at FILE for values at the places of a table"
+    if is_map or not (smooth or original.missing.any()):
+        why = f"{str(target)!r} is a map" if is_map else "no cell is empty"
+        raise InputError(f"{path!r} is read as a series of rows, and {why}: if its rows are scattered points, add {points}")
+    print(f"{path!r} is read as a series of rows in their order; if they are scattered points, add {points}")
 
 
 def _targets(paths: list[str], out: Path, force: bool) -> dict[str, Path]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pe_lightning.checks import free_memory
 from pe_lightning.command_line.score_table import print_scores
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_bytes
 
 if TYPE_CHECKING:
     from pe_lightning.point_fit import PointFit
 
 __all__ = ["fill_points", "grid_of"]
+
+MAP_SAMPLE_BYTES = 64
+"""Memory that a sample of a map takes: coordinates, value and standard deviation, and copies of them."""
 
 
 def grid_of(text: str) -> list[int]:
@@ -48,9 +53,11 @@ def fill_points(
     Raises:
         InputError: If a file or an option cannot be used; nothing is written then.
     """
+    from pe_lightning.data.sources.paths import SourceFile, format_of
     from pe_lightning.data.sources.points import (  # imports torch, which --help does not need
         PointSource,
         names_of,
+        points_options,
         read_places,
     )
     from pe_lightning.media.maps import check_map, plot_map, write_places
@@ -60,7 +67,10 @@ def fill_points(
         lacking = " and ".join(
             f"--{name}" for name, given in (("coordinates", coordinates), ("values", values)) if given is None
         )
-        raise InputError(f"scattered points need {lacking}: --coordinates lon,lat --values temperature --grid 400,600")
+        options = "--coordinates lon,lat --values temperature"
+        if format_of(Path(paths[0]), by_content=False) == "table" and Path(paths[0]).is_file():
+            options = points_options(SourceFile(Path(paths[0]), paths[0]))
+        raise InputError(f"scattered points need {lacking}: {options} --grid 400,600")
     if (grid is None) == (at is None):
         raise InputError("give either --grid 400,600 for a map, or --at FILE for values at the places of a table")
     if folds == "blocks":
@@ -73,6 +83,10 @@ def fill_points(
         )
     if sizes is not None:
         check_map(out)
+        if (needed := math.prod(sizes) * MAP_SAMPLE_BYTES) > (free := free_memory()):
+            raise InputError(
+                f"--grid {grid} takes {show_bytes(needed)}, and {show_bytes(free)} of memory are free: set fewer"
+            )
     elif out.suffix not in (".csv", ".npy"):
         raise InputError(f"values at places are written as .csv or .npy; got --out {str(out)!r}")
     places = None if at is None else read_places(at, names)  # before the fit, so that bad input costs no time
@@ -80,6 +94,8 @@ def fill_points(
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     if folds != "none":
         _print_scores(fit)
+    if not fit.has_std:
+        print("no standard deviations: the points are too few for them")
     if sizes is not None:
         found = fit.grid(sizes)
         if out.suffix in (".tif", ".tiff"):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lightning.pytorch.utilities import rank_zero_info
+
 from pe_lightning.data.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
 from pe_lightning.data.sources.kinds import UnclearKind, kind_of
-from pe_lightning.data.sources.paths import ARRAYS, format_of
+from pe_lightning.data.sources.paths import ARRAYS, SourceFile, format_of
+from pe_lightning.data.sources.points import place_columns, points_options
 from pe_lightning.data.sources.samples import SCHEME, video_samples
 from pe_lightning.errors import InputError, did_you_mean
 
@@ -73,9 +76,22 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
         raise InputError(f"{error}; or say what they hold: {choices}") from error
     files = [video_samples().get(path.removeprefix(SCHEME), Path(path)) for path in paths]
     volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
+    if kind == "rows" and "data.select" not in given:
+        _notice_places(files)
     folder = {"images": "image", "rows": "row", "video": "volume" if volumes else "video"}[kind]
     if not linear:
         return f"{folder}/{ADAPTIVE_FIT}"
     sampling = given.get("data.sampling")
     scattered = sampling is not None and "grid" not in sampling
     return "image/inpaint" if scattered and folder == "image" else f"{folder}/{EXACT_FIT}"
+
+
+def _notice_places(files: Sequence[Path]) -> None:
+    """Prints how a table with columns of places is read as scattered points."""
+    for path in files:
+        file = SourceFile(path, str(path))
+        if path.is_file() and format_of(path, by_content=False) == "table" and (places := place_columns(file)):
+            rank_zero_info(
+                f"{file.given!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
+                f"rows: if the rows are scattered points, add {points_options(file, '--data.')}"
+            )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Axis", "Periods", "as_numbers", "axes_of_points", "in_period", "periods_of"]
+__all__ = ["EAST_NAMES", "NORTH_NAMES", "Axis", "Periods", "as_numbers", "axes_of_points", "in_period", "periods_of"]
 
 Floats = npt.NDArray[np.float64]
 Periods = dict[str, float]
@@ -22,6 +22,9 @@ DEGREES = 360.0
 """Period of a periodic axis whose period is not given."""
 MAX_EXTENT_RATIO = 10.0
 """Ratio of the longest to the shortest axis up to which numeric axes are taken to have the same unit of length."""
+EAST_NAMES = ("x", "lon", "long", "longitude", "easting", "east")
+NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
+"""Usual names of coordinates to the east and to the north, in lower case."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -143,7 +144,10 @@ class SignalDataModule(LightningDataModule):
             check_known(known, info.names)
             split = self.sampling.split_known(raw.grid, info.num_signals, known)
             if split.num_train < 2:
-                raise InputError(f"{split.num_train} sample(s) would be trained on after the missing ones are left out")
+                raise InputError(
+                    f"{int(known.flatten(1).sum(1).min())} of {math.prod(raw.grid)} samples are known, of which "
+                    f"{split.num_train} would be trained on, and a fit needs at least 2: check what marks missing samples"
+                )
             values = values.where(known[..., None], torch.nan)
             if len(set((~known).flatten(1).sum(1).tolist())) > 1 and isinstance(split, PointSplit):
                 rank_zero_info(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
+from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import AnyArray
@@ -27,8 +28,6 @@ MAP_SUFFIXES = (".nc", ".tif", ".tiff", ".csv", ".npy")
 """Suffixes of the files that :meth:`PointMap.write` writes."""
 STD_SUFFIX = "_std"
 """End of the names of standard deviations."""
-EAST_NAMES = ("x", "lon", "long", "longitude", "easting", "east")
-NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
 LONGITUDES, LATITUDES = EAST_NAMES[1:4], NORTH_NAMES[1:3]
 
 

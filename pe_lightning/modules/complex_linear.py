@@ -40,7 +40,7 @@ from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.solvers import Choice, Solution
-from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
 
 __all__ = ["ComplexLinear"]
@@ -299,9 +299,12 @@ class ComplexLinear(CoordinateModule):
 
     @property
     def has_std(self) -> bool:
-        """Whether :meth:`std` is available: an exact fit of one signal whose training samples are in memory."""
+        """Whether :meth:`std` is available: an exact fit of one signal whose samples are in memory, and not too few."""
         solved = self.solution is not None and self.solution.ridge is not None and not self.depth
-        return self.info is not None and self.info.num_signals == 1 and solved and self._samples is not None
+        data = self._samples
+        if self.info is None or self.info.num_signals != 1 or not solved or data is None:
+            return False
+        return data.split.num_train >= MIN_SAMPLES[self.info.num_axes - 1]
 
     @property
     def _samples(self) -> SignalDataModule | None:

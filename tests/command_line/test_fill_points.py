@@ -53,8 +53,15 @@ def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--coordinates", "lon,lat", "--grid", "4,4"], "need --values"),
+        (["--coordinates", "lon,lat", "--grid", "4,4"], "need --values: --coordinates lon,lat --values temp"),
         (["--values", "temp", "--grid", "4,4"], "need --coordinates"),
+        (
+            ["--out", "map.nc"],
+            "'map.nc' is a map: if its rows are scattered points, add --coordinates lon,lat",
+        ),
+        ([], "no cell is empty: if its rows are scattered points, add --coordinates lon,lat --values temp"),
+        (["--coordinates", "lon,lat", "--values", "lon", "--grid", "4,4"], "'lon' is named as a coordinate and as a value"),
+        ([*COLUMNS, "--grid", "1000000,1000000"], "of memory are free: set fewer"),
         (COLUMNS, "either --grid 400,600 for a map, or --at FILE"),
         ([*COLUMNS, "--grid", "400"], "1 sizes for 2 coordinates (lon, lat): give one each"),
         ([*COLUMNS, "--grid", "4,many"], "such as 400,600; got '4,many'"),
@@ -74,3 +81,14 @@ def test_wrong_options_are_refused_and_nothing_is_written(options: list[str], wo
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert words in message
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_a_table_of_places_is_noticed_and_few_points_have_no_standard_deviations(capsys) -> None:
+    rows = Path("stations.csv").read_text().splitlines()
+    Path("gap.csv").write_text("\n".join([*rows[:40], ",,", *rows[40:]]) + "\n")
+    assert main(["fill", "gap.csv", "--out", "series.csv", "--folds", "none", "--no_std"]) == 0
+    assert "if they are scattered points, add --coordinates lon,lat --values temp" in capsys.readouterr().out
+    Path("three.csv").write_text("\n".join(rows[:4]) + "\n")
+    assert main(["fill", "three.csv", *COLUMNS, "--grid", "3,3", "--out", "map.csv", "--folds", "none"]) == 0
+    assert "no standard deviations: the points are too few" in capsys.readouterr().out
+    assert Path("map.csv").read_text().startswith("lon,lat,temp\n")

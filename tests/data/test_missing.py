@@ -100,7 +100,7 @@ def test_what_is_printed_and_what_is_refused(caplog: pytest.LogCaptureFixture) -
     with pytest.raises(InputError, match=r"all 20 samples are missing .* of: b"):
         TensorDataModule(values, ["a", "b"]).prepare()
     values[1, 4] = 0.5
-    with pytest.raises(InputError, match=r"1 sample\(s\) would be trained on"):
+    with pytest.raises(InputError, match="1 of 20 samples are known, of which 1 would be trained on"):
         TensorDataModule(values, ["a", "b"], GridSampling(1)).prepare()
 
 

@@ -140,6 +140,8 @@ ONE_PLACE = "a,1,50,3,1\nb,2,51,4,2\nc,1,50,5,3\n"
         (ROWS, {"coordinates": "lon,latt"}, ["no column|0 columns", "'latt'", "did you mean 'lat'", "temp, hum"]),
         (ROWS, {"coordinates": "lon,lon"}, ["distinct names"]),
         (ROWS, {"coordinates": "station,lon,lat,temp"}, ["4 columns", "1 to 3 axes"]),
+        (ROWS, {"values": "lon,temp"}, ["'lon' is named as a coordinate and as a value"]),
+        ("", {}, ["has no rows of numbers below its header"]),
         (ROWS, {"values": "station"}, ["'station'", "line 2", "'a' is not a number"]),
         (ROWS, {"coordinates": "lon,station"}, ["line 2", "'a'", "a date in ISO 8601"]),
         ("a,1,50,,1\nb,2,51,,2\n", {}, ["none of 2 rows", "temp has none at all"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -12,12 +12,12 @@ import numpy.typing as npt
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.checks import choice
-from pe_lightning.data.axes import as_numbers, axes_of_points, in_period, periods_of
+from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, read_cells
+from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, header_of, read_cells
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
 
@@ -27,7 +27,9 @@ __all__ = [
     "PointArrays",
     "PointSource",
     "names_of",
+    "place_columns",
     "points_as_signals",
+    "points_options",
     "read_columns",
     "read_places",
 ]
@@ -74,6 +76,7 @@ class PointSource(Source):
         self.paths = as_list(self.paths)
         self.coordinates = names_of("coordinates", self.coordinates, MAX_AXES)
         self.values = names_of("values", self.values)
+        _check_distinct(self.coordinates, self.values)
         choice("duplicates", self.duplicates, Duplicates)
 
     def read(self) -> RawSignals:
@@ -109,6 +112,7 @@ class PointArrays(Source):
     same_unit: bool | None = None
 
     def __post_init__(self) -> None:
+        _check_distinct(self.coordinates, self.values)
         choice("duplicates", self.duplicates, Duplicates)
 
     def read(self) -> RawSignals:
@@ -138,6 +142,13 @@ def names_of(what: str, given: str | Sequence[str | int], most: int | None = Non
     return names
 
 
+def _check_distinct(coordinates: Collection[str], values: Collection[str]) -> None:
+    if both := [name for name in values if name in coordinates]:
+        raise InputError(
+            f"{', '.join(map(repr, both))} is named as a coordinate and as a value: name other columns for the values"
+        )
+
+
 def points_as_signals(
     coordinates: dict[str, AnyArray],
     values: dict[str, npt.NDArray[np.float64]],
@@ -162,6 +173,8 @@ def points_as_signals(
     rows = np.stack(list(values.values()))
     finite = np.isfinite(np.concatenate([places, rows]))
     known: npt.NDArray[np.bool_] = finite.all(0)
+    if not len(known):
+        raise InputError(f"{label} has no rows of numbers below its header: nothing can be fitted")
     if not known.any():
         of = {**dict(zip(names, places, strict=True)), **dict(zip(values, rows, strict=True))}
         empty = [name for name, column in of.items() if not np.isfinite(column).any()]
@@ -261,6 +274,21 @@ def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[
     return found
 
 
+def place_columns(file: SourceFile) -> list[str]:
+    """The columns of a text table that are probably places, such as ``lon`` and ``lat``; empty if there are no two."""
+    names = header_of(file)
+    found = [next((name for name in names if name.lower() in known), None) for known in (EAST_NAMES, NORTH_NAMES)]
+    return [name for name in found if name is not None] if None not in found else []
+
+
+def points_options(file: SourceFile, prefix: str = "--") -> str:
+    """The options that read a text table as scattered points, with its columns: ``--coordinates lon,lat --values temp``."""
+    names, places = header_of(file), place_columns(file)
+    others = [name for name in names if name not in places]
+    coordinates = ",".join(places or names[:2]) or "0,1"
+    return f"{prefix}coordinates {coordinates} {prefix}values {(others if places else names[2:] or ['2'])[-1]}"
+
+
 def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
     """The coordinates of a file of places, and all columns that a table of results repeats.
 
@@ -298,8 +326,7 @@ def _parsed(label: str, lines: Sequence[int], cells: Sequence[str], dates: bool)
     for place, (line, cell) in zip(np.flatnonzero(~missing), zip(where, given, strict=True), strict=True):
         value = parse(cell)
         if value is None:
-            wanted = "a date in ISO 8601, such as 2024-01-31T12:00" if as_dates else "a number"
-            wanted += " or a date in ISO 8601" if dates and not as_dates else ""
+            wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00" if dates else "a number"
             raise InputError(f"{label}, line {line}: {cell!r} is not {wanted}; correct it, or leave it empty")
         found[place] = value
     return found

@@ -25,6 +25,7 @@ __all__ = [
     "Column",
     "TableLayout",
     "file_name_of",
+    "header_of",
     "is_missing",
     "layout_of",
     "read_cells",
@@ -228,13 +229,24 @@ def read_cells(file: SourceFile, columns: Sequence[str] | None = None) -> list[C
     return found
 
 
+def header_of(file: SourceFile) -> list[str]:
+    """Names of the columns of a text table, from its first lines; empty without a header.
+
+    Raises:
+        InputError: If the file is not text, or its first rows differ in their number of cells.
+    """
+    _, rows, _ = _rows(file, SAMPLE_LINES)
+    rows, _ = _with_decimal_points(file, rows)
+    return [cell.strip() for cell in rows[0]] if _has_header(rows) else []
+
+
 def is_missing(cell: str) -> bool:
     """Whether a cell says that its value is missing."""
     return cell.strip(" +-").lower() in MISSING_VALUES
 
 
-def _rows(file: SourceFile) -> tuple[list[int], list[list[str]], str]:
-    """Line numbers, cells and delimiter of all rows, without comments and empty lines at both ends."""
+def _rows(file: SourceFile, most: int | None = None) -> tuple[list[int], list[list[str]], str]:
+    """Line numbers, cells and delimiter of all rows, or of ``most``, without comments and empty lines at both ends."""
     with reading(file.given):
         text = file.path.read_bytes().decode("utf-8-sig")
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
@@ -243,6 +255,7 @@ def _rows(file: SourceFile) -> tuple[list[int], list[list[str]], str]:
                 lines.pop(end)
         if "\0" in text or not lines:
             raise ValueError("it holds zero bytes" if "\0" in text else "it holds no numbers")
+        lines = lines[:most]
         numbers, texts = zip(*lines, strict=True)
         delimiter = max(DELIMITERS, key=lambda one: _fitness(_split(texts[:SAMPLE_LINES], one)))  # the first of several
         rows = _split(texts, delimiter)
