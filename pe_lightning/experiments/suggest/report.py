@@ -20,7 +20,7 @@ from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.samples import SCHEME
 from pe_lightning.errors import show_metric
 from pe_lightning.experiments.compare.reading import Metric
-from pe_lightning.experiments.suggest.search import ADAPTIVE, SearchResult, TrialScore
+from pe_lightning.experiments.suggest.search import ADAPTIVE_PRIOR, MODELS, SearchResult, TrialScore
 
 __all__ = ["configuration", "data_lines", "print_result", "verdict"]
 
@@ -82,6 +82,10 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     if result.shown.info.num_signals > 1:
         signals = result.shown.info.num_signals
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
+    if any(trial.candidate.name == ADAPTIVE_PRIOR for trial in trials):
+        console.print(
+            Text("* A network that has seen other pictures, mixed in by the weight that held-out samples support.")
+        )
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
     if result.windows is not None:
@@ -147,8 +151,8 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
     """
     best = result.of(interpolation=False)[0]
     model, steps = best.best.model, f"{best.best.steps} # as many as the time limit allowed"
-    if best.candidate.name == ADAPTIVE:
-        model, steps = {"class_path": ADAPTIVE}, "0"
+    if best.candidate.name in MODELS:
+        model, steps = MODELS[best.candidate.name], "0"
     if best.whole is not None:
         found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
         encoder: object = found[0] if found[1:] == found[:-1] and found else found

@@ -17,12 +17,15 @@ from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import baselines, interpolate
 from pe_lightning.checks import free_memory
 from pe_lightning.data.dataset import to_device
+from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
 from pe_lightning.modules import Adaptive
+from pe_lightning.modules.adaptive import PRIOR_AXES
 from pe_lightning.modules.exact_fit import size_encoders, solve_data
+from pe_lightning.modules.priors import SHIPPED, read_prior
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
 
@@ -42,8 +45,12 @@ MAX_GAP_DB = 1.0
 """Encoders whose score on windows is further below the best one are not tried on all samples."""
 RANK_POINTS = 1024
 """Number of scattered points for the stable rank of the features."""
-ADAPTIVE = "Adaptive"
-"""Name of the candidate that is a model, not an encoder."""
+ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
+MODELS: dict[str, dict[str, Any]] = {
+    ADAPTIVE: {"class_path": "Adaptive"},
+    ADAPTIVE_PRIOR: {"class_path": "Adaptive", "init_args": {"prior": SHIPPED[0]}},
+}
+"""Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
 """Notes on a trial, by the name of the warning of the solver."""
 
@@ -114,10 +121,11 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
 
     Args:
         names: Encoders to try, or ``Adaptive``; empty: all registered encoders, and Adaptive unless there are ``counts``.
+            Adaptive is tried with a prior too.
         counts: Features per axis to try; those of :data:`FEATURE_SHARES` if empty.
     """
     skipped = {} if names else dict(encoders.registry.broken())
-    found = [Candidate(ADAPTIVE)] if ADAPTIVE in names or not (names or counts) else []
+    found = [Candidate(name) for name in MODELS] if ADAPTIVE in names or not (names or counts) else []
     for name in [name for name in names if name != ADAPTIVE] if names else encoders.names():
         try:
             encoder = encoders.create(name)
@@ -275,6 +283,8 @@ def search(
     until = began + (WINDOWS_TIME_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
     labels: set[str] = set()
     for candidate in [*methods, *candidates]:
+        if candidate.name == ADAPTIVE_PRIOR and not _takes_prior(first):
+            continue
         label = candidate.label(result.shown)
         if label in labels:  # the limits on the number of features can make both shares equal
             continue
@@ -306,9 +316,9 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
     candidate.check_memory(signals)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
-        fit = _interpolate if candidate.interpolation else _adapt if candidate.name == ADAPTIVE else _solve
+        fit = _interpolate if candidate.interpolation else _adapt if candidate.name in MODELS else _solve
         found, prediction = fit(candidate, signals, device)
-    notes = dict.fromkeys(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)
+    notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])
     return replace(found, per_signal=measure(prediction, signals), notes=tuple(filter(None, notes)))
 
 
@@ -340,13 +350,23 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
 
 
+def _takes_prior(signals: ScoredSignals) -> bool:
+    return signals.info.num_axes == PRIOR_AXES and isinstance(signals.dataset.split, GridSplit)
+
+
 def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    """The model Adaptive with default arguments."""
-    module, began = Adaptive(), time.perf_counter()
+    """The model Adaptive; a prior is weighted by held-out training samples, and its mean weight is noted."""
+    module, began = Adaptive(**MODELS[candidate.name].get("init_args", {})), time.perf_counter()
+    if candidate.name == ADAPTIVE_PRIOR:
+        module.local_prior = read_prior(module.prior)
     # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
     module.build(replace(signals.info, grid=grid))
     module.calibrate(signals.dataset.train_batch)
     module.to(device).solve()
-    found = TrialScore((), time.perf_counter() - began, module.num_params)
+    notes: tuple[str, ...] = ()
+    if candidate.name == ADAPTIVE_PRIOR:
+        weights = module.describe()["prior"]["weight"]
+        notes = (f"weight {math.fsum(weights) / len(weights):.2f}",)
+    found = TrialScore((), time.perf_counter() - began, module.num_params, notes=notes)
     return found, module.predict_grid([axis.to(device) for axis in signals.dataset.axes])

@@ -11,6 +11,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
+from pe_lightning.data.drawing import draw_words
 from pe_lightning.data.sources.samples import image_samples
 from pe_lightning.experiments.suggest import networks
 
@@ -33,11 +34,11 @@ def best_of_table(shown: str) -> tuple[str, float]:
     return name, float(rest)
 
 
-def fitted(config: str = "suggested.yaml") -> dict:
+def fitted(config: str = "suggested.yaml", run: str = "*") -> dict:
     quiet = ["--wandb.enabled", "false", "--trainer.accelerator", "cpu", "--trainer.log_every_n_steps", "1"]
     assert main(["fit", "--config", config, *quiet]) == 0
-    (run,) = Path("runs").glob("*/*/metrics.json")
-    return json.loads(run.read_text())
+    (metrics,) = Path("runs").glob(f"{run}/*/metrics.json")
+    return json.loads(metrics.read_text())
 
 
 def test_a_picture(capsys, tmp_path):
@@ -58,16 +59,25 @@ def test_a_picture(capsys, tmp_path):
     assert name.startswith(found["encoder"]["name"] if isinstance(found["encoder"], dict) else found["encoder"][0]["name"])
 
 
-def test_the_adaptive_fit_is_recommended_where_it_wins(capsys):
-    y, x = np.mgrid[:48, :48]
-    stripes = 127 * (1 + np.tanh(4 * np.sin(0.5 * x + 0.25 * y)))
-    Image.fromarray(stripes.astype(np.uint8)).save("stripes.png")
-    assert main(["suggest", "stripes.png", "--encoders", "Adaptive,gau"]) == 0
-    name, psnr = best_of_table(capsys.readouterr().out)
-    assert name == "Adaptive"
-    found = fitted()
-    assert found["model"] == "Adaptive"
-    assert found["test/psnr"] == pytest.approx(psnr, abs=0.01)
+def test_the_prior_is_recommended_only_where_held_out_samples_support_it(capsys):
+    def suggested(name, picture):
+        Image.fromarray(picture).save(f"{name}.png")
+        assert main(["suggest", f"{name}.png", "--encoders", "Adaptive,gau", "--out", f"{name}.yaml"]) == 0
+        shown = capsys.readouterr().out
+        assert "Adaptive, prior *" in shown
+        assert "other pictures" in shown
+        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "Adaptive"
+        found = fitted(f"{name}.yaml", f"{name}-*")
+        assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+        return found, shown
+
+    words, _ = suggested("words", draw_words(np.random.default_rng(0))[100:244, 100:244])
+    assert words["prior"]["name"] == "pictures"
+    assert words["prior"]["weight"][0] > 0.3
+    y, x = np.mgrid[:64, :64]
+    stripes, shown = suggested("stripes", (127.5 * (1 + np.sin(2 * np.pi * 0.18 * (0.8 * x + 0.6 * y)))).astype(np.uint8))
+    assert "prior" not in stripes
+    assert best_of_table(shown)[0] == "Adaptive"
 
 
 def test_random_samples(capsys):
