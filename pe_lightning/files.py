@@ -33,7 +33,7 @@ def write_atomically(path: str | Path, content: str | bytes | memoryview) -> Non
 
 @contextmanager
 def replacing(path: Path, size: int | None = None) -> Iterator[Path]:
-    """Yields the path of a temporary file, which replaces ``path`` on success and is deleted on an exception.
+    """Yields the path of a temporary file of the same suffix, which replaces ``path`` on success; deleted on an exception.
 
     The caller creates the temporary file, so that it has the usual permissions.
 
@@ -44,7 +44,7 @@ def replacing(path: Path, size: int | None = None) -> Iterator[Path]:
     Raises:
         InputError: If the file cannot be written: a full disk, a folder without write permission.
     """
-    temporary = path.with_name(f".{uuid4().hex}.part")
+    temporary = path.with_name(f".{uuid4().hex}.part{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

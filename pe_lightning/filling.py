@@ -160,8 +160,9 @@ def fill(
     Args:
         values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
             ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``.
-        missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, or a mask file
-            that is not zero there (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
+            ``frames:10-14,30``, or a mask file that is not zero there
+            (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the first where it applies, else the second; the second also to smooth
             where samples are missing. Or a function that makes a model which is solved for.
@@ -208,8 +209,8 @@ def fill(
     original, stack, marked, shape = _read(values, missing, axes)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
-            "no sample is missing, so there is nothing to fill: mark some (missing: alpha, a colour, a number, a mask), "
-            "enlarge (upscale: 2), or denoise (smooth: true)"
+            "no sample is missing, so there is nothing to fill: mark some (missing: alpha, a colour, a number, a mask, "
+            "frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth: true)"
         )
     seed_everything(seed, verbose=False)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
@@ -270,6 +271,8 @@ def _read(
             raise InputError("the mask of an array is an array of booleans")
         if rule.value is not None:
             marked |= stack == rule.value
+        if rule.kind == "frames":
+            marked |= rule.marks(stack.shape[1:-1], len(stack))[0][..., None]
     return None, stack, marked, array.shape
 
 
@@ -467,6 +470,8 @@ def check_suffix(path: Path, original: Original) -> None:
         lossy = (
             " JPEG changes every pixel, so that known ones would not be unchanged."
             if path.suffix.lower() in (".jpg", ".jpeg")
+            else " Other formats of clips change every frame, so that known ones would not be unchanged."
+            if original.media == "video" and path.suffix
             else ""
         )
         raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}.{lossy}")

@@ -52,13 +52,14 @@ def fill_files(
     standard deviations of what was missing. The table scores known samples that are held out in turn, beside interpolation
     of the same samples.
 
-    Missing are NaN, empty cells, values that the file declares, lost frames in a folder of frames, and what --missing marks.
+    Missing are NaN, empty cells, values that the file declares, frames that a folder of frames or the times of a video
+    leave out, and what --missing marks.
 
     With --coordinates the files are tables of scattered points, and the result is a map (--grid 400,600) as NetCDF, GeoTIFF,
     CSV or NPY, or the table of places --at FILE with values and their standard deviations.
 
     Args:
-        paths: Pictures, TIFF, .npy, HDF5, NIfTI, sound, tables, folders of frames, or samples://NAME.
+        paths: Pictures, TIFF, .npy, HDF5, NIfTI, sound, tables, videos, folders of frames, or samples://NAME.
         out: The file to write, or a folder for the results of several files.
         coordinates: Points: the columns of coordinates, such as lon,lat or time; numbers in any unit, or dates.
         values: Points: the columns of values, such as temperature,humidity.
@@ -66,8 +67,8 @@ def fill_files(
         at: Points: a table with the columns of coordinates, at whose rows values are predicted.
         periodic: Points: coordinates that repeat, such as lon (a period of 360) or hour=24.
         duplicates: Points: rows at one place are averaged, kept, or refused if they differ (error).
-        missing: alpha (opacity 0), a colour '#rrggbb', a number, or a mask file that is not zero at missing samples;
-            one mask for all files, or one for each.
+        missing: alpha (opacity 0), a colour '#rrggbb', a number, lost frames of a clip frames:10-14,30 (from 0), or a mask
+            file that is not zero at missing samples; one mask for all files, or one for each.
         smooth: Denoise known samples too.
         upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
         prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;

@@ -19,16 +19,19 @@ import png
 from numpy.typing import NDArray
 from PIL import Image
 
+from pe_lightning.checks import check_memory
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.arrays import declared_fills, find_array
 from pe_lightning.data.sources.kinds import describe_layouts, plausible_layouts
-from pe_lightning.data.sources.missing import Missing, read_mask, spread_mask
+from pe_lightning.data.sources.missing import Missing
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.data.sources.pictures import decode_image
 from pe_lightning.data.sources.tables import layout_of
 from pe_lightning.data.sources.tables import read_table as read_columns
+from pe_lightning.data.sources.video_files import read_stored_frames
 from pe_lightning.errors import InputError
+from pe_lightning.media.lossless import lossless_suffixes, write_lossless
 
 __all__ = ["ORIGINALS", "Original", "read_original", "signals_of"]
 
@@ -42,6 +45,8 @@ TIFF_TAGS = (270, 282, 283, 296, 305, 306, 315, 33432, 34675, 33550, 33922, 3426
 """Tags of a TIFF file that are copied: description, resolution, software, date, artist, copyright, ICC profile, GeoTIFF."""
 SOUND_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 NODATA_TAG = 42113  # GDAL_NODATA
+CLIP_VALUE_BYTES = 32
+"""Memory that a value of a clip takes while it is fitted."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,10 @@ def read_original(file: SourceFile, missing: Missing, axes: int | None = None) -
     if reader is None:
         raise InputError(f"fill cannot write files as {file.given!r}; it fills {', '.join(sorted(ORIGINALS))}")
     found = reader(file, missing, axes)
-    if missing.kind == "mask":  # beside what the reader marked
-        if len(missing.masks) not in (1, len(found.values)):
-            raise InputError(f"{len(missing.masks)} masks for {len(found.values)} signal(s) of {file.given!r}; give one")
-        grid = found.values.shape[1:-1]
+    if missing.kind in ("mask", "frames"):  # beside what the reader marked
+        masks = missing.marks(found.values.shape[1:-1], len(found.values))
         for signal, marked in enumerate(found.missing):
-            mask = missing.masks[signal if len(missing.masks) > 1 else 0]
-            marked |= spread_mask(read_mask(mask), grid, mask.given)[..., None]
+            marked |= masks[signal if len(masks) > 1 else 0][..., None]
     return found
 
 
@@ -425,6 +427,27 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
     return Original((file.stem,), values, marked, ("",), write, "video")
 
 
+def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+    """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
+    missing.check("videos", "colour")
+    clip, places = read_stored_frames(file)
+    check_memory(
+        repr(file.given), (*clip.grid, clip.channels), CLIP_VALUE_BYTES, "Cut out a part, or make its frames smaller"
+    )
+    shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
+    values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
+    for place, frame in zip(places, (frame for block in clip.blocks() for frame in block), strict=True):
+        values[0, place] = frame
+        marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
+    rate = clip.rate or 1.0
+
+    def write(path: Path, changed: AnyArray) -> None:
+        write_lossless(path, changed[0], rate, file.path)
+
+    suffixes = lossless_suffixes(file.path, values.dtype)
+    return Original((file.stem,), values, marked, suffixes, write, "video")
+
+
 ORIGINALS: dict[str, Reader] = {
     "picture": read_picture,
     "tiff": read_tiff,
@@ -434,5 +457,6 @@ ORIGINALS: dict[str, Reader] = {
     "sound": read_sound,
     "nifti": read_nifti,
     "frames": read_frames,
+    "video": read_clip,
 }
 """Readers of files by their format (:func:`~pe_lightning.data.sources.paths.format_of`); ``frames`` is a folder."""

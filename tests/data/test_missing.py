@@ -208,6 +208,10 @@ def test_volumes_and_frames(tmp_path: Path) -> None:
     np.save(tmp_path / "lost.npy", np.arange(5) == 2)  # a frame
     lost = unit(VideoSource(tmp_path / "a.h5", missing=str(tmp_path / "lost.npy")).read())[0, ..., 0]
     np.testing.assert_array_equal(np.isnan(lost), (volume == -1000) | (np.arange(5) == 2)[:, None, None])
+    listed = unit(VideoSource(tmp_path / "a.h5", missing="frames:2").read())[0, ..., 0]
+    np.testing.assert_array_equal(listed, lost)
+    with pytest.raises(InputError, match="counts frames from 0, and the signals have 5 frames"):
+        VideoSource(tmp_path / "a.h5", missing="frames:0,3-5").read()
 
 
 def test_signals_in_their_file_cannot_have_any(tmp_path: Path) -> None:
@@ -227,7 +231,7 @@ def test_signals_in_their_file_cannot_have_any(tmp_path: Path) -> None:
         ).prepare()
 
 
-@pytest.mark.parametrize("given", ["#ff00", float("nan"), True, "", [], None])
+@pytest.mark.parametrize("given", ["frames:", "frames:4-2", "frames:a", "#ff00", float("nan"), True, "", [], None])
 def test_marks_that_are_refused(given: object) -> None:
     with pytest.raises(InputError, match="missing"):
         Missing(given)  # type: ignore[arg-type]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import av
 import h5py
 import numpy as np
 import pytest
 import soundfile
 import tifffile
+from clip_files import pictures, write_video
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -214,10 +216,34 @@ def test_frames_that_are_lost_and_frames_that_are_damaged(tmp_path: Path) -> Non
         read(tmp_path / "clip")
 
 
+def test_a_video_whose_times_leave_out_frames(tmp_path: Path) -> None:
+    """Lost are places between its times, and frames that are listed; the copy has the other frames to the bit, and sound."""
+    frames, kept = pictures(9), [0, 1, 2, 5, 6, 7, 8]
+    write_video(tmp_path / "a.mp4", frames[kept], pts=[40 * place for place in kept], audio=True)
+    original = read(tmp_path / "a.mp4", "frames:0,6-7")
+    lost = original.missing.all((0, 2, 3, 4))
+    assert np.flatnonzero(lost).tolist() == [0, 3, 4, 6, 7]
+    assert original.suffixes == (".mp4", ".mkv")
+    for name in ("b.mp4", "b.mkv"):
+        values = changed(original, tmp_path / name)
+        np.testing.assert_array_equal(read(tmp_path / name).values, values)
+        np.testing.assert_array_equal(values[0, ~lost], frames[~lost])
+        with av.open(str(tmp_path / name)) as container:
+            assert len(container.streams.audio) == 1
+            assert float(container.streams.video[0].average_rate) == 25
+    write_video(tmp_path / "deep.mkv", pictures(dtype=np.uint16), "ffv1", "gbrp16le", "rgb48le")
+    assert read(tmp_path / "deep.mkv").suffixes == (".mkv",)  # MP4 holds 8 bits
+    values = changed(read(tmp_path / "deep.mkv", "frames:2"), tmp_path / "deep2.mkv")
+    np.testing.assert_array_equal(read(tmp_path / "deep2.mkv").values, values)
+    write_video(tmp_path / "v.mkv", frames, "ffv1", "bgr0", pts=[0, 30, 90, 110, 205, 240, 310, 330, 480])
+    with pytest.raises(InputError, match="variable frame rate"):
+        read(tmp_path / "v.mkv")
+
+
 def test_what_cannot_be_filled(tmp_path: Path) -> None:
-    (tmp_path / "a.mp4").write_bytes(b"0000ftypisom")
-    with pytest.raises(InputError, match=r"it fills frames, hdf5, nifti, npy, picture, sound, table, tiff"):
-        read(tmp_path / "a.mp4")
+    (tmp_path / "a.bin").write_bytes(b"0000")
+    with pytest.raises(InputError, match=r"it fills frames, hdf5, nifti, npy, picture, sound, table, tiff, video"):
+        read(tmp_path / "a.bin")
     soundfile.write(tmp_path / "a.ogg", RNG.random(4000) - 0.5, 8000)
     with pytest.raises(InputError, match="is OGG VORBIS"):
         read(tmp_path / "a.ogg")

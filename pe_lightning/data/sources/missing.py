@@ -27,8 +27,10 @@ from pe_lightning.errors import InputError
 __all__ = ["Missing", "MissingLike", "read_mask", "spread_mask"]
 
 MissingLike: TypeAlias = str | float | list[str]
-"""``nan``, ``alpha``, a colour ``#rrggbb``, a number, a mask file, or one mask file per signal."""
+"""``nan``, ``alpha``, a colour ``#rrggbb``, a number, ``frames:10-14,30``, a mask file, or one mask file per signal."""
 
+FRAMES = "frames:"
+"""Beginning of a list of lost frames."""
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
@@ -38,10 +40,10 @@ class Missing:
 
     Args:
         given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value.
-            Otherwise a mask file that is not zero at missing samples, or a list of one per signal (a list
-            of one entry is that entry): a picture in a lossless
-            format or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading axes
-            (frames of a clip), or of the last ones (the same in every frame).
+            ``frames:10-14,30``: frames of a clip or slices of a volume, from 0, both ends included. Otherwise a mask file
+            that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture
+            in a lossless format or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
+            axes (frames of a clip), or of the last ones (the same in every frame).
 
     Raises:
         InputError: If it is none of these.
@@ -57,15 +59,22 @@ class Missing:
             or not isinstance(self.given, (str, float, int, list))
             or not self.given == self.given
         ):
-            raise InputError(f"missing must be nan, alpha, a colour '#rrggbb', a number, or a mask file; got {self.given!r}")
+            raise InputError(
+                "missing must be nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; got "
+                f"{self.given!r}"
+            )
         if self.kind == "mask" and not self.given:
             raise InputError("missing: give nan, alpha, a colour '#rrggbb', a number, or a mask file")
+        if self.kind == "frames":
+            self._ranges()
         if isinstance(self.given, str) and self.given.startswith("#") and self.kind != "colour":
             raise InputError(f"missing: a colour is '#rrggbb' in hexadecimal digits, such as '#ff00ff'; got {self.given!r}")
 
     @cached_property
-    def kind(self) -> Literal["nan", "alpha", "colour", "value", "mask"]:
+    def kind(self) -> Literal["nan", "alpha", "colour", "value", "frames", "mask"]:
         """What marks them."""
+        if isinstance(self.given, str) and self.given.startswith(FRAMES):
+            return "frames"
         if self.given in ("nan", "alpha"):
             return self.given  # type: ignore[return-value]
         if isinstance(self.given, str) and COLOUR.fullmatch(self.given):
@@ -85,6 +94,38 @@ class Missing:
     def masks(self) -> list[SourceFile]:
         """The mask files."""
         return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """First and last number of each range of lost frames."""
+        found = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in str(self.given)[len(FRAMES) :].split(",")]
+        ranges = [(int(part[1]), int(part[2] or part[1])) for part in found if part is not None]
+        if len(ranges) < len(found) or any(first > last for first, last in ranges):
+            raise InputError(f"missing: lost frames are given by their numbers from 0, frames:10-14,30; got {self.given!r}")
+        return ranges
+
+    def marks(self, grid: Sequence[int], count: int) -> list[NDArray[np.bool_]]:
+        """Where mask files or numbers of lost frames mark missing samples, ``(N_1, ..., N_D)``: one for all signals or each.
+
+        Args:
+            grid: Samples per axis.
+            count: Number of signals.
+
+        Raises:
+            InputError: If a mask cannot be read or is of another size, or there is no such frame.
+        """
+        if self.kind == "frames":
+            if len(grid) != 3 or max(last for _, last in self._ranges()) >= grid[0]:
+                has = f"have {grid[0]} frames" if len(grid) == 3 else f"have {len(grid)} axes and no frames"
+                raise InputError(f"missing: {self.given} counts frames from 0, and the signals {has}")
+            lost = np.zeros(grid[0], bool)
+            for first, last in self._ranges():
+                lost[first : last + 1] = True
+            return [np.broadcast_to(lost[:, None, None], tuple(grid))]
+        if len(self.masks) not in (1, count):
+            raise InputError(
+                f"{len(self.masks)} masks of missing samples for {count} signal(s); give one for all, or one each"
+            )
+        return [spread_mask(read_mask(file), grid, file.given) for file in self.masks]
 
     def paths(self) -> list[Path]:
         """The files that a cached result depends on."""
@@ -131,18 +172,14 @@ class Missing:
         return np.dtype(dtype) if self.value is None else float_for(dtype)
 
     def in_signals(self, raw: RawSignals) -> RawSignals:
-        """The signals with NaN where the masks are not zero.
+        """The signals with NaN where the masks are not zero, and in lost frames.
 
         Raises:
-            InputError: If a mask cannot be read or is of another size.
+            InputError: If a mask cannot be read or is of another size, or there is no such frame.
         """
-        if self.kind != "mask":
+        if self.kind not in ("mask", "frames"):
             return raw
-        if len(self.masks) not in (1, len(raw.names)):
-            raise InputError(
-                f"{len(self.masks)} masks of missing samples for {len(raw.names)} signal(s); give one for all, or one each"
-            )
-        marked = [spread_mask(read_mask(file), raw.grid, file.given) for file in self.masks]
+        marked = self.marks(raw.grid, len(raw.names))
 
         def blocks() -> Iterator[AnyArray]:
             row = 0

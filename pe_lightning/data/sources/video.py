@@ -67,7 +67,7 @@ class VideoSource(Source):
         value_range: Volumes and floating-point frames: ``[low, high]``, the values that become 0 and 1.
         max_pixels: Largest number of pixels of a frame; ``None``: no limit.
         missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (frames), a colour ``#rrggbb`` (videos and
-            frames), a number, or a mask file that is not zero there
+            frames), a number, ``frames:10-14,30`` from 0, or a mask file that is not zero there
             (:class:`pe_lightning.data.sources.missing.Missing`).
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,10 +22,12 @@ from pe_lightning.data.sources.clips import Clip, frames_at_once
 from pe_lightning.data.sources.paths import SourceFile, reading
 from pe_lightning.errors import InputError
 
-__all__ = ["even_frames", "read_video"]
+__all__ = ["even_frames", "frame_places", "read_stored_frames", "read_video"]
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
+MAX_JITTER = 0.25
+"""Largest difference of the time of a frame from a constant rate, in frames, for lost frames to be known by the times."""
 SWSCALE_FLAGS = (
     0x4 | 0x2000 | 0x40000 | 0x80000
 )  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
@@ -65,6 +68,47 @@ def even_frames(
     return np.searchsorted(shown, wanted + slack, side="right") - 1, rate, even
 
 
+def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> tuple[npt.NDArray[np.int64], float] | None:
+    """Places of frames at equidistant times; places between them without a frame are those of lost frames.
+
+    Args:
+        times: As for :func:`even_frames`.
+        tick: As for :func:`even_frames`.
+        stated: As for :func:`even_frames`.
+
+    Returns:
+        Ascending places from 0, and the rate; ``None`` if the rate is variable.
+
+    >>> frame_places(np.array([0, 0.04, 0.08, 0.16, 0.2]), 0.001, 0.0)
+    (array([0, 1, 2, 4, 5]), 25.0)
+    """
+    gaps = np.diff(times)
+    step = 1 / stated if stated and abs(stated * np.median(gaps) - 1) < 0.01 else float(np.median(gaps))
+    places = np.r_[0, np.rint(gaps / step).cumsum()].astype(np.int64)
+    if len(np.unique(places)) < len(places) or places[-1] >= 2 * len(places):
+        return None
+    if step != 1 / (stated or np.inf):
+        step = float(np.polyfit(places, times, 1)[0])
+    jitter = float(np.abs(times - times[0] - step * places).max())
+    return (places, round(1 / step, 9)) if jitter <= MAX_JITTER * step + tick else None
+
+
+def read_stored_frames(file: SourceFile) -> tuple[Clip, npt.NDArray[np.int64]]:
+    """A video with its frames as they are stored, none repeated or left out, and their places at equidistant times.
+
+    Raises:
+        InputError: As of :func:`read_video`, or if the frame rate is variable.
+    """
+    clip, times, tick, stated = _described(file, None)
+    found = frame_places(times, tick, stated)
+    if found is None:
+        raise InputError(
+            f"{file.given!r} has a variable frame rate, so that lost frames are not known by their times: save its frames "
+            "as pictures with numbers in a folder (ffmpeg -i FILE -fps_mode passthrough FOLDER/%04d.png), and give that"
+        )
+    return replace(clip, rate=found[1]), found[0]
+
+
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
     """Describes a video; frames are decoded when the clip is read.
 
@@ -76,6 +120,20 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     Raises:
         InputError: If it is not a video, is damaged or truncated, or has fewer than 2 or too large frames.
     """
+    clip, times, tick, stated = _described(file, max_pixels)
+    numbers, rate, even = even_frames(times, tick, stated, fps)
+    if not even and fps is None:
+        rank_zero_info(
+            f"{file.given!r} has a variable frame rate and is resampled to its mean, {rate:.6g} frames per second. Set fps "
+            "for another rate."
+        )
+    assert isinstance(clip.read, partial)
+    read = partial(_decode, file, numbers, *clip.read.args[2:])
+    return replace(clip, frames=range(len(numbers)), read=read, rate=rate)
+
+
+def _described(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDArray[np.float64], float, float]:
+    """The clip of all stored frames, the times of the frames, the resolution of these, and the rate in the header or 0."""
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
         tick, stated = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 0)
@@ -95,24 +153,18 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
         check_area(file.given, first.height, first.width, max_pixels)
         pixels, turn = _pixels_of(first.format), _turn_of(first, file)
         height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
-    numbers, rate, even = even_frames(times, tick, stated, fps)
-    if not even and fps is None:
-        rank_zero_info(
-            f"{file.given!r} has a variable frame rate and is resampled to its mean, {rate:.6g} frames per second. Set fps "
-            "for another rate."
-        )
     dtype = "uint16" if pixels.endswith("le") else "uint8"
-    return Clip(
+    clip = Clip(
         file=file,
-        frames=range(len(numbers)),
+        frames=range(len(times)),
         size=(height, width),
         channels=1 if pixels.startswith("gray") else 3,
         stored=dtype,
         scaling=Scaling.of_integers(dtype),
         media="video",
-        read=partial(_decode, file, numbers, pixels, turn),
-        rate=rate,
+        read=partial(_decode, file, np.arange(len(times)), pixels, turn),
     )
+    return clip, times, tick, stated
 
 
 @contextmanager
