@@ -17,6 +17,7 @@ from pe_lightning.data import SignalInfo, TensorDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.reproduce.command import reproduce
 from pe_lightning.experiments.reproduce.definition import load, names
+from pe_lightning.experiments.reproduce.layout import draw
 from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares, published_scores
 from pe_lightning.experiments.reproduce.tables import as_markdown, with_interpolation
 from pe_lightning.experiments.sweep.fits import Fits
@@ -210,9 +211,11 @@ def test_draws_of_frequencies_are_one_line_with_their_spread():
 def test_tables_of_other_papers_have_their_settings_and_published_values():
     entries = {(entry.labels["block"], entry.labels["method"]): entry for entry in load("tancik").entries()}
     found = {key: entry.paper[0] for key, entry in entries.items() if entry.paper}
-    assert list(found.values()) == [19.32, 21.72, 24.95, 25.57, 18.40, 20.48, 27.57, 30.47]
+    assert list(found.values()) == [19.32, 21.71, 24.95, 25.57, 18.40, 20.48, 27.57, 30.47]
     assert {entry.tree()["data"]["init_args"]["protocol"] for entry in entries.values()} == {"odd"}
     assert entries["text", "rff"].tree()["model"]["init_args"]["encoder"]["sigma"] == 14
+    rates = [entries["natural", name].settings["model.optimizer.init_args.lr"] for name in ("none", "basic")]
+    assert rates == [1e-2, 1e-2]  # of the authors' notebook; all others have 1e-3
     assert entries["text_exact", "adaptive-prior"].settings["model.prior"] == "pictures"
     published = {
         entry.labels["method"]: published_scores(*(entry.settings[f"arguments.{name}"] for name in ("parameters", "psnr")))
@@ -234,6 +237,15 @@ def test_a_table_shows_published_curves_and_interpolation_for_each_set_of_signal
     ]
     added = {row["block"]: row["psnr"] for row in with_interpolation(rows)[2:]}
     assert added == {"linear interpolation, natural": 20.0, "linear interpolation, text": 30.0}
+    assert with_interpolation([row | {"protocol": "all"} for row in rows])[2:] == []  # nothing between the samples
+
+
+@pytest.mark.parametrize("block", ["siren", "published"])
+def test_panels_of_blocks_that_were_not_run_are_left_out(tmp_path, block):
+    row = {"block": block, "folder": tmp_path, "psnr": 20.0, "parameters": 100}
+    if block == "published":
+        row = {"block": block, "method": "CARA", "folder": tmp_path, "parameters": [1], "published": [8.0]}
+    assert "kodak.png" in {path.name for path in draw(load("kodak"), [row], tmp_path, "")}
 
 
 # -- the command, on a definition of 32 x 32 pixels ----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Figures of a definition, in the layout of the paper: tables as bars, curves, galleries of signals.
 
-A definition lists its figures under ``layout``; each may name the ``blocks`` that it shows. Kinds and their keys:
+A definition lists its figures under ``layout``; each may name the ``blocks`` that it shows, and so may a panel of curves.
+Figures and panels without results are left out. Kinds and their keys:
 
 - ``table``: a panel per block, the value of the paper beside ours, interpolation as lines. ``y``: the result (``psnr``).
 - ``curves``: ``panels``, each with ``x``, ``y``, ``series`` (labels or results; a result may be a list), ``title``,
@@ -50,7 +51,7 @@ def check_layouts(definition: Definition) -> None:
         if kind not in KINDS:
             near = did_you_mean(kind, KINDS) or "."
             raise InputError(f"{definition.name}: unknown layout {kind!r}{near} Kinds: {', '.join(KINDS)}")
-        definition.check_blocks(layout.get("blocks", ()))
+        definition.check_blocks(_blocks(definition, layout))
         if kind == "curves" and not all({"x", "y"} <= panel.keys() for panel in layout.get("panels") or [{}]):
             raise InputError(f"{definition.name}: a layout of curves has panels, each with x and y")
         if kind == "gallery" and not {layout.get("rows"), layout.get("columns")} <= labels:
@@ -72,7 +73,7 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
     """
     files = []
     for number, layout in enumerate(definition.layout, 1):
-        shown = [row for row in rows if row["block"] in layout.get("blocks", definition.blocks)]
+        shown = [row for row in rows if row["block"] in _blocks(definition, layout)]
         if not shown:
             continue
         figure = KINDS[layout["kind"]](definition, layout, shown)
@@ -81,6 +82,14 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
         stem = folder / (definition.name if number == 1 else f"{definition.name}-{number}")
         files += [save_figure(stem.with_name(f"{stem.name}.{form}"), figure) for form in ("png", "pdf")]
     return files
+
+
+def _blocks(definition: Definition, layout: Mapping[str, Any]) -> list[str]:
+    """The blocks that a figure shows: its own, or else those of its panels."""
+    return list(
+        layout.get("blocks")
+        or [name for panel in layout.get("panels") or [{}] for name in panel.get("blocks", definition.blocks)]
+    )
 
 
 def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
@@ -122,10 +131,12 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
 
 
 def interpolation_of(rows: Sequence[Row]) -> dict[str, Row]:
-    """Scores of interpolation by method; empty if the rows have different samples."""
-    found = [row["baselines"] for row in rows if row.get("baselines")]
+    """Scores of interpolation by method; empty if the rows have different samples, or all samples are known."""
+    found = [row["baselines"] for row in rows if row.get("baselines") and row.get("protocol") != "all"]
+    if not found:
+        return {}
     same = all(entry == found[0] for entry in found)
-    return {name: entry for name, entry in found[0].items() if entry.get("test/psnr") is not None} if found and same else {}
+    return {name: entry for name, entry in found[0].items() if same and entry.get("test/psnr") is not None}
 
 
 def _label(row: Row) -> str:
@@ -138,9 +149,10 @@ def _label(row: Row) -> str:
 def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:
     panels = []
     for panel in layout["panels"]:
-        split = panel.get("panel")
-        values = dict.fromkeys(row[split] for row in rows) if split else [None]
-        panels += [(panel, value, [row for row in rows if split is None or row[split] == value]) for value in values]
+        split, shown = panel.get("panel"), panel.get("blocks", definition.blocks)
+        drawn = [row for row in rows if row["block"] in shown]
+        values = dict.fromkeys(row[split] if split else None for row in drawn)
+        panels += [(panel, value, [row for row in drawn if split is None or row[split] == value]) for value in values]
     columns = min(len(panels), layout.get("columns", 3))
     height = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(1 + 4.2 * columns, 0.8 + 3.4 * height), layout="constrained")
