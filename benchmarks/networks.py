@@ -1,12 +1,19 @@
-"""What a training step of each network costs against a bare PyTorch loop, and eight signals together against in turn.
+"""Compares networks with a bare PyTorch loop, with their published scores, and values of ``omega`` with one another.
 
-    python benchmarks/networks.py                             # both, of every network: three minutes
-    python benchmarks/networks.py --auto PICTURES             # what a choice by spectra is worth: PSNR of a ladder of values
+    python benchmarks/networks.py                         # cost of a step against a bare loop; 8 signals together: 3 minutes
+    python benchmarks/networks.py --published PICTURES    # PSNR beside published scores
+    python benchmarks/networks.py --auto PICTURES         # PSNR of the value chosen by spectra, and of a ladder of values
 
-Times are those of the processor: medians over blocks of steps that take turns in one process. The bare loops are of
+Times are processor times. The costs are medians over blocks of steps that alternate in one process. The bare loops train
 networks written here in plain PyTorch (WIRE in complex numbers), with the same number of weights, samples and steps; their
-features are computed once where ours are. ``--auto`` reduces the pictures to 256 x 256 and trains on every second row and
-column.
+features are computed once where ours are.
+
+``--published`` reduces the pictures (``--size``, 128), and the networks so that they have as many parameters per trained
+sample as the published ones; it takes ``--steps`` steps (1000) of all samples. Pictures, sizes and steps differ from those
+of the published scores, so compare the order and the distance, not the digits. ``reproduce tancik`` and ``reproduce kodak``
+have the published protocols in full.
+
+``--auto`` reduces the pictures to ``--size`` (256) and trains on every second row and column, ``--steps`` steps (300).
 """
 
 from __future__ import annotations
@@ -18,6 +25,8 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +36,7 @@ from quiet import machine
 from torch import Tensor, nn
 
 from pe_lightning import encoders
-from pe_lightning.data import Batching, ImageDataModule, TensorDataModule
+from pe_lightning.data import Batching, GridSampling, ImageDataModule, TensorDataModule
 from pe_lightning.encodings import Simple
 from pe_lightning.modules import SimpleMLP
 
@@ -40,6 +49,48 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "relu, hash": {"encoder": "hash"},
     "relu, planes": {"encoder": "planes"},
 }
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published score of a network, and how it was measured.
+
+    Args:
+        psnr: In dB, mean over pictures.
+        parameters: Of the network.
+        samples: Trained samples of a picture.
+        held_out: Whether samples between the trained ones are scored (both indices odd); else the trained ones are.
+        protocol: Pictures and training.
+        source: Where the score is published.
+    """
+
+    psnr: float
+    parameters: int
+    samples: int
+    held_out: bool
+    protocol: str
+    source: str
+
+
+KODAK = 768 * 512
+PUBLISHED: dict[str, list[Published]] = {
+    "relu, identity": [Published(19.32, 133_123, 256**2, True, "16 photographs, 2000 steps", "Tancik et al. 2020")],
+    "relu, rff": [Published(25.57, 263_683, 256**2, True, "16 photographs, 2000 steps", "Tancik et al. 2020")],
+    "sine, identity": [Published(38.70, 207_000, KODAK, False, "Kodak", "Ye et al. (CARA)")],
+    "gabor, identity": [
+        Published(37.59, 373_000, KODAK, False, "Kodak", "Ye et al. (CARA)"),
+        Published(28.78, 199_000, 512**2, False, "photographs of 512 x 512, 5000 steps", "program of Liu et al. (FINER)"),
+    ],
+    "relu, hash": [
+        Published(37.06, 207_000, KODAK, False, "Kodak", "Ye et al. (CARA)"),
+        Published(43.88, 337_000, KODAK, False, "Kodak", "Ye et al. (CARA)"),
+    ],
+    # no published score of these was found at a source that states its protocol
+    "finer, identity": [],
+    "gauss, identity": [],
+    "staf, identity": [],
+}
+WITHOUT_SCORE = Published(math.nan, 207_000, KODAK, False, "none found", "")
 
 
 class Bare(nn.Module):
@@ -158,6 +209,68 @@ def loop(module: SimpleMLP, data: TensorDataModule) -> Callable[[], None]:
     return step
 
 
+def width_of(parameters: float, inputs: int) -> int:
+    """Units of three hidden layers with about so many parameters, for a picture of three channels."""
+    linear = inputs + 6
+    return max(4, round((math.sqrt(linear**2 + 8 * parameters) - linear) / 4))
+
+
+def smaller(kind: str, score: Published, samples: int, size: int) -> SimpleMLP:
+    """Returns a network with as many parameters per trained sample as the published one."""
+    parameters = score.parameters * samples / score.samples
+    if kind == "relu, hash":
+        encoder = {"name": "hash", "num_levels": 8, "level_features": 2, "finest": size, "span": size / 8}
+        perceptron = 16 * 16 + 16 * 16 + 3 * 16 + 35
+        table = max(16, round((parameters - perceptron) / 16))
+        return SimpleMLP(
+            encoder=encoder | {"table_size": table}, depth=2, width=16, optimizer=partial(torch.optim.Adam, lr=1e-2)
+        )
+    if kind == "relu, rff":  # sigma and the share of the features as published, for fewer samples
+        features = 2 * round(math.sqrt(parameters) / 2)
+        encoder = {"name": "rff", "num_features": features, "sigma": 10 * size / 512}
+        return SimpleMLP(
+            encoder=encoder, depth=3, width=features // 2, sigmoid=True, optimizer=partial(torch.optim.Adam, lr=1e-3)
+        )
+    activation = kind.partition(",")[0]
+    options: dict[str, Any] = {}
+    if activation == "relu":
+        options = {"sigmoid": True, "optimizer": partial(torch.optim.Adam, lr=1e-2)}
+    return SimpleMLP(encoder="identity", activation=activation, depth=3, width=width_of(parameters, 2), **options)
+
+
+def compare_with_published(folder: str, names: list[str], count: int, steps: int, size: int) -> None:
+    """Prints published scores beside those of smaller networks on the reader's pictures."""
+    paths = sorted(map(str, Path(folder).iterdir()))[:count]
+    print(f"{len(paths)} pictures at {size} x {size}, {steps} steps of all trained samples\n")
+    columns = ["network", "published (dB)", "parameters per sample", "scored", "protocol, source", "here (dB)"]
+    columns += ["parameters", "core seconds"]
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    for kind in names:
+        scores: dict[tuple[float, bool], tuple[float, int, float]] = {}
+        for score in PUBLISHED[kind] or [WITHOUT_SCORE]:
+            seed_everything(0, verbose=False)
+            stride = 2 if score.held_out else 1
+            data = ImageDataModule(
+                paths, resize=size, sampling=GridSampling(stride), protocol="odd" if score.held_out else "all"
+            )
+            share = score.parameters / score.samples
+            if (share, score.held_out) not in scores:
+                module, fit = smaller(kind, score, (size // stride) ** 2, size), trainer(steps)
+                began = time.process_time()
+                fit.fit(module, data)
+                seconds = time.process_time() - began
+                fit.test(module, data, verbose=False)
+                psnr = float(module.scores["test/psnr"].mean())
+                each = sum(parameter.numel() for parameter in module.parameters()) // len(paths)
+                scores[share, score.held_out] = psnr, each, seconds / len(paths)
+            psnr, each, seconds = scores[share, score.held_out]
+            published = "" if math.isnan(score.psnr) else f"{score.psnr:.2f}"
+            what = "between" if score.held_out else "trained"
+            where = ", ".join(filter(None, [score.protocol, score.source]))
+            row = [kind, published, f"{share:.2f}", what, where, f"{psnr:.2f}", f"{each:,}", f"{seconds:.0f}"]
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
 def auto(folder: str, count: int, steps: int, size: int) -> None:
     """Prints what the default, the chosen and other values reach."""
     paths = sorted(map(str, Path(folder).iterdir()))[:: max(1, len(list(Path(folder).iterdir())) // count)][:count]
@@ -192,19 +305,23 @@ def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=12)
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME")
+    parser.add_argument("--networks", nargs="+", choices=[*NETWORKS, "relu, identity"], metavar="NAME")
+    parser.add_argument("--published", metavar="FOLDER", help="of pictures")
     parser.add_argument("--auto", metavar="FOLDER", help="of pictures")
     parser.add_argument("--count", type=int, default=4, help="pictures")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--size", type=int, default=256)
+    parser.add_argument("--steps", type=int, help="default: 1000 with --published, 300 with --auto")
+    parser.add_argument("--size", type=int, help="of a side of the pictures; default: 128 with --published, 256 with --auto")
     options = parser.parse_args()
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
     print(machine())
-    if options.auto:
-        auto(options.auto, options.count, options.steps, options.size)
+    if options.published:
+        names = [name for name in options.networks or PUBLISHED if name in PUBLISHED]
+        compare_with_published(options.published, names, options.count, options.steps or 1000, options.size or 128)
+    elif options.auto:
+        auto(options.auto, options.count, options.steps or 300, options.size or 256)
     else:
-        cost(options.blocks, options.networks)
+        cost(options.blocks, [name for name in options.networks or NETWORKS if name in NETWORKS])
 
 
 if __name__ == "__main__":
