@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from pe_lightning import encoders
 from pe_lightning.data import Batching, GridSampling, ImageDataModule, TensorDataModule
 from pe_lightning.encodings import Simple
+from pe_lightning.experiments.reproduce.definition import load
 from pe_lightning.modules import SimpleMLP
 
 SIZE, DEPTH, WIDTH, BLOCK = 64, 3, 128, 5
@@ -72,25 +73,39 @@ class Published:
     source: str
 
 
-KODAK = 768 * 512
-PUBLISHED: dict[str, list[Published]] = {
-    "relu, identity": [Published(19.32, 133_123, 256**2, True, "16 photographs, 2000 steps", "Tancik et al. 2020")],
-    "relu, rff": [Published(25.57, 263_683, 256**2, True, "16 photographs, 2000 steps", "Tancik et al. 2020")],
-    "sine, identity": [Published(38.70, 207_000, KODAK, False, "Kodak", "Ye et al. (CARA)")],
-    "gabor, identity": [
-        Published(37.59, 373_000, KODAK, False, "Kodak", "Ye et al. (CARA)"),
-        Published(28.78, 199_000, 512**2, False, "photographs of 512 x 512, 5000 steps", "program of Liu et al. (FINER)"),
-    ],
-    "relu, hash": [
-        Published(37.06, 207_000, KODAK, False, "Kodak", "Ye et al. (CARA)"),
-        Published(43.88, 337_000, KODAK, False, "Kodak", "Ye et al. (CARA)"),
-    ],
-    # no published score of these was found at a source that states its protocol
-    "finer, identity": [],
-    "gauss, identity": [],
-    "staf, identity": [],
-}
-WITHOUT_SCORE = Published(math.nan, 207_000, KODAK, False, "none found", "")
+def published_scores() -> dict[str, list[Published]]:
+    """The published scores of each network: those of the definitions of ``reproduce``, and one of another program."""
+    kodak = {
+        entry.labels["method"]: [
+            Published(psnr, parameters, 768 * 512, False, "Kodak", "Ye et al. (CARA)")
+            for parameters, psnr in zip(
+                entry.settings["arguments.parameters"], entry.settings["arguments.psnr"], strict=True
+            )
+        ]
+        for entry in load("kodak").entries()
+        if entry.labels["block"] == "published"
+    }
+    photographs = {
+        entry.labels["method"]: entry.paper[0] or math.nan
+        for entry in load("tancik").entries()
+        if entry.labels["block"] == "natural"
+    }
+    where = (256**2, True, "16 photographs, 2000 steps", "Tancik et al. 2020")
+    wire = Published(28.78, 199_000, 512**2, False, "photographs of 512 x 512, 5000 steps", "program of Liu et al. (FINER)")
+    return {
+        "relu, identity": [Published(photographs["none"], 133_123, *where)],
+        "relu, rff": [Published(photographs["rff"], 263_683, *where)],
+        "sine, identity": kodak["SIREN"],
+        "gabor, identity": [*kodak["WIRE"], wire],
+        "relu, hash": kodak["Instant-NGP"],
+        # no published score of these was found at a source that states its protocol
+        "finer, identity": [],
+        "gauss, identity": [],
+        "staf, identity": [],
+    }
+
+
+WITHOUT_SCORE = Published(math.nan, 207_000, 768 * 512, False, "none found", "")
 
 
 class Bare(nn.Module):
@@ -247,7 +262,7 @@ def compare_with_published(folder: str, names: list[str], count: int, steps: int
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for kind in names:
         scores: dict[tuple[float, bool], tuple[float, int, float]] = {}
-        for score in PUBLISHED[kind] or [WITHOUT_SCORE]:
+        for score in published_scores()[kind] or [WITHOUT_SCORE]:
             seed_everything(0, verbose=False)
             stride = 2 if score.held_out else 1
             data = ImageDataModule(
@@ -316,7 +331,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     print(machine())
     if options.published:
-        names = [name for name in options.networks or PUBLISHED if name in PUBLISHED]
+        names = [name for name in options.networks or published_scores() if name in published_scores()]
         compare_with_published(options.published, names, options.count, options.steps or 1000, options.size or 128)
     elif options.auto:
         auto(options.auto, options.count, options.steps or 300, options.size or 256)
