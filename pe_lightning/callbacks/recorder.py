@@ -33,7 +33,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.media.maps import write_predicted
 from pe_lightning.media.pictures import plot_choice
 from pe_lightning.media.points import write_points
-from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
+from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, std_writer, write_reconstructions
 from pe_lightning.metrics_file import SCHEMA, write_metrics
 from pe_lightning.modules.base import datamodule_of
 from pe_lightning.modules.coordinate import CoordinateModule
@@ -91,7 +91,7 @@ class RunRecorder(TimedCallback):
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
         self._at_points: tuple[Array, PointBatch] | None = None
-        self._writer: PredictionWriter | None = None
+        self._writers: list[PredictionWriter] = []
 
     @staticmethod
     def run_dir_of(trainer: Trainer) -> Path | None:
@@ -297,15 +297,26 @@ class RunRecorder(TimedCallback):
             if self.table:
                 print(path)
             return
-        if self._writer is None:
-            self._writer = PredictionWriter(self.run_dir, info, output)
-        for path in self._writer.add(outputs):
-            if self.table:
-                print(path)
+        if not self._writers:
+            self._writers = [PredictionWriter(self.run_dir, info, output)]
+            if output is not None and output.output_std:
+                self._writers.append(std_writer(self.run_dir, info, output))
+        values = [outputs]
+        if output is not None and output.output_std:
+            if not pl_module.has_std:
+                raise InputError(
+                    f"{type(pl_module).__name__} has no standard deviations of {info.num_signals} signal(s) from a "
+                    "checkpoint: leave out output_std; Adaptive has them, of one signal"
+                )
+            values.append(pl_module.std(output.flat(batch)).reshape(outputs.shape))
+        for writer, predicted in zip(self._writers, values, strict=True):
+            for path in writer.add(predicted):
+                if self.table:
+                    print(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Releases the predictions."""
-        self._writer = None
+        self._writers = []
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:

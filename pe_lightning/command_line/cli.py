@@ -152,8 +152,10 @@ def make_parser(verb: str) -> LightningArgumentParser:
         written = "Format: png, mp4, gif, wav, npy or h5; auto suits the source (PNG, MP4, WAV, else NPY). "
         written += "For models of scattered points: nc, tif, csv or npy."
         parser.add_argument("--output_format", type=str, default="auto", help=written)
+        deviations = "Write standard deviations beside the signals, for models of one signal that have them (Adaptive)."
+        parser.add_argument("--output_std", type=bool, default=False, help=deviations)
         parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
-        for name in ("scale", "output_format", "at"):
+        for name in ("scale", "output_format", "at", "output_std"):
             parser.link_arguments(name, f"data.init_args.{name}")
     taken = inspect.signature(getattr(Trainer, verb)).parameters.keys()
     parser.add_method_arguments(Trainer, verb, skip={*NOT_OPTIONS & taken})

@@ -58,6 +58,7 @@ OUTPUT: list[Entry] = [
     ("--scale NUMBER", "Samples per axis relative to the size that the model was fitted at: 2 for twice as many."),
     ("--output_shape N N ...", "Samples per axis, instead of --scale."),
     ("--at FILE", "For models of scattered points: a table with columns of coordinates, at whose rows to predict."),
+    ("--output_std true", "Standard deviations beside the signals, for models of one signal that have them (Adaptive)."),
     ("--output_format auto", "png, mp4, gif, wav, npy or h5; auto suits the source. Scattered points: nc, tif, csv or npy."),
 ]
 

@@ -40,6 +40,8 @@ class OutputGrid(LightningDataModule):
             ``wav``, ``npy`` or ``h5``; for models of scattered points ``nc``, ``tif``, ``csv`` or ``npy``.
         scale: Number of samples per axis relative to the fit, rounded.
         at: For models of scattered points: a file with columns of coordinates, at whose rows values are predicted.
+        output_std: Whether standard deviations are written beside signals of a grid, ``<name>_std.npy``, float32 in the unit
+            of the source; maps and places of scattered points always have them.
 
     Raises:
         InputError: If a size is less than 1, ``scale`` is not positive or given with ``output_shape``, or (at predict) the
@@ -52,6 +54,7 @@ class OutputGrid(LightningDataModule):
         output_format: Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5", "nc", "tif", "csv"] = "auto",
         scale: float = 1.0,
         at: str | None = None,
+        output_std: bool = False,
     ) -> None:
         super().__init__()
         if output_shape is not None and (not output_shape or min(output_shape) < 1):
@@ -66,6 +69,7 @@ class OutputGrid(LightningDataModule):
         self.output_shape = output_shape
         self.scale = scale
         self.output_format = output_format
+        self.output_std = output_std
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
         """Number of samples per axis for signals of a given shape.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.output import OutputGrid
+from pe_lightning.data.signals import Scaling
 from pe_lightning.data.values import FileValues
 from pe_lightning.files import replacing
 from pe_lightning.hdf5 import PatientFile
@@ -23,7 +25,7 @@ from pe_lightning.media.signals import Formats, choose_format, new_array, write_
 from pe_lightning.metrics import unit_of
 from pe_lightning.runs import file_names, frames_of
 
-__all__ = ["FileAssembly", "PredictionWriter", "write_comparison", "write_reconstructions"]
+__all__ = ["FileAssembly", "PredictionWriter", "std_writer", "write_comparison", "write_reconstructions"]
 
 Array = npt.NDArray[np.float32]
 Write = Callable[[Path, Array, SignalInfo, int], Path | None]
@@ -217,6 +219,15 @@ class FileAssembly:
 
 def _unfinished(path: Path) -> Path:
     return path.with_name(path.name + ".part")
+
+
+def std_writer(folder: Path, info: SignalInfo, output: OutputGrid) -> PredictionWriter:
+    """A writer of standard deviations in [0, 1] as ``<name>_std.npy``, float32 in the unit of the source."""
+    limits = [info.scaling.of(signal) for signal in range(info.num_signals)]
+    scaling = Scaling("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
+    names = tuple(f"{name}_std" for name in info.names)
+    about = replace(info, names=names, scaling=scaling, media="array")
+    return PredictionWriter(folder, about, OutputGrid(output.output_shape, "npy", output.scale))
 
 
 class PredictionWriter:

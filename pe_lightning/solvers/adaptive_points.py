@@ -385,6 +385,8 @@ class AdaptivePoints:
         keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction.
         periodic: Which axes are periodic; by default none. Samples near the seam are repeated beyond it.
         held_out: Samples that calibrate standard deviations; by default a tenth of them, at random.
+        refit: Of standard deviations of another fit to the samples: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
+            predictions of the latter ``(H, C)``, for samples that are held out in cubes as wide as gaps.
 
     Raises:
         InputError: If there are fewer samples than a fit takes.
@@ -401,6 +403,7 @@ class AdaptivePoints:
         keeps_samples: bool = True,
         periodic: Sequence[bool] = (),
         held_out: HeldOut | None = None,
+        refit: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         axes, fewest = len(grid), MIN_SAMPLES[len(grid) - 1]
         if len(values) < fewest:
@@ -415,7 +418,7 @@ class AdaptivePoints:
             self.values = values
         self.places = coords.double() * self.scale
         self._given, self._periodic = given, periodic
-        self._calibrates_gaps = held_out is None
+        self._refit, self._calibrates_gaps = refit, held_out is None or refit is not None
         self._gap_factors: dict[int, Tensor] | None = None
         self.levels = {0: self._level(values, self.places, None, held_out)}
         self.spacing = float(self.levels[0].spacing.median())
@@ -555,7 +558,8 @@ class AdaptivePoints:
         fit = AdaptivePoints(self.bank, *others, False, self._periodic)
         fit._gap_factors = {0: torch.ones_like(fit.values[0])}  # the last factor is that of all further levels
         places = coords[held]
-        errors = (fit.at(places) - values[held]).abs()
+        predicted = self._refit((~held).nonzero()[:, 0], held.nonzero()[:, 0]) if self._refit else fit.at(places)
+        errors = (predicted - values[held]).abs()
         deviations = fit.std(places)
         normalised = (errors / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)).double()
         number = fit._numbers(places.double() * self.scale)[0]

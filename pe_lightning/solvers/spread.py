@@ -2,7 +2,8 @@
 
 The shape is that of local ordinary kriging, scaled by its local leave-one-out errors
 (:meth:`~pe_lightning.solvers.adaptive_points.AdaptivePoints.std`); the size is that of the errors of the fit itself, made
-again without some samples. Of scattered samples a tenth is held out. Of a grid every second sample of each axis is fitted,
+again without some samples. Of scattered samples a tenth is held out, or cubes as wide as their gaps. Of a grid every second
+sample of each axis is fitted,
 so that the others lie as the points between samples do, at twice the distance, and every fourth, at four times the distance.
 """
 
@@ -43,7 +44,8 @@ def spread_of_points(
     """
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     held, others = order[: len(order) // HELD_OUT], order[len(order) // HELD_OUT :]
-    return _spread(values, coords, grid, HeldOut(held, others, lambda some: refit(others, some)), keeps_samples, periodic)
+    first = HeldOut(held, others, lambda some: refit(others, some))
+    return _spread(values, coords, grid, first, keeps_samples, periodic, refit)
 
 
 def spread_of_grid(
@@ -84,6 +86,7 @@ def _spread(
     held_out: HeldOut,
     keeps_samples: bool,
     periodic: Sequence[bool] = (),
+    refit: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> AdaptivePoints:
     bank = Bank("laplace", len(grid), 0, ())
-    return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, held_out)
+    return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, held_out, refit)

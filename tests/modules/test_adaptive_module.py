@@ -136,12 +136,14 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
         assert 0.77 < float(inside[:, part][unseen[:, part]].float().mean()) < 0.99
 
 
-def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(make_trainer):
+def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(make_trainer, tmp_path):
     values = textured(2, 20, 16, channels=1)
     one = pe_lightning.fit(values[:1], model=Adaptive(angles=2), sampling="random")
     mask = one.trainer.datamodule.split.train_mask()[0].flatten()
     coords = torch.cartesian_prod(torch.arange(20) / 20, torch.arange(16) / 16)
     found = one.std(coords)
+    one.trainer.save_checkpoint(tmp_path / "a.ckpt", weights_only=False)
+    torch.testing.assert_close(Adaptive.load_from_checkpoint(tmp_path / "a.ckpt", weights_only=True).std(coords), found)
     assert bool((found[mask] == 0).all())
     assert bool((found[~mask] > 0).all())
     half = pe_lightning.fit(0.5 * values[:1], model=Adaptive(angles=2), sampling="random")

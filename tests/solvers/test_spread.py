@@ -35,3 +35,23 @@ def test_errors_on_a_grid_are_extrapolated_by_half_of_their_change_with_the_dist
         return spread_of_grid(values, coords, (32, 32), refit, False).std(places)
 
     torch.testing.assert_close(std(1.21) * 1.1, std(1.0), rtol=1e-4, atol=0)
+
+
+def test_errors_in_wide_gaps_are_those_of_the_fit_without_cubes_as_wide() -> None:
+    """A fit whose errors are larger by ``change`` where cubes of samples are held out."""
+    random = torch.Generator().manual_seed(0)
+    missing = (torch.rand(12, 12, generator=random) < 0.25).repeat_interleave(5, 0).repeat_interleave(5, 1)
+    coords = torch.cartesian_prod(torch.arange(60) / 60, torch.arange(60) / 60)
+    known, gaps = coords[~missing.flatten()], coords[missing.flatten()][::16].double()
+    values, errors = torch.rand(len(known), 1, generator=random), 0.2 * torch.randn(len(known), 1, generator=random)
+
+    def std(change: float) -> torch.Tensor:
+        def refit(others: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+            assert len(others) + len(held) <= len(known)
+            is_cubes = known[held].unique(dim=0).diff(dim=0).abs().sum(1).lt(1.5 / 60).float().mean() > 0.5
+            return (values + (change if is_cubes else 1) * errors)[held]
+
+        return spread_of_points(values, known, (60, 60), refit, False).std(gaps)
+
+    torch.testing.assert_close(std(3.0), 3 * std(1.0), rtol=1e-4, atol=0)
+    assert 0.12 < float(std(1.0).square().mean().sqrt()) < 0.4
