@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pe_lightning.experiments.compare.reconstructions import Contents, Viewer
     from pe_lightning.experiments.demo.examples import Example, Result
 
-__all__ = ["demo"]
+__all__ = ["demo", "write_demo"]
 
 SIZES = (32, 256)
 """Smallest and largest number of pixels per side."""
@@ -42,6 +42,13 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
         raise InputError(f"--size is {SIZES[0]} to {SIZES[1]} pixels; got {size}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{str(folder)!r} exists and is not an empty folder; give the name of a new one")
+    write_demo(folder, size)
+    print(f"wrote {folder / 'index.html'}: open it in a browser")
+    return 0
+
+
+def write_demo(folder: Path, size: int) -> list[Example]:
+    """Solves the examples for pictures of a size, and writes their files and the page; returns them with their results."""
     from pe_lightning.experiments.compare.page import draw_page  # imports torch, which --help does not need
     from pe_lightning.experiments.compare.reconstructions import Contents
     from pe_lightning.experiments.demo.examples import EXAMPLES
@@ -51,9 +58,10 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from error
-    contents, sections = Contents(), []
+    contents, sections, examples = Contents(), [], []
     for number, make in enumerate(EXAMPLES, 1):
         example = make(folder, size)
+        examples.append(example)
         scored = [result for result in example.results if result.score is not None]
         print(f"{number} of {len(EXAMPLES)}: {example.title} ({example.metric}): {', '.join(map(_score, scored))}")
         sections.append(_section(example, contents))
@@ -61,8 +69,7 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
             _strip(example).save(file, "JPEG", quality=JPEG_QUALITY)
     page = draw_page("What pe-lightning does", sections, contents.texts, heading="method")
     write_atomically(folder / "index.html", page)
-    print(f"wrote {folder / 'index.html'}: open it in a browser")
-    return 0
+    return examples
 
 
 def _score(result: Result) -> str:

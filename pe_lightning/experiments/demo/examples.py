@@ -102,10 +102,10 @@ class Example:
         values = function()
         seconds = time.process_time() - start
         error = (values.astype(np.float64) - self.truth)[slice(None) if where is None else where]
-        rmse = float(np.sqrt(np.nanmean(np.square(error))))
-        peak = 255 if self.truth.dtype == np.uint8 else float(np.ptp(self.truth))
-        score = rmse if self.metric.startswith("RMSE") else 20 * float(np.log10(peak / rmse))
-        self.results.append(Result(label, values, score, seconds, ours))
+        rmse = np.sqrt(np.mean(np.square(error), 0 if self.is_row else None))  # of each channel of a recording
+        peak = 255 if self.truth.dtype == np.uint8 else np.ptp(self.truth, 0 if self.is_row else None)
+        score = rmse if self.metric.startswith("RMSE") else np.mean(20 * np.log10(peak / rmse))
+        self.results.append(Result(label, values, float(score), seconds, ours))
 
 
 def inpaint(folder: Path, size: int) -> Example:
@@ -317,16 +317,19 @@ def row(folder: Path, size: int) -> Example:
     example = Example(
         "row",
         "Fit a recording",
-        "Four channels of an electroencephalogram. Every second sample is known. Scored are the others.",
+        "Four channels of an electroencephalogram, each fitted as a signal. Every second sample is known. Scored are the "
+        "others: the mean PSNR of the channels, each relative to its range.",
         ["pe-lightning fit recording.csv --encoder gau"],
         truth,
         is_row=True,
     )
-    low, high = truth.min(), truth.max()
-    unit = (truth - low) / (high - low)
+    low, span = truth.min(0), np.ptp(truth, 0)
 
     def exact() -> Array:
-        return np.asarray(low + (high - low) * _fitted(unit))
+        model = pe_lightning.fit(((truth - low) / span).T[..., None], "gau")
+        with torch.no_grad():
+            predicted = model(torch.arange(len(truth))[:, None] / len(truth))
+        return np.asarray(low + span * predicted[..., 0].T.numpy())
 
     x = np.arange(len(truth))
     example.solve("gau (exact fit)", exact, held_out)
@@ -356,15 +359,13 @@ def elevation(size: int) -> Array:
 
 
 def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
-    """The prediction of a fit at all samples, of 8 bits if the truth is."""
-    levels = truth.dtype == np.uint8
-    values = (truth / 255 if levels else truth).astype(np.float32)
-    model = pe_lightning.fit(values[None], encoder, names=["example"], **options)
+    """The prediction of a fit at all pixels of a photograph, of 8 bits."""
+    model = pe_lightning.fit((truth / 255).astype(np.float32)[None], encoder, names=["example"], **options)
     axes = [np.arange(n) / n for n in truth.shape[:-1]]
     coords = torch.from_numpy(np.stack(np.meshgrid(*axes, indexing="ij"), -1).astype(np.float32))
     with torch.no_grad():
         predicted = np.asarray(model(coords)[0].numpy())
-    return np.asarray((255 * predicted).round().clip(0, 255).astype(np.uint8) if levels else predicted)
+    return np.asarray((255 * predicted).round().clip(0, 255).astype(np.uint8))
 
 
 def _thin_plate(truth: Array, lost: Array) -> Array:

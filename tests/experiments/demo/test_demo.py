@@ -1,5 +1,6 @@
 """``pe-lightning demo``: a page of examples, whose commands solve them again."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -75,6 +76,9 @@ def test_its_fits_run(folder, monkeypatch):
     for _, verb, *words in commands(folder):
         if verb == "fit":
             assert main([verb, *words, *QUIET]) == 0
+    (metrics,) = Path("runs").glob("recording-*/1/metrics.json")
+    (score,) = re.findall(r"gau \(exact fit\).*?<td data-order=\"([\d.]+)", Path("index.html").read_text(), re.DOTALL)
+    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(float(score), abs=1e-3)  # what the command fits
 
 
 def test_what_is_refused(folder, tmp_path, capsys):
