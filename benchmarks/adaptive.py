@@ -171,12 +171,17 @@ def masks(shape: Sequence[int], stride: int) -> tuple[Tensor, Tensor]:
 
 def table(
     pictures: Tensor, methods: dict[str, Method], stride: int = 2, noise: float = 0.0, first: str | None = None
-) -> None:
-    """A row per method: rest, its halves, odd, the worst difference to the first method, seconds a picture."""
+) -> dict[str, float]:
+    """Prints a row per method: rest, its halves, odd, the worst difference to the first method, seconds a picture.
+
+    Returns:
+        The mean of ``rest`` of each method.
+    """
     shape = tuple(pictures.shape[1:-1])
     rest, odd = masks(shape, stride)
     print(f"{'':30}  rest    even    odd-numbered   {'odd':5}  worst against {first or next(iter(methods))}   core seconds")
     against: list[float] = []
+    means = {}
     for name, method in methods.items():
         scores, between, began = [], [], time.process_time()
         for place, truth in enumerate(pictures):
@@ -193,12 +198,14 @@ def table(
             f"{worst:+8.2f}                 {seconds:6.2f}",
             flush=True,
         )
+        means[name] = float(np.mean(scores))
         if name == "Adaptive":
             print("    per picture: " + " ".join(f"{a - b:+.2f}" for a, b in zip(scores, against, strict=True)))
+    return means
 
 
-def points(pictures: Tensor, fraction: float) -> None:
-    """Random samples, each picture its own."""
+def points(pictures: Tensor, fraction: float) -> dict[str, float]:
+    """Random samples, each picture its own: prints a row per method, and returns the mean PSNR of each."""
     grid = tuple(pictures.shape[1:3])
     axes, split = grid_axes(grid), RandomSampling(fraction).split(grid, len(pictures))
     batch = PointBatch(point_coordinates(axes, split.index), split.take(pictures), axes, split.index)
@@ -212,6 +219,7 @@ def points(pictures: Tensor, fraction: float) -> None:
         ).predict(axes),
         "Adaptive": lambda: adapted_points(batch, grid),
     }
+    means = {}
     print(f"{fraction:.0%} of the samples, at random:   rest   core seconds")
     for name, method in methods.items():
         began = time.process_time()
@@ -219,6 +227,8 @@ def points(pictures: Tensor, fraction: float) -> None:
         seconds = (time.process_time() - began) / len(pictures)
         scores = [decibels(p, t, m) for p, t, m in zip(prediction, pictures, rest, strict=True)]
         print(f"{name:30} {np.mean(scores):6.2f} {seconds:7.2f}", flush=True)
+        means[name] = float(np.mean(scores))
+    return means
 
 
 def adapted_points(batch: PointBatch, grid: tuple[int, ...]) -> Tensor:

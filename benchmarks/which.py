@@ -2,8 +2,8 @@
 
     python benchmarks/which.py --figure docs/which.png
 
-Nothing is measured here: every number was printed by the command that stands beside it and is on the page of docs/ that is
-named. Whoever measures again changes the number here and there.
+Nothing is measured here: the numbers are those of docs/results.yaml, which benchmarks/results.py measures. The page of docs/
+that is named for each signal has them too, with more methods beside them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+import results
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -28,137 +29,134 @@ class Row:
     Args:
         method: Its name.
         kind: How it comes about, a key of :data:`COLORS`.
-        psnr: In dB.
-        seconds: Core seconds per signal, where they were measured.
-        numbers: Numbers that describe the fitted signal, where they were counted.
+        key: Its measurement and name in docs/results.yaml.
     """
 
     method: str
     kind: str
-    psnr: float
-    seconds: float | None = None
-    numbers: int | None = None
+    key: str
+
+    def value(self, quantity: str) -> float | None:
+        """``psnr`` in dB, or core ``seconds`` per signal and ``numbers`` that are stored, where they were measured."""
+        measurement, _, method = self.key.partition(".")
+        return RESULTS[measurement]["values"][method].get(quantity)
+
+    def marked(self, quantity: str, decimals: int) -> str:
+        """A value as benchmarks/results.py finds it on a page; nothing without one."""
+        value = self.value(quantity)
+        shown = "" if value is None else f"{value:{',' if value >= 1000 else ''}.{decimals}f}"
+        return shown and f"<!-- = {self.key}.{quantity} -->{shown}"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A kind of signal and what is asked of it, with its rows and where they come from."""
+    """A kind of signal and what is asked of it, with its rows and the page that has more of them."""
 
     signal: str
     asked: str
     page: str
-    command: str
     rows: tuple[Row, ...]
 
 
-TRADE = "python benchmarks/trade.py --paths FOLDER/*.png --only"
+RESULTS = results.read()
 QUESTIONS = (
     Question(
         "photograph",
         "every second pixel of every second row known, the others scored; four photographs",
         "trade.md",
-        f"{TRADE} held-out",
         (
-            Row("bicubic", INTERPOLATION, 25.70, 0.05, 0),
-            Row("Adaptive", SOLVED, 26.50, 0.98, 196_608),
-            Row("gau, exact", SOLVED, 25.66, 0.16, 196_608),
-            Row("hash and MLP", TRAINED, 23.82, 60, 58_291),
-            Row("planes and MLP", TRAINED, 23.64, 60, 95_676),
-            Row("FINER", TRAINED, 23.42, 60, 99_453),
-            Row("rff and MLP", TRAINED, 23.15, 60, 99_535),
+            Row("bicubic", INTERPOLATION, "networks.bicubic"),
+            Row("Adaptive", SOLVED, "networks.adaptive"),
+            Row("gau, exact", SOLVED, "networks.gau_exact"),
+            Row("hash and MLP", TRAINED, "networks.hash"),
+            Row("planes and MLP", TRAINED, "networks.planes"),
+            Row("FINER", TRAINED, "networks.finer"),
+            Row("rff and MLP", TRAINED, "networks.rff"),
         ),
     ),
     Question(
         "photograph, * with pictures seen before",
         "the same, 16 photographs; the prior was trained on other pictures",
         "prior.md",
-        "python benchmarks/prior.py --paths FOLDER",
         (
-            Row("bicubic", INTERPOLATION, 25.59),
-            Row("Adaptive, prior *", PRIOR, 26.50),
-            Row("Local *", PRIOR, 26.32),
-            Row("Adaptive", SOLVED, 26.28),
+            Row("bicubic", INTERPOLATION, "photographs.bicubic"),
+            Row("Adaptive, prior *", PRIOR, "photographs.adaptive_prior"),
+            Row("Local *", PRIOR, "photographs.local"),
+            Row("Adaptive", SOLVED, "photographs.adaptive"),
         ),
     ),
     Question(
         "text",
         "every second pixel known; words in four fonts that the prior was not trained on",
         "prior.md",
-        "python benchmarks/prior.py",
         (
-            Row("bicubic", INTERPOLATION, 28.53),
-            Row("Local *", PRIOR, 30.53),
-            Row("Adaptive, prior *", PRIOR, 30.41),
-            Row("Adaptive", SOLVED, 29.49),
+            Row("bicubic", INTERPOLATION, "text.bicubic"),
+            Row("Local *", PRIOR, "text.local"),
+            Row("Adaptive, prior *", PRIOR, "text.adaptive_prior"),
+            Row("Adaptive", SOLVED, "text.adaptive"),
         ),
     ),
     Question(
         "noisy photograph",
         "every second pixel known with noise of 25/255; 16 photographs",
         "adaptive.md",
-        "python benchmarks/adaptive.py --paths FOLDER",
         (
-            Row("bicubic", INTERPOLATION, 20.59),
-            Row("Adaptive, noise: auto", SOLVED, 22.91),
-            Row("Adaptive", SOLVED, 21.66),
+            Row("bicubic", INTERPOLATION, "noisy.bicubic"),
+            Row("Adaptive, noise: auto", SOLVED, "noisy.adaptive_noise_auto"),
+            Row("Adaptive", SOLVED, "noisy.adaptive"),
         ),
     ),
     Question(
         "scattered pixels",
         "25 % known at random; four photographs",
         "adaptive.md",
-        "python benchmarks/adaptive.py --paths FOLDER",
         (
-            Row("linear on triangles", INTERPOLATION, 25.16),
-            Row("Adaptive", SOLVED, 26.60),
-            Row("laplace, exact", SOLVED, 25.56),
+            Row("linear on triangles", INTERPOLATION, "scattered.linear"),
+            Row("Adaptive", SOLVED, "scattered.adaptive"),
+            Row("laplace, exact", SOLVED, "scattered.laplace"),
         ),
     ),
     Question(
         "clip",
         "every second sample of each axis of 128 x 128 x 128 known; one clip",
         "papers.md",
-        "pe-lightning reproduce t3 --blocks complex closed_form; python benchmarks/adaptive.py",
         (
-            Row("tricubic", INTERPOLATION, 27.62),
-            Row("Adaptive", SOLVED, 27.92),
-            Row("tri, exact", SOLVED, 27.16, 0.29, 786_432),
-            Row("gau, exact", SOLVED, 27.11, 0.33, 786_432),
-            Row("gau, gradient descent", TRAINED, 26.71, 16.19, 786_432),
+            Row("tricubic", INTERPOLATION, "clip.tricubic"),
+            Row("Adaptive", SOLVED, "clip.adaptive"),
+            Row("tri, exact", SOLVED, "clip.tri_exact"),
+            Row("gau, exact", SOLVED, "clip.gau_exact"),
+            Row("gau, gradient descent", TRAINED, "clip.gau_trained"),
         ),
     ),
     Question(
         "sound",
         "every second sample known; plucked strings, 5 s at 44.1 kHz",
         "adaptive.md",
-        "python benchmarks/first_try.py --only sound table volume --samplings grid",
         (
-            Row("linear", INTERPOLATION, 30.91),
-            Row("Adaptive", SOLVED, 30.91),
+            Row("linear", INTERPOLATION, "sound.linear"),
+            Row("Adaptive", SOLVED, "sound.adaptive"),
         ),
     ),
     Question(
         "volume",
         "every second sample of each axis known; the phantom as NIfTI",
         "adaptive.md",
-        "python benchmarks/first_try.py --only sound table volume --samplings grid",
         (
-            Row("bicubic", INTERPOLATION, 23.10),
-            Row("Adaptive", SOLVED, 25.30),
+            Row("bicubic", INTERPOLATION, "volume.bicubic"),
+            Row("Adaptive", SOLVED, "volume.adaptive"),
         ),
     ),
     Question(
         "all samples of a photograph",
         "stored in 1e5 numbers; one photograph",
         "trade.md",
-        f"{TRADE} all --seconds 30; python benchmarks/sparse.py --only trade",
         (
-            Row("sparse exact fit", SOLVED, 34.23, 0.1, 100_000),
-            Row("B-spline grid, exact", SOLVED, 24.38, 0.3, 100_000),
-            Row("planes and MLP", TRAINED, 25.66, 30, 100_000),
-            Row("hash and MLP", TRAINED, 25.24, 30, 100_000),
-            Row("rff and MLP", TRAINED, 23.43, 30, 100_000),
-            Row("FINER", TRAINED, 22.17, 30, 100_000),
+            Row("sparse exact fit", SOLVED, "all_samples.sparse"),
+            Row("B-spline grid, exact", SOLVED, "all_samples.bspline"),
+            Row("planes and MLP", TRAINED, "all_samples.planes"),
+            Row("hash and MLP", TRAINED, "all_samples.hash"),
+            Row("rff and MLP", TRAINED, "all_samples.rff"),
+            Row("FINER", TRAINED, "all_samples.finer"),
         ),
     ),
 )
@@ -171,18 +169,22 @@ def table() -> str:
         "| --- | --- | ---: | ---: | ---: | --- |",
     ]
     for question in QUESTIONS:
-        best = max(row.psnr for row in question.rows)
+        best = max(_psnr(row) for row in question.rows)
         for place, row in enumerate(question.rows):
             cells = [
                 question.signal if place == 0 else "",
                 row.method,
-                f"**{row.psnr:.2f}**" if row.psnr == best else f"{row.psnr:.2f}",
-                "" if row.seconds is None else f"{row.seconds:g}",
-                "" if row.numbers is None else f"{row.numbers:,}",
+                f"**{row.marked('psnr', 2)}**" if _psnr(row) == best else row.marked("psnr", 2),
+                row.marked("seconds", 2 if (row.value("seconds") or 0) < 10 else 0),
+                row.marked("numbers", 0),
                 f"[{question.page}]({question.page})" if place == 0 else "",
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _psnr(row: Row) -> float:
+    return round(row.value("psnr") or 0, 2)
 
 
 def draw(path: Path) -> None:
@@ -191,20 +193,21 @@ def draw(path: Path) -> None:
     height = -(-len(QUESTIONS) // columns)
     figure = Figure(figsize=(14, 2.7 * height), layout="constrained")
     for axes, question in zip(figure.subplots(height, columns).ravel(), QUESTIONS, strict=True):
-        rows = sorted(question.rows, key=lambda row: row.psnr)
-        low, high = rows[0].psnr, rows[-1].psnr
+        rows = sorted(question.rows, key=_psnr)
+        low, high = _psnr(rows[0]), _psnr(rows[-1])
         span = max(high - low, 1.0)
         axes.set_xlim(low - 0.1 * span, high + 1.5 * span)
         axes.set_ylim(-0.7, len(rows) - 0.3)
         axes.set_yticks(range(len(rows)), [row.method for row in rows], fontsize=8)
         axes.grid(axis="both", alpha=0.25)
         for place, row in enumerate(rows):
-            axes.plot(row.psnr, place, "o", color=COLORS[row.kind], ms=8)
-            notes = [f"{row.psnr:.2f} dB"]
-            notes += [f"{row.seconds:g} s"] if row.seconds is not None else []
-            notes += [f"{row.numbers:,} numbers"] if row.numbers else []
+            seconds, numbers = row.value("seconds"), row.value("numbers")
+            axes.plot(_psnr(row), place, "o", color=COLORS[row.kind], ms=8)
+            notes = [f"{_psnr(row):.2f} dB"]
+            notes += [f"{seconds:.2g} s"] if seconds is not None else []
+            notes += [f"{numbers:,.0f} numbers"] if numbers else []
             at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
-            axes.annotate(", ".join(notes), (row.psnr, place), **at)
+            axes.annotate(", ".join(notes), (_psnr(row), place), **at)
         axes.set_title(question.signal, fontsize=10)
         axes.set_xlabel(textwrap.fill(question.asked, 70), fontsize=7)
         axes.tick_params(axis="x", labelsize=7)
@@ -220,7 +223,7 @@ def main() -> None:
     options = parser.parse_args()
     print(table())
     for question in QUESTIONS:
-        print(f"{question.signal}: {question.asked}. {question.command}")
+        print(f"{question.signal}: {question.asked}. {RESULTS[question.rows[0].key.partition('.')[0]]['command']}")
     if options.figure is not None:
         draw(options.figure)
 

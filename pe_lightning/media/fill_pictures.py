@@ -65,15 +65,9 @@ def _sheets(name: str, before: NDArray[np.float32], after: NDArray[np.float32]) 
             return []
         return [row_plot(after, before, np.asarray(~np.isnan(before).any(-1)), name, names=("known", "filled"))]
     if before.ndim == 3:
-        return [before_after(_enlarged(before, after), after)]
+        return [before_after(before, after)]
     missing = np.isnan(before).any(-1).mean((1, 2))
     worst = np.argsort(-missing, kind="stable")[:SHOWN_FRAMES] if missing.any() else frames_of(len(before), SHOWN_FRAMES)
     if before.shape != after.shape:
         return []
     return [before_after(before[frame], after[frame]) for frame in sorted(worst)]
-
-
-def _enlarged(before: NDArray[np.float32], after: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A picture with its samples repeated, in the size of its enlargement."""
-    times = len(after) // len(before)
-    return before.repeat(times, 0).repeat(times, 1)

@@ -123,8 +123,17 @@ def comparison(
 
 
 def before_after(before: Array, after: Array) -> Image.Image:
-    """A picture with its missing samples marked, and filled, side by side: ``(H, W, C)`` each, NaN where missing."""
-    return side_by_side([("missing samples marked", marked_image(before)), ("filled", to_image(after))])
+    """A picture before and after it was filled, smoothed or enlarged, side by side.
+
+    Args:
+        before: ``(H, W, C)``, NaN where samples are missing; smaller if it was enlarged, shown with its pixels repeated.
+        after: ``(H, W, C)``.
+    """
+    times = len(after) // len(before)
+    captions = ("missing samples marked", "filled") if np.isnan(before).any() else ("given", "smoothed")
+    if times > 1:
+        before, captions = before.repeat(times, 0).repeat(times, 1), ("pixels repeated", "enlarged")
+    return side_by_side([(captions[0], marked_image(before)), (captions[1], to_image(after))])
 
 
 def marked_image(values: Array) -> Image.Image:

@@ -67,10 +67,6 @@ class ComplexNetwork(Network):
         """Sets the scales of the features from the training coordinates of each axis, ``(N_a,)``."""
         self.encoding.calibrate(axes)
 
-    def penalty(self) -> Tensor:
-        """The sum of the encoders' auxiliary losses, ``()``; an encoder of several axes counts once."""
-        return torch.stack([encoder.penalty() for encoder in dict.fromkeys(self.encoding.encoders)]).sum()
-
     def respond(self, linear: Tensor) -> Tensor:
         """Values from the outputs of the linear layer, without the mean: ``(outputs, *samples)`` -> ``(C, *samples)``."""
         if self.head is None:

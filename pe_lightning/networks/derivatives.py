@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import jvp
 
+from pe_lightning.encodings import Encoding
 from pe_lightning.networks.activations import exact_slopes
 
 __all__ = ["Network", "gradient", "laplacian"]
@@ -52,11 +53,21 @@ def _units(coords: Tensor) -> list[Tensor]:
 
 
 class Network(nn.Module, ABC):
-    """Base of the networks of one signal: coordinates ``(*batch, D)`` in [0, 1) -> values ``(*batch, C)``."""
+    """Base of the networks of one signal: coordinates ``(*batch, D)`` in [0, 1) -> values ``(*batch, C)``.
+
+    Attributes:
+        encoding: The encoding of the coordinates; a subclass sets it.
+    """
+
+    encoding: Encoding
 
     @abstractmethod
     def forward(self, coords: Tensor) -> Tensor:
         """Values at points."""
+
+    def penalty(self) -> Tensor:
+        """The sum of the encoders' auxiliary losses, ``()``; an encoder of several axes counts once."""
+        return torch.stack([encoder.penalty() for encoder in dict.fromkeys(self.encoding.encoders)]).sum()
 
     def gradient(self, coords: Tensor) -> Tensor:
         """First derivatives at points, ``(*batch, C, D)``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from pe_lightning.encodings import Simple
@@ -49,10 +48,6 @@ class SimpleNetwork(Network):
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale of the features from the training points, ``(P, D)``."""
         self.encoding.calibrate(coords)
-
-    def penalty(self) -> Tensor:
-        """The sum of the encoders' auxiliary losses, ``()``."""
-        return torch.stack([encoder.penalty() for encoder in self.encoding.encoders]).sum()
 
     def respond(self, features: Tensor) -> Tensor:
         """Values from features of the encoding: ``(*batch, num_features)`` -> ``(*batch, C)``."""

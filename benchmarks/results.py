@@ -1,0 +1,370 @@
+"""The numbers of README, the home page, the gallery and docs/which.md: measures them and writes them into the pages.
+
+    python benchmarks/results.py --only demo,sparse --pictures FOLDER    # measures, updates docs/results.yaml and the pages
+    python benchmarks/results.py --pictures FOLDER                       # all of them; the file says what each cost
+    python benchmarks/results.py --pages                                 # measures nothing, writes the file into the pages
+
+``docs/results.yaml`` has an entry for each measurement: command, machine, date, core seconds and values. A page names a
+value in a comment before the number, ``<!-- = astronaut.adaptive.psnr -->30.04``, or a difference of two,
+``<!-- = astronaut.adaptive.psnr - astronaut.bicubic.psnr -->1.41``. The number keeps the decimals that it has on the page.
+FOLDER has 16 photographs of 512 x 512 pixels, 00.png to 15.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from quiet import machine
+from torch import Tensor
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "docs/results.yaml"
+HEADER = "# Written by benchmarks/results.py, which reads it into README and the pages of docs/.\n"
+MARKED = re.compile(r"(<!-- = ([\w.]+)(?: - ([\w.]+))? -->)(\d+(?:,\d{3})*(?:\.\d+)?)")
+"""A number of a page: its marker, the value, the value that is subtracted, and the number itself."""
+
+Values = dict[str, dict[str, float]]
+"""By method: ``psnr`` in dB, ``seconds`` of a core, ``numbers`` that are stored, or another quantity."""
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+def read() -> dict[str, Any]:
+    """The file of results."""
+    return dict(yaml.safe_load(FILE.read_text())) if FILE.is_file() else {}
+
+
+def pages() -> list[Path]:
+    """README and the pages of the documentation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def look_up(results: Mapping[str, Any], key: str) -> float:
+    """A value by measurement, method and quantity: ``astronaut.adaptive.psnr``."""
+    measurement, *rest = key.split(".")
+    try:
+        method, quantity = rest
+        return float(results[measurement]["values"][method][quantity])
+    except (KeyError, ValueError) as error:
+        raise SystemExit(f"{FILE.name} has no value {key!r}; measurements: {', '.join(results)}") from error
+
+
+def fill_in(text: str, results: Mapping[str, Any]) -> str:
+    """A page with the values of the results in its marked numbers."""
+
+    def number(match: re.Match[str]) -> str:
+        marker, key, subtracted, shown = match.groups()
+        value = look_up(results, key) - (look_up(results, subtracted) if subtracted else 0)
+        if value < 0:
+            raise SystemExit(f"{marker}: the difference is {value:.2f} now: change the sentence, and swap the two values")
+        decimals = len(shown.partition(".")[2])
+        return f"{marker}{value:{',' if value >= 1000 else ''}.{decimals}f}"
+
+    return MARKED.sub(number, text)
+
+
+def write_pages(results: Mapping[str, Any]) -> None:
+    """Writes the results into the pages whose numbers differ."""
+    for page in pages():
+        before = page.read_text()
+        after = fill_in(before, results)
+        if before != after:
+            page.write_text(after)
+            print(f"updated {page.relative_to(ROOT)}")
+
+
+# -- measurements -----------------------------------------------------------------------------------------------------
+
+
+def photographs(folder: Path) -> Values:
+    """Pixels between every second one of every second row, 16 photographs; adaptive_prior and local have seen others."""
+    from pe_lightning.data import ImageDataModule
+
+    return _between(ImageDataModule(str(folder)).values)
+
+
+def astronaut() -> Values:
+    """Pixels between every second one of every second row of samples://astronaut."""
+    from pe_lightning.data import ImageDataModule
+
+    return _between(ImageDataModule("samples://astronaut").values)
+
+
+def text() -> Values:
+    """Pixels between every second one of every second row of words in fonts that the prior was not trained on."""
+    import prior
+
+    return _between(prior.held_out_pictures(4)["words, other fonts"])
+
+
+def _between(pictures: Iterable[Tensor]) -> Values:
+    import pe_lightning
+    from pe_lightning.baselines import interpolate
+    from pe_lightning.blocks import grid_axes
+    from pe_lightning.data import make_datamodule
+
+    made: dict[str, Callable[[], dict[str, Any]]] = {
+        "gau": lambda: {"encoder": "gau"},
+        "rff": lambda: {"encoder": "rff"},
+        "adaptive": lambda: {"model": pe_lightning.Adaptive()},
+        "adaptive_prior": lambda: {"model": pe_lightning.Adaptive(prior="pictures")},
+        "local": lambda: {"model": pe_lightning.Local()},
+    }
+    scores: dict[str, list[float]] = {}
+    for picture in pictures:
+        batch = make_datamodule(picture[None]).train_batch()
+        error = (interpolate("bicubic", batch, grid_axes(picture.shape[:-1]))[0] - picture).double().square()
+        error[::2, ::2] = torch.nan
+        scores.setdefault("bicubic", []).append(-10 * float(error.nanmean().log10()))
+        for name, options in made.items():
+            scores.setdefault(name, []).append(pe_lightning.fit(picture[None], **options()).psnr)
+    return {name: {"psnr": float(np.mean(found))} for name, found in scores.items()}
+
+
+def noisy(folder: Path) -> Values:
+    """The same 16 photographs, with noise of 25/255 on the known pixels."""
+    import adaptive
+
+    from pe_lightning.data import ImageDataModule
+
+    methods = {
+        "bicubic": adaptive.baseline("bicubic"),
+        "adaptive": adaptive.fitted(),
+        "adaptive_noise_auto": adaptive.denoised,
+    }
+    return _psnr(adaptive.table(ImageDataModule(str(folder)).values, methods, noise=25 / 255))
+
+
+def scattered(folder: Path) -> Values:
+    """25 % of the pixels at random, the first four photographs."""
+    import adaptive
+
+    from pe_lightning.data import ImageDataModule
+
+    found = adaptive.points(ImageDataModule(str(folder)).values[:4], 0.25)
+    names = {"delaunay": "linear", "Adaptive": "adaptive", "laplace, conjugate gradients": "laplace"}
+    return _psnr({name: found[row] for row, name in names.items()})
+
+
+def clip() -> Values:
+    """Every second sample of each axis of 128 x 128 x 128 of samples://bigbuckbunny; gau, tri as in Table 3 of the paper."""
+    import adaptive
+
+    import pe_lightning
+    from pe_lightning.data import VideoDataModule
+    from pe_lightning.modules import ComplexLinear
+
+    cube = VideoDataModule("samples://bigbuckbunny", preset="papers").values
+    values = _psnr(adaptive.table(cube, {"tricubic": adaptive.baseline("bicubic"), "adaptive": adaptive.fitted()}))
+    gau = {"name": "gau", "num_features": 64}
+    adam: Any = partial(torch.optim.Adam, lr=0.1, weight_decay=1e-8, fused=True)
+    models = {
+        "tri_exact": ComplexLinear({"name": "tri", "num_features": 64, "half_width": 0.046875}, warm_start=True),
+        "gau_exact": ComplexLinear({**gau, "sigma": 0.009}, warm_start=True),
+        "gau_trained": ComplexLinear({**gau, "sigma": 0.015}, center=False, optimizer=adam),
+    }
+    for name, model in models.items():
+        data = VideoDataModule("samples://bigbuckbunny", preset="papers")
+        data.setup("fit")  # reading the clip is no part of the seconds
+        began = time.process_time()
+        fitted = pe_lightning.fit(data, model=model, max_steps=500 if name == "gau_trained" else 0)
+        spent = time.process_time() - began
+        values[name] = {"psnr": fitted.psnr, "seconds": spent, "numbers": fitted.num_params}
+    return values
+
+
+def sound() -> Values:
+    """Every second sample of plucked strings, 5 s at 44.1 kHz, stereo: pe-lightning fit FILE."""
+    return _first_try("sound", "strings, 5 s at 44.1 kHz", "linear")
+
+
+def volume() -> Values:
+    """Every second sample of each axis of the phantom as NIfTI: pe-lightning fit FILE."""
+    return _first_try("volume", "phantom.nii.gz", "bicubic")
+
+
+def _first_try(kind: str, label: str, baseline: str) -> Values:
+    import first_try
+
+    with tempfile.TemporaryDirectory() as name:
+        arguments = next(row[2] for row in first_try.cases(Path(name), [], 0) if row[:2] == (kind, label))
+        found, _, _ = first_try.fit(arguments, Path(name))
+    if isinstance(found, str):
+        raise SystemExit(f"pe-lightning fit {arguments[0]}: {found}")
+    metrics: dict[str, Any] = dict(found)
+    return _psnr({baseline: metrics["baselines"][baseline]["test/psnr"], "adaptive": metrics["test/psnr"]})
+
+
+def networks(folder: Path) -> Values:
+    """Pixels between every second one of every second row, photographs 00, 04, 08, 12; networks after 60 core seconds."""
+    import trade
+
+    names = {
+        "bicubic": "bicubic", "adaptive": "adaptive", "complex gau, exact": "gau_exact", "MLP, hash": "hash",
+        "MLP, planes": "planes", "FINER": "finer", "MLP, rff": "rff",
+    }  # fmt: skip
+    return {
+        key: _mean(trade.cell(_trade(name), "held-out", str(folder / f"{picture}.png"), 100_000, 60.0, None)
+                   for picture in ("00", "04", "08", "12"))
+        for name, key in names.items()
+    }  # fmt: skip
+
+
+def all_samples(folder: Path) -> Values:
+    """All pixels of photograph 00, not clamped, by 1e5 numbers; networks after 30 core seconds."""
+    import sparse
+    import trade
+
+    picture = str(folder / "00.png")
+    image = sparse.load(picture)
+    _, found, seconds, _ = sparse.fit(image, 100_000)
+    psnr = -10 * float((found - image).square().mean().log10())
+    values: Values = {"sparse": {"psnr": psnr, "seconds": seconds, "numbers": 100_000}}
+    names = {
+        "grid, B-spline": "bspline", "MLP, planes": "planes", "MLP, hash as fine as the samples": "hash", "MLP, rff": "rff",
+        "FINER": "finer",
+    }  # fmt: skip
+    for name, key in names.items():
+        values[key] = _mean([trade.cell(_trade(name), "all", picture, 100_000, 30.0, None)])
+    return values
+
+
+def _trade(name: str) -> Any:
+    import trade
+
+    return next(method for method in trade.METHODS if method.name == name)
+
+
+def _mean(cells: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    rows = list(cells)
+    mean = {key: float(np.mean([row[key] for row in rows])) for key in ("psnr", "seconds", "params")}
+    return {"psnr": mean["psnr"], "seconds": mean["seconds"], "numbers": mean["params"]}
+
+
+def sparse(folder: Path) -> Values:
+    """All pixels, clamped, mean of 16 photographs, by 207,000 numbers; median of the core seconds of fit and prediction."""
+    import sparse as benchmark
+
+    pictures = [benchmark.load(str(path)) for path in sorted(folder.glob("*.png"))]
+    benchmark.fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
+    psnr, seconds = [], []
+    for picture in pictures:
+        _, found, spent, _ = benchmark.fit(picture, 207_000)
+        psnr.append(benchmark.psnr(found, picture))
+        seconds.append(spent)
+    mean, median = float(np.mean(psnr)), statistics.median(seconds)
+    return {"keys": {"psnr": mean, "seconds": median, "numbers": 207_000}}
+
+
+def demo() -> Values:
+    """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
+    from pe_lightning.experiments.demo.command import write_demo
+
+    with tempfile.TemporaryDirectory() as name:
+        seconds = _core_seconds([sys.executable, "-m", "pe_lightning", "demo", f"{name}/timed"])
+        folder = Path(name) / "gallery"
+        folder.mkdir()
+        values: Values = {"command": {"seconds": seconds}}
+        for example in write_demo(folder, 192):
+            scored = {_key(result.label): result.score for result in example.results if result.score is not None}
+            values[example.name] = scored
+            (ROOT / "docs/gallery" / f"{example.name}.jpg").write_bytes((folder / f"{example.name}.jpg").read_bytes())
+    return values
+
+
+def first_fit() -> Values:
+    """Core seconds of the first command of README, pe-lightning fit --config image/adaptive, imports and files included."""
+    with tempfile.TemporaryDirectory() as name:
+        command = [sys.executable, "-m", "pe_lightning", "fit", "--config", "image/adaptive", "--wandb.enabled", "false"]
+        seconds = _core_seconds(command, name)
+        (metrics,) = Path(name).glob("runs/*/1/metrics.json")
+        return {"command": {"seconds": seconds, "psnr": json.loads(metrics.read_text())["test/psnr"]}}
+
+
+def tests() -> Values:
+    """Core minutes of the second command of README, pytest."""
+    return {"pytest": {"minutes": _core_seconds([sys.executable, "-m", "pytest", "-q"], str(ROOT)) / 60}}
+
+
+def _core_seconds(command: list[str], folder: str | None = None) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _psnr(found: Mapping[str, float]) -> Values:
+    return {name: {"psnr": value} for name, value in found.items()}
+
+
+def _key(label: str) -> str:
+    return re.sub(r"\W+", "_", label).strip("_").lower()
+
+
+OF_PICTURES = (photographs, noisy, scattered, networks, all_samples, sparse)
+OTHERS = (astronaut, text, clip, sound, volume, demo, first_fit, tests)
+MEASUREMENTS: dict[str, Callable[..., Values]] = {function.__name__: function for function in (*OF_PICTURES, *OTHERS)}
+
+
+def measure(name: str, folder: Path | None) -> dict[str, Any]:
+    """The entry of a measurement."""
+    function = MEASUREMENTS[name]
+    needs_pictures = function in OF_PICTURES
+    began = time.process_time() + _children()
+    values = function(folder) if needs_pictures else function()
+    cost = time.process_time() + _children() - began
+    return {
+        "what": (function.__doc__ or "").strip(),
+        "command": f"python benchmarks/results.py --only {name}" + " --pictures FOLDER" * needs_pictures,
+        "machine": machine(),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "core_seconds": round(cost),
+        "values": {method: {key: round(value, 4) for key, value in row.items()} for method, row in values.items()},
+    }
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Measures, and writes the file and the pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(MEASUREMENTS), help="separated by commas: " + ", ".join(MEASUREMENTS))
+    parser.add_argument("--pictures", type=Path, help="folder of 16 photographs, 00.png to 15.png")
+    parser.add_argument("--pages", action="store_true", help="measure nothing")
+    options = parser.parse_args()
+    results = read()
+    chosen = [] if options.pages else options.only.split(",")
+    if unknown := [name for name in chosen if name not in MEASUREMENTS]:
+        parser.error(f"--only takes {', '.join(MEASUREMENTS)}; got {', '.join(unknown)}")
+    if options.pictures is None and (missing := [name for name in chosen if MEASUREMENTS[name] in OF_PICTURES]):
+        parser.error(f"{', '.join(missing)}: give --pictures FOLDER, or --only others")
+    torch.set_num_threads(1)
+    for name in chosen:
+        results[name] = measure(name, options.pictures)
+        FILE.write_text(HEADER + yaml.safe_dump(results, sort_keys=True, width=120))
+        print(f"{name}: {results[name]['core_seconds']} core seconds, {results[name]['values']}", flush=True)
+    write_pages(results)
+
+
+if __name__ == "__main__":
+    main()
