@@ -189,16 +189,16 @@ def _psnr(row: Row) -> float:
 
 def draw(path: Path) -> None:
     """A panel per signal: PSNR of each method, with seconds and numbers."""
-    columns = 3
+    columns = 2
     height = -(-len(QUESTIONS) // columns)
-    figure = Figure(figsize=(14, 2.7 * height), layout="constrained")
-    for axes, question in zip(figure.subplots(height, columns).ravel(), QUESTIONS, strict=True):
+    figure = Figure(figsize=(9, 2.3 * height), layout="constrained")
+    for axes, question in zip(figure.subplots(height, columns).ravel(), QUESTIONS, strict=False):
         rows = sorted(question.rows, key=_psnr)
         low, high = _psnr(rows[0]), _psnr(rows[-1])
         span = max(high - low, 1.0)
-        axes.set_xlim(low - 0.1 * span, high + 1.5 * span)
+        axes.set_xlim(low - 0.1 * span, high + 2.4 * span)
         axes.set_ylim(-0.7, len(rows) - 0.3)
-        axes.set_yticks(range(len(rows)), [row.method for row in rows], fontsize=8)
+        axes.set_yticks(range(len(rows)), [row.method for row in rows], fontsize=9)
         axes.grid(axis="both", alpha=0.25)
         for place, row in enumerate(rows):
             seconds, numbers = row.value("seconds"), row.value("numbers")
@@ -206,14 +206,16 @@ def draw(path: Path) -> None:
             notes = [f"{_psnr(row):.2f} dB"]
             notes += [f"{seconds:.2g} s"] if seconds is not None else []
             notes += [f"{numbers:,.0f} numbers"] if numbers else []
-            at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
+            at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
             axes.annotate(", ".join(notes), (_psnr(row), place), **at)
-        axes.set_title(question.signal, fontsize=10)
-        axes.set_xlabel(textwrap.fill(question.asked, 70), fontsize=7)
-        axes.tick_params(axis="x", labelsize=7)
+        axes.set_title(question.signal, fontsize=10, loc="left")
+        axes.set_xlabel(textwrap.fill(question.asked, 46), fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+    for axes in figure.axes[len(QUESTIONS) :]:
+        axes.remove()
     handles = [Line2D([], [], marker="o", ls="", color=color, label=name) for name, color in COLORS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:

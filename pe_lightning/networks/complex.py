@@ -44,6 +44,7 @@ class ComplexNetwork(Network):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
+    encoding: Complex
     mean: Tensor
 
     def __init__(self, encoding: Complex, channels: int, depth: int = 0, width: int = 256, activation: str = "relu") -> None:

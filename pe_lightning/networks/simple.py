@@ -30,6 +30,8 @@ class SimpleNetwork(Network):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
+    encoding: Simple
+
     def __init__(
         self,
         encoding: Simple,
