@@ -10,8 +10,10 @@ errors that weight the members there are errors over such distances.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
+from pe_lightning.solvers.power_kriging import POWERS, PowerKriging, blocks_of
 
 __all__ = ["RIDGE", "AdaptivePoints", "HeldOut"]
 
@@ -35,9 +38,6 @@ MIN_SAMPLES = (4, 6, 8)
 """Fewest samples of a signal, for 1, 2 and 3 axes."""
 RIDGE = 2.0**-4
 """Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
-SMOOTH_MEMBERS = ((8.0, 2.0**-11), (16.0, 2.0**-17))
-"""Lengths of further members, for smooth signals, relative to that of the encoder, and their ridges, relative to that of the
-others. They are computed in float64."""
 MAX_MEMBERS = 12
 """Members that predict the points of a cell: those of the largest weight."""
 WINDOW_RATIO = 1.6
@@ -53,20 +53,20 @@ COVERAGE = 0.9
 COVERAGE_DEVIATIONS = 1.6448536
 """Half the width of the central interval of a normal distribution that has this share."""
 CALIBRATION_CELLS = 512
-"""Cells whose errors choose the ridge and calibrate standard deviations."""
+"""Cells whose errors choose the ridge, weigh the power variograms and calibrate standard deviations."""
 MEAN_CELLS = 128
-"""Cells whose mean error enters standard deviations, where others calibrate them."""
+"""Cells whose mean error enters standard deviations."""
 RUN_CELLS = 32
 """Cells next to each other among these, which share most of their neighbours."""
 HELD_OUT = 10
-"""One sample in so many is held out to calibrate standard deviations."""
+"""One sample in so many is held out to weigh the power variograms and to calibrate standard deviations."""
 FACTOR_CHANGE = (0.5, 1.25)
 """Least and largest change of the factor of standard deviations from four to two spacings of a grid; half of its logarithm
 is extrapolated."""
 FEW_HELD_OUT = 400
 """Held-out samples below which further tenths are held out in turn, up to five."""
 MIN_CALIBRATION = 20
-"""Fewest samples that calibrate standard deviations; with fewer they stay as the leave-one-out errors have them."""
+"""Fewest held-out samples that weigh and calibrate; with fewer the bank is alone and the factor is one."""
 FLOAT32_RIDGE = 2.0**-7
 """Smallest ridge for which float32 is precise enough."""
 WIDE_GAP = 1.15
@@ -76,25 +76,29 @@ GAP_QUANTILE = 0.95
 """Quantile of this distance that is taken as half the width of the gaps."""
 GAP_PLACES = 1 << 16
 """Places of the grid that this distance is the mean of."""
-MAX_GAP_SAMPLES, GAP_SHARE = 6000, 0.15
-"""Most samples that are held out in cubes, and most of them relative to all samples."""
-MIN_GAPS, MAX_GAPS = 5, 64
-"""Fewest and most cubes."""
+MAX_GAPS, MIN_GAPS = 64, 5
+"""Most and fewest cubes that are held out."""
+GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
+"""Samples that are held out at once relative to all samples, and most times that others are held out."""
+MAX_GAP_SAMPLES = 4000
+"""Most samples in all cubes together whose predictions are computed."""
 MIN_LEVEL_SAMPLES = 50
-"""Fewest held-out samples that calibrate a level by themselves."""
+"""Fewest held-out samples that weigh and calibrate a level by themselves."""
+SPARSITY_TOLERANCE = 0.005
+"""Relative increase of the squared held-out error that is accepted for fewer members."""
+WEIGHT_RIDGE = 1e-9
+"""Added to the diagonal of the products of errors, relative to their trace."""
 KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
 SEAM_SPACINGS = 8.0
 """Distance from the seam of a periodic axis, in spacings, within which samples are repeated beyond it."""
-POINTS_PER_BLOCK = 128
-"""Most points of a cell that are predicted at once."""
 MAX_NUMBERS = {"cpu": 1 << 20}
 """Intermediate numbers that are held at once, by device: few enough for the cache of a CPU."""
 MAX_NUMBERS_DEFAULT = 1 << 26
 
 
 class HeldOut(NamedTuple):
-    """Samples that calibrate standard deviations, and their predictions by a fit to other samples."""
+    """Samples that weigh and calibrate, and their predictions by a fit to other samples."""
 
     held: Tensor
     """Held-out samples, ``(H,)``."""
@@ -106,15 +110,13 @@ class HeldOut(NamedTuple):
     """The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated."""
 
 
-class Block(NamedTuple):
-    """Points of some cells."""
+class Calibration(NamedTuple):
+    """What held-out samples say about predictions of a level."""
 
-    cells: Tensor
-    """``(B,)``."""
-    points: Tensor
-    """Numbers of the points of each cell, ``(B, Q)``; padded."""
-    valid: Tensor
-    """Which are not padding, ``(B, Q)`` booleans."""
+    weights: Tensor
+    """Weights of the bank and of each power variogram, ``(1 + K,)``; they sum to one."""
+    factor: Tensor
+    """Factor of the standard deviations, ``(C,)``."""
 
 
 class PointLevel:
@@ -127,8 +129,7 @@ class PointLevel:
         domain: Length of the unit interval in the unit of the positions.
         window: Standard deviation of the local mean of errors, in spacings.
         ridge: Ridge of the local fits.
-        targets: Values that standard deviations are calibrated for, ``(P, C)``; by default the values.
-        held_out: Samples that calibrate standard deviations; by default a tenth of them, at random.
+        targets: Values that standard deviations are those of, ``(P, C)``; by default the values.
     """
 
     def __init__(
@@ -140,7 +141,6 @@ class PointLevel:
         window: float,
         ridge: float,
         targets: Tensor | None = None,
-        held_out: HeldOut | None = None,
     ) -> None:
         axes, device = places.shape[1], values.device
         self.bank, self.places, self.domain, self.window, self.ridge = bank, places, domain, window, ridge
@@ -148,25 +148,16 @@ class PointLevel:
         dtype = torch.float64 if ridge < FLOAT32_RIDGE else values.dtype
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
         self.forms = bank.forms.to(device, dtype)
-        self.ridges = torch.full((len(self.forms),), ridge, dtype=dtype, device=device)
-        smooth = torch.tensor(SMOOTH_MEMBERS, dtype=torch.float64, device=device)
-        if len(self.forms) == 1 or bank.has_given_width:  # the encoder alone is wanted
-            smooth = smooth[:0]
-        self.smooth_forms = bank.forms[:1].to(device) / smooth[:, :1] ** 2
-        self.smooth_ridges = ridge * smooth[:, 1]
         self.cells = Neighbourhoods(places.cpu().numpy(), CELL_SAMPLES[axes - 1], NUM_NEIGHBOURS[axes - 1])
         self.cell = torch.from_numpy(self.cells.cell).to(device)
         self.near = torch.from_numpy(self.cells.near).to(device)
         self.own = torch.from_numpy(self.cells.own).to(device)
         self.spacing = torch.from_numpy(self.cells.spacing).to(device)
-        self._errors = self.values.new_empty(len(values), len(self.forms) + len(self.smooth_forms))
+        self._errors = self.values.new_empty(len(values), len(self.forms))
         self._has_errors = torch.zeros(len(self.near), dtype=torch.bool, device=device)
         self._residuals = self.values.new_empty(len(values), self.values.shape[1] + 1)
         self._has_residuals = torch.zeros_like(self._has_errors)
-        self._calibration: tuple[Tensor, Tensor] | None = None
-        self._held_out = held_out
-        self.gap_factor: Tensor | None = None
-        """Factor of the standard deviations ``(C,)`` by samples held out in blocks; by default it is computed here."""
+        self._everywhere: Tensor | None = None
 
     # -- systems ----------------------------------------------------------------------------------------------------------
 
@@ -184,27 +175,19 @@ class PointLevel:
         found = self.profile(squared)
         return found.reshape(*found.shape[:2], *delta.shape[1:3])
 
-    def _groups(
-        self, cells: Tensor, offsets: Tensor, members: Tensor | None, delta: Tensor | None = None
-    ) -> Iterator[tuple[LocalKriging, Tensor]]:
-        """The fits of the bank's members, all or some of them, and those of the smooth ones, with similarities to points.
+    def _fit(self, cells: Tensor, offsets: Tensor, members: Tensor | None) -> tuple[LocalKriging, Tensor]:
+        """The fits of the bank's members, all or some of them, and their forms.
 
         Args:
             cells: ``(B,)``.
             offsets: Samples of their neighbourhoods ``(B, n, D)``.
             members: Members of the bank ``(B, J)``.
-            delta: Differences of points and samples, ``(B, q, n, D)``.
         """
-        near = self.near[cells]
-        chosen: slice | Tensor = slice(None) if members is None else members
-        groups = [(self.forms[chosen], self.ridges[chosen], self.values)]
-        if len(self.smooth_forms):
-            groups.append((self.smooth_forms, self.smooth_ridges, self.values.double()))
-        for forms, ridges, values in groups:
-            with torch.no_grad():
-                among = (offsets[:, :, None] - offsets[:, None]).to(values)
-                kriging = LocalKriging(self._similarity(among, forms), ridges, values[near])
-            yield kriging, self._similarity((offsets[:, :0, None] if delta is None else delta).to(values), forms)
+        forms = self.forms if members is None else self.forms[members]
+        with torch.no_grad():
+            among = (offsets[:, :, None] - offsets[:, None]).to(self.values)
+            fit = LocalKriging(self._similarity(among, forms), self.ridge, self.values[self.near[cells]])
+        return fit, forms
 
     def _chunk(self, members: int) -> int:
         limit = MAX_NUMBERS.get(self.values.device.type, MAX_NUMBERS_DEFAULT)
@@ -218,10 +201,9 @@ class PointLevel:
         around = torch.unique(self.cell[self.near[cells]])
         core = self.cells.core
         for some in around[~self._has_errors[around]].split(self._chunk(len(self.forms))):
-            groups = self._groups(some, self._offsets(some)[2], None)
-            errors = [fit.held_out(core)[0].square().mean(-1).to(self._errors) for fit, _ in groups]
+            errors = self._fit(some, self._offsets(some)[2], None)[0].held_out(core)[0].square().mean(-1)
             own = self.own[some]
-            self._errors[self.near[some][:, -core:][own]] = torch.cat(errors, 1).mT[own]
+            self._errors[self.near[some][:, -core:][own]] = errors.mT[own]
         self._has_errors[around] = True
         return self._errors[self.near[cells]]
 
@@ -238,9 +220,8 @@ class PointLevel:
         for some in around[~self._has_residuals[around]].split(self._chunk(MAX_MEMBERS)):
             _, _, offsets = self._offsets(some)
             mixture = self._mixture(_to_others(offsets, core).to(self.values), self.errors(some))
-            shares, members = _strongest(mixture, len(self.forms))
-            each = [fit.held_out(core) for fit, _ in self._groups(some, offsets, members)]
-            found, variance = (torch.cat([part.to(shares) for part in parts], 1) for parts in zip(*each, strict=True))
+            shares, members = _strongest(mixture)
+            found, variance = self._fit(some, offsets, members)[0].held_out(core)
             samples = self.near[some][:, -core:]
             residual = torch.einsum("bcj,bjcv->bcv", shares, found) + (self.targets - self.values)[samples]
             both = torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
@@ -250,9 +231,9 @@ class PointLevel:
 
     def mean_error(self) -> float:
         """Mean squared leave-one-out error of the mixture, over :data:`CALIBRATION_CELLS` cells."""
-        return float(self.residuals(self._some_cells())[..., :-1].double().square().mean())
+        return float(self.residuals(self.some_cells())[..., :-1].double().square().mean())
 
-    def _some_cells(self, count: int | None = None) -> Tensor:
+    def some_cells(self, count: int | None = None) -> Tensor:
         """Up to ``count`` cells, by default :data:`CALIBRATION_CELLS`, in runs of cells that are next to each other."""
         runs = -(-len(self.near) // RUN_CELLS)
         step = max(1, -(-runs * RUN_CELLS // (count or CALIBRATION_CELLS)))
@@ -261,25 +242,8 @@ class PointLevel:
 
     # -- values -----------------------------------------------------------------------------------------------------------
 
-    def blocks(self, sample: Tensor) -> Iterator[Block]:
-        """Points in blocks of cells, by the nearest sample of each, ``(Q,)``. Cells with as many points are together."""
-        cell = self.cell[sample]
-        order = cell.argsort(stable=True)
-        counts = cell.bincount(minlength=len(self.near))
-        first = counts.cumsum(0) - counts
-        parts = (counts + POINTS_PER_BLOCK - 1) // POINTS_PER_BLOCK
-        cells = torch.arange(len(counts), device=cell.device).repeat_interleave(parts)
-        part = torch.arange(len(cells), device=cell.device) - (parts.cumsum(0) - parts)[cells]
-        start = first[cells] + part * POINTS_PER_BLOCK
-        sizes = (counts[cells] - part * POINTS_PER_BLOCK).clamp_max(POINTS_PER_BLOCK)
-        for some in torch.split(sizes.argsort(stable=True), self._chunk(MAX_MEMBERS)):
-            column = torch.arange(int(sizes[some[-1]]), device=cell.device)
-            valid = column < sizes[some][:, None]
-            index = order[(start[some][:, None] + column).clamp_max(len(order) - 1)]
-            yield Block(cells[some], index, valid)
-
     def at(self, points: Tensor, sample: Tensor, spread: bool = False) -> Tensor:
-        """Values at points, or their standard deviations.
+        """Values at points, or their standard deviations, which are not calibrated.
 
         Args:
             points: Positions ``(Q, D)`` float64.
@@ -290,20 +254,19 @@ class PointLevel:
             ``(Q, C)``.
         """
         indices, values = [], []
-        for block in self.blocks(sample):
-            centre, unit, offsets = self._offsets(block.cells)
+        for block in blocks_of(self.cell[sample], len(self.near), self._chunk(MAX_MEMBERS)):
+            centre, unit, offsets = self._offsets(block.groups)
             delta = ((points[block.points] - centre) / unit)[:, :, None] - offsets[:, None]
             distances = delta.square().sum(-1).to(self.values)
-            mixture = self._mixture(distances, self.errors(block.cells))
-            shares, members = _strongest(mixture, len(self.forms), block.valid)
-            groups = self._groups(block.cells, offsets, members, delta)
+            mixture = self._mixture(distances, self.errors(block.groups))
+            shares, members = _strongest(mixture, block.valid)
+            fit, forms = self._fit(block.groups, offsets, members)
+            similarity = self._similarity(delta.to(self.values), forms)
             if spread:
-                each = [fit.variance(similarity).to(shares) for fit, similarity in groups]
-                variance = torch.einsum("bqj,bjq->bq", shares, torch.cat(each, 1))
-                found = (variance[..., None] * self._scale(distances, self.residuals(block.cells))).sqrt()
+                variance = torch.einsum("bqj,bjq->bq", shares, fit.variance(similarity))
+                found = (variance[..., None] * self._scale(distances, self.residuals(block.groups))).sqrt()
             else:
-                each = [fit.predict(similarity).to(shares) for fit, similarity in groups]
-                found = torch.einsum("bqj,bjqc->bqc", shares, torch.cat(each, 1))
+                found = torch.einsum("bqj,bjqc->bqc", shares, fit.predict(similarity))
             indices.append(block.points[block.valid])
             values.append(found[block.valid])
         everything = torch.cat(values)
@@ -312,68 +275,27 @@ class PointLevel:
     # -- standard deviations ----------------------------------------------------------------------------------------------
 
     def _scale(self, distances: Tensor, residuals: Tensor) -> Tensor:
-        """Variance of the signal, ``(B, q, C)``: local means of squared errors over their variances, calibrated."""
-        factor, everywhere = self.calibration()
+        """Variance of the signal, ``(B, q, C)``: local means of squared errors over their variances."""
         ratios = residuals[..., :-1].square() / residuals[..., -1:]
         local = torch.softmax(-0.5 / SCALE_WINDOW**2 * distances, -1) @ ratios
-        return factor**2 * (local + GLOBAL_SHARE * everywhere) / (1 + GLOBAL_SHARE)
+        return (local + GLOBAL_SHARE * self.everywhere()) / (1 + GLOBAL_SHARE)
 
     @torch.no_grad()
-    def calibration(self) -> tuple[Tensor, Tensor]:
-        """Factor of the standard deviations per channel, and the mean of squared errors over their variances, ``(C,)`` each.
-
-        With the factor, :data:`COVERAGE` of the errors at samples that are held out are within :data:`COVERAGE_DEVIATIONS`
-        standard deviations, which follow from the other samples: split conformal prediction.
-
-        Reference: Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018.
-        """
-        if self._calibration is None:
-            residuals = self.residuals(self._some_cells(CALIBRATION_CELLS if self.gap_factor is None else MEAN_CELLS))
-            everywhere = (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
-            if self.gap_factor is not None:
-                self._calibration = self.gap_factor, everywhere
-                return self._calibration
-            factor = self._factor([self._held_out] if self._held_out else self._tenths())
-            if self._held_out and self._held_out.coarser is not None:
-                factor = factor * (factor / self._factor([self._held_out.coarser])).clamp(*FACTOR_CHANGE).sqrt()
-            self._calibration = factor, everywhere
-        return self._calibration
-
-    def _factor(self, splits: Sequence[HeldOut]) -> Tensor:
-        """Ratio of held-out errors to standard deviations that follow from the fitted samples alone, ``(C,)``."""
-        if min(len(part) for split in splits for part in split[:2]) < MIN_CALIBRATION:
-            return torch.ones_like(self.values[0])
-        ratios = torch.cat([self._ratios(split) for split in splits])
-        return (torch.quantile(ratios.double(), COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(self.values)
-
-    def _ratios(self, held_out: HeldOut) -> Tensor:
-        """Absolute held-out errors relative to these standard deviations, ``(h, C)``."""
-        held, others, predict, _ = held_out
-        rest = (self.values[others], self.places[others], self.domain, self.window, self.ridge, self.targets[others])
-        fit = PointLevel(self.bank, *rest)
-        some = held[torch.isin(self.cell[held], self._some_cells())]
-        held = some if len(some) >= MIN_CALIBRATION else held
-        near = torch.from_numpy(fit.cells.nearest(self.places[held].cpu().numpy())[0]).to(held.device)
-        residuals = fit.residuals(torch.unique(fit.cell[near]))
-        fit._calibration = (
-            torch.ones_like(self.values[0]),
-            (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0),
-        )
-        prediction = predict(held) if predict else fit.at(self.places[held], near)
-        deviations = fit.at(self.places[held], near, spread=True)
-        return (prediction - self.targets[held]).abs() / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)
-
-    def _tenths(self) -> list[HeldOut]:
-        """Tenths of the samples, at random: more of them where they are of few samples."""
-        order = torch.randperm(len(self.values), generator=torch.Generator().manual_seed(0)).to(self.values.device)
-        count = len(order) // HELD_OUT
-        number = min(HELD_OUT // 2, -(-FEW_HELD_OUT // max(1, count)))
-        starts = [count * n for n in range(number)]
-        return [HeldOut(order[i : i + count], torch.cat([order[:i], order[i + count :]])) for i in starts]
+    def everywhere(self) -> Tensor:
+        """Mean of squared leave-one-out errors over their variances, over :data:`MEAN_CELLS` cells, ``(C,)``."""
+        if self._everywhere is None:
+            residuals = self.residuals(self.some_cells(MEAN_CELLS))
+            self._everywhere = (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
+        return self._everywhere
 
 
 class AdaptivePoints:
     """One signal at scattered samples, as a function of coordinates.
+
+    Predictions of the bank and of power variograms (:mod:`~pe_lightning.solvers.power_kriging`) are mixed by two sets of
+    weights, between samples and in gaps, with the least error at held-out samples. These are random samples; or cubes of
+    samples as wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A
+    bank of one member, or with a width that was given, is not mixed.
 
     Args:
         bank: The encoders.
@@ -384,9 +306,9 @@ class AdaptivePoints:
         ridge: Ridge of the local fits.
         keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction.
         periodic: Which axes are periodic; by default none. Samples near the seam are repeated beyond it.
-        held_out: Samples that calibrate standard deviations; by default a tenth of them, at random.
-        refit: Of standard deviations of another fit to the samples: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
-            predictions of the latter ``(H, C)``, for samples that are held out in cubes as wide as gaps.
+        held_out: Samples that calibrate standard deviations, with the predictions of another fit.
+        refit: Another fit whose standard deviations are calibrated: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
+            predictions of the latter ``(H, C)``.
 
     Raises:
         InputError: If there are fewer samples than a fit takes.
@@ -412,21 +334,21 @@ class AdaptivePoints:
         self.num_members, self.keeps_samples = len(bank.forms), keeps_samples
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
         self.domain = float(max(grid))
-        given = values, coords
+        self._given, self._periodic, self._held_out, self._refit = (values, coords), periodic, held_out, refit
         if any(periodic):
             values, coords = _repeated(values, coords, periodic)
             self.values = values
         self.places = coords.double() * self.scale
-        self._given, self._periodic = given, periodic
-        self._refit, self._calibrates_gaps = refit, held_out is None or refit is not None
-        self._gap_factors: dict[int, Tensor] | None = None
-        self.levels = {0: self._level(values, self.places, None, held_out)}
+        self.levels = {0: self._level(values, self.places, None)}
+        nugget = ridge if ridge > RIDGE else 0.0
+        self.powers = PowerKriging(values, self.places, self.levels[0].cells.tree, nugget)
+        self._is_mixed = held_out is None and refit is None and len(bank.forms) > 1 and not bank.has_given_width
+        self._calibrations: dict[int, Calibration] | None = None
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
 
-    def _level(self, values: Tensor, places: Tensor, targets: Tensor | None, held_out: HeldOut | None = None) -> PointLevel:
-        window = WINDOW_RATIO * self.window
-        return PointLevel(self.bank, values, places, self.domain, window, self.ridge, targets, held_out)
+    def _level(self, values: Tensor, places: Tensor, targets: Tensor | None) -> PointLevel:
+        return PointLevel(self.bank, values, places, self.domain, WINDOW_RATIO * self.window, self.ridge, targets)
 
     @property
     def error(self) -> float:
@@ -496,20 +418,136 @@ class AdaptivePoints:
         wanted = ~known if not points.requires_grad or spread else torch.ones_like(known)
         for n in torch.unique(number[wanted]).long().tolist():
             which = (wanted & (number == n)).nonzero()[:, 0]
-            at = self.level(n)
-            if spread and at.gap_factor is None and self.gap_factors():
-                at.gap_factor = self.gap_factors()[min(n, max(self.gap_factors()))]
-            if n:
-                own = torch.from_numpy(at.cells.nearest(places[which].detach().cpu().numpy())[0]).to(places.device)
+            calibration = self.calibration(n)
+            if spread:
+                values = calibration.factor * self._by_bank(n, places[which], sample[which], spread=True)
             else:
-                own = sample[which]
-            found = found.index_copy(0, which, at.at(places[which], own, spread).to(found))
+                weights = calibration.weights.tolist()
+                members = [m for m, weight in enumerate(weights[1:]) if weight]
+                values = self.values.new_zeros(len(which), self.values.shape[-1])
+                if weights[0]:
+                    values = values + weights[0] * self._by_bank(n, places[which], sample[which])
+                if members:
+                    powers = self._by_powers(n, places[which], sample[which], members)
+                    values = values + torch.einsum("m,mqc->qc", calibration.weights[1:][members], powers)
+            found = found.index_copy(0, which, values)
         if spread or not bool(known.any()):
             return found
         at_sample = self.values[sample]
         if points.requires_grad:  # the slope is that of the prediction
             at_sample = found + (at_sample - found).detach()
         return torch.where(known[:, None], at_sample, found)
+
+    def _by_bank(self, number: int, places: Tensor, sample: Tensor, spread: bool = False) -> Tensor:
+        """Predictions at places, given their nearest samples, or uncalibrated standard deviations: ``(Q, C)``."""
+        level = self.level(number)
+        if number:
+            sample = torch.from_numpy(level.cells.nearest(places.detach().cpu().numpy())[0]).to(places.device)
+        return level.at(places, sample, spread).to(self.values)
+
+    def _by_powers(self, number: int, places: Tensor, sample: Tensor, members: Sequence[int]) -> Tensor:
+        """Predictions of power variograms ``(M, Q, C)``; places in a cell, or in gaps in a cube, share their neighbours."""
+        if number == 0:
+            return self.powers.at(places, self.levels[0].cell[sample], members)
+        cube = (places.detach() / (self.spacing * 2.0**number)).floor().long()
+        return self.powers.at(places, torch.unique(cube, dim=0, return_inverse=True)[1], members)
+
+    # -- held-out samples -------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def calibration(self, number: int) -> Calibration:
+        """Weights and factor of the standard deviations of a level.
+
+        With the factor, :data:`COVERAGE` of the errors at samples that are held out are within :data:`COVERAGE_DEVIATIONS`
+        standard deviations, which follow from the other samples: split conformal prediction.
+
+        Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the
+        weights; Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the factor.
+        """
+        if self._calibrations is None:
+            if self._held_out is None:
+                side = self.gap_size()
+                splits = (self._cubes(side) if side else []) or self._tenths()
+                if self._refit is not None:
+                    splits = splits[:1]
+                self._calibrations = self._calibrated(splits)
+            else:
+                found, coarser = self._calibrated([self._held_out])[0], self._held_out.coarser
+                if coarser is not None:
+                    change = found.factor / self._calibrated([coarser])[0].factor
+                    found = found._replace(factor=found.factor * change.clamp(*FACTOR_CHANGE).sqrt())
+                self._calibrations = {0: found}
+        return self._calibrations[min(number, max(self._calibrations))]
+
+    def _calibrated(self, splits: Sequence[HeldOut]) -> dict[int, Calibration]:
+        """The calibration of each level by held-out samples; the last is that of all further levels."""
+        alone = torch.tensor([1.0] + [0.0] * len(POWERS), device=self.values.device, dtype=self.values.dtype)
+        total, fewest = sum(len(split.held) for split in splits), min(len(split.others) for split in splits)
+        if min(total, fewest) < MIN_CALIBRATION:
+            return {0: Calibration(alone, torch.ones_like(self.values[0]))}
+        parts = [self._held_out_errors(split) for split in splits]
+        number, deviations = (torch.cat([part[n] for part in parts]) for n in (0, 2))
+        errors = torch.cat([part[1] for part in parts], 1).double()
+        weights = [self._weights(errors, number == 0), self._weights(errors, number > 0)]
+        found: dict[int, Calibration] = {}
+        for n in range(int(number.max()) + 1):
+            which = number == n
+            if int(which.sum()) < MIN_LEVEL_SAMPLES:
+                which = torch.ones_like(which)
+            ratios = torch.einsum("m,mhc->hc", weights[n > 0], errors[:, which]).abs() / deviations[which]
+            factor = (torch.quantile(ratios, COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(self.values)
+            all_weights = torch.cat([weights[n > 0].to(alone), alone.new_zeros(len(alone) - len(errors))])
+            found[n] = Calibration(all_weights, factor)
+        return found
+
+    @staticmethod
+    def _weights(errors: Tensor, which: Tensor) -> Tensor:
+        """Weights by some of the held-out errors ``(M, h, C)``, or by all where they are few: ``(M,)``."""
+        return least_error_weights(errors[:, which] if int(which.sum()) >= MIN_LEVEL_SAMPLES else errors)
+
+    def _held_out_errors(self, held_out: HeldOut) -> tuple[Tensor, Tensor, Tensor]:
+        """Level ``(h,)``, errors of the bank and of each power variogram ``(1 + K, h, C)``, and standard deviations."""
+        held, others, predict, _ = held_out
+        if self._refit is not None:
+            predict = partial(self._refit, others)
+        values, coords = self._given
+        grid = [int(n) for n in self.scale]
+        rest = values[others], coords[others], grid, self.window, self.ridge
+        fit = AdaptivePoints(self.bank, *rest, False, self._periodic)
+        places = coords[held].double() * self.scale
+        number, sample, _ = fit._numbers(places)
+        count = 1 + (len(POWERS) if self._is_mixed else 0)
+        errors = values.new_empty(count, len(held), values.shape[-1])
+        if predict is not None:
+            errors[0] = predict(held) - values[held]
+        deviations = torch.empty_like(errors[0])
+        for n in torch.unique(number).long().tolist():
+            which = (number == n).nonzero()[:, 0]
+            at = places[which], sample[which]
+            deviations[which] = fit._by_bank(n, *at, spread=True)
+            if predict is None:
+                errors[0, which] = fit._by_bank(n, *at) - values[held[which]]
+            if count > 1:
+                errors[1:, which] = fit._by_powers(n, *at, range(len(POWERS))) - values[held[which]]
+        return number, errors, deviations.clamp_min(torch.finfo(deviations.dtype).tiny)
+
+    def _tenths(self) -> list[HeldOut]:
+        """Tenths of the samples, at random: more of them where they are of few samples.
+
+        Of many samples only those in some cells are held out.
+        """
+        total = len(self._given[0])
+        order = torch.randperm(total, generator=torch.Generator().manual_seed(0)).to(self.values.device)
+        count = total // HELD_OUT
+        number = min(HELD_OUT // 2, -(-FEW_HELD_OUT // max(1, count)))
+        level, splits = self.levels[0], []
+        for start in (count * n for n in range(number)):
+            held = order[start : start + count]
+            some = held[torch.isin(level.cell[held], level.some_cells())]
+            others = torch.cat([order[:start], order[start + count :]])
+            splits.append(HeldOut(some if len(some) >= MIN_CALIBRATION else held, others))
+        return splits
 
     # -- gaps -------------------------------------------------------------------------------------------------------------
 
@@ -528,51 +566,22 @@ class AdaptivePoints:
             return 0.0
         return max(2.0, 2 * float(torch.quantile(missing, GAP_QUANTILE)) - 1)
 
-    @torch.inference_mode(False)
-    @torch.no_grad()
-    def gap_factors(self) -> dict[int, Tensor]:
-        """Factors of the standard deviations by level, from samples that are held out in cubes as wide as the gaps.
-
-        Empty where missing samples are as near to known ones as random ones would be, or too few cubes can be held out.
-        """
-        if self._gap_factors is None:
-            self._gap_factors = {}
-            side = self.gap_size() if self._calibrates_gaps else 0.0
-            if side:
-                self._gap_factors = self._factors_of_cubes(side)
-        return self._gap_factors
-
-    def _factors_of_cubes(self, side: float) -> dict[int, Tensor]:
-        """:meth:`gap_factors`, ``(C,)`` each, by cubes of this side in samples of the grid."""
+    def _cubes(self, side: float) -> list[HeldOut]:
+        """Samples in cubes of this side in samples of the grid; none if there are too few cubes."""
         values, coords = self._given
         cube = (coords.double() * self.scale / side).floor().long()
         _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
         order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(0)).to(which.device)
         order = order[:MAX_GAPS]
-        taken = order[counts[order].cumsum(0) <= min(MAX_GAP_SAMPLES, GAP_SHARE * len(values))]
-        held = torch.isin(which, taken)
-        if len(taken) < MIN_GAPS or int(held.sum()) < MIN_CALIBRATION:
-            return {}
-        grid = [int(n) for n in self.scale]
-        others = values[~held], coords[~held], grid, self.window, self.ridge
-        fit = AdaptivePoints(self.bank, *others, False, self._periodic)
-        fit._gap_factors = {0: torch.ones_like(fit.values[0])}  # the last factor is that of all further levels
-        places = coords[held]
-        predicted = self._refit((~held).nonzero()[:, 0], held.nonzero()[:, 0]) if self._refit else fit.at(places)
-        errors = (predicted - values[held]).abs()
-        deviations = fit.std(places)
-        normalised = (errors / deviations.clamp_min(torch.finfo(deviations.dtype).tiny)).double()
-        number = fit._numbers(places.double() * self.scale)[0]
-
-        def factor(which: Tensor) -> Tensor:
-            return (torch.quantile(normalised[which], COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(values)
-
-        found: dict[int, Tensor] = {}
-        every = factor(torch.ones_like(number, dtype=torch.bool))
-        for n in range(int(number.max()) + 1):
-            at = number == n
-            found[n] = factor(at) if int(at.sum()) >= MIN_LEVEL_SAMPLES else found.get(n - 1, every)
-        return found
+        most = GAP_SHARE * len(values)
+        splits = min(MAX_GAP_SPLITS, math.ceil(float(counts[order].sum()) / most))
+        split = (counts[order].cumsum(0) / most).ceil().long() - 1
+        split_of = torch.full_like(counts, splits).index_copy(0, order, split)[which]
+        held_out = [split_of == n for n in range(splits)]
+        if int((split < splits).sum()) < MIN_GAPS or int((split_of < splits).sum()) < MIN_CALIBRATION:
+            return []
+        step = -(-sum(int(held.sum()) for held in held_out) // MAX_GAP_SAMPLES)
+        return [HeldOut(held.nonzero()[::step, 0], (~held).nonzero()[:, 0]) for held in held_out if bool(held.any())]
 
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
@@ -601,13 +610,36 @@ def _to_others(offsets: Tensor, core: int) -> Tensor:
     return distances
 
 
-def _strongest(mixture: Tensor, count: int, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The strongest of the first ``count`` members over the points of a cell, ``(B, J)``, and shares ``(B, q, J + K)``.
-
-    The ``K`` members after them have shares too; all shares of a point sum to one.
-    """
-    total = mixture.detach()[..., :count] if valid is None else mixture.detach()[..., :count] * valid[..., None]
-    members = total.sum(1).topk(min(MAX_MEMBERS, count), 1).indices
+def _strongest(mixture: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The strongest members over the points of a cell, ``(B, J)``, and their shares ``(B, q, J)``, which sum to one."""
+    total = mixture.detach() if valid is None else mixture.detach() * valid[..., None]
+    members = total.sum(1).topk(min(MAX_MEMBERS, mixture.shape[-1]), 1).indices
     shares = mixture.gather(2, members[:, None].expand(-1, mixture.shape[1], -1))
-    shares = torch.cat([shares, mixture[..., count:]], -1)
     return shares / shares.sum(-1, keepdim=True), members
+
+
+def least_error_weights(errors: Tensor) -> Tensor:
+    """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
+
+    Args:
+        errors: Errors of each prediction, ``(M, *)``.
+
+    Returns:
+        ``(M,)``: those of the smallest set whose error is within :data:`SPARSITY_TOLERANCE` of the least one.
+    """
+    flat = errors.double().flatten(1).cpu()
+    product = flat @ flat.T / flat.shape[1]
+    product.diagonal().add_(WEIGHT_RIDGE * product.trace() + torch.finfo(torch.float64).tiny)
+    found = []
+    for count in range(1, len(flat) + 1):
+        best = math.inf, torch.zeros(len(flat), dtype=torch.float64)
+        for some in map(list, itertools.combinations(range(len(flat)), count)):
+            solution = torch.linalg.solve(product[some][:, some], torch.ones(count, dtype=torch.float64))
+            weights = torch.zeros_like(best[1])
+            weights[some] = solution / solution.sum()
+            error = float(weights @ product @ weights)
+            if bool((weights >= 0).all()) and error < best[0]:
+                best = error, weights
+        found.append(best)
+    least = min(error for error, _ in found)
+    return next(weights for error, weights in found if error <= (1 + SPARSITY_TOLERANCE) * least).to(errors.device)

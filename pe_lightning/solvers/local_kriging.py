@@ -22,18 +22,17 @@ class LocalKriging:
 
     Args:
         similarity: Similarities of the samples to each other, ``(B, M, n, n)``; one on the diagonal. It is overwritten.
-        ridge: Added to the diagonal, ``(M,)`` or ``(B, M)``.
+        ridge: Added to the diagonal.
         values: ``(B, n, C)``.
     """
 
-    def __init__(self, similarity: Tensor, ridge: Tensor, values: Tensor) -> None:
+    def __init__(self, similarity: Tensor, ridge: float, values: Tensor) -> None:
         self.ridge = ridge
-        similarity.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
+        similarity.diagonal(dim1=-2, dim2=-1).add_(ridge)
         factor, failed = torch.linalg.cholesky_ex(similarity)
         if bool(failed.any()):  # D of a length is not a covariance in the plane for every encoder
             wrong = failed > 0
-            clamped = _positive(similarity[wrong], ridge.expand(similarity.shape[:2])[wrong])
-            factor[wrong] = torch.linalg.cholesky(clamped)
+            factor[wrong] = torch.linalg.cholesky(_positive(similarity[wrong], ridge))
         self.factor = factor
         right = torch.cat([values, torch.ones_like(values[..., :1])], -1)[:, None]
         solved = torch.linalg.solve_triangular(factor, right.expand(-1, similarity.shape[1], -1, -1), upper=False)
@@ -56,7 +55,7 @@ class LocalKriging:
         inner = torch.linalg.solve_triangular(self.factor, similarity.mT, upper=False)
         share = 1 - (inner * self.ones).sum(-2)
         free = (1 - inner.square().sum(-2) + share.square() / self.norm[..., 0]).clamp_min(0)
-        variance: Tensor = free + self.ridge[..., None]
+        variance: Tensor = free + self.ridge
         return variance
 
     def held_out(self, count: int) -> tuple[Tensor, Tensor]:
@@ -73,9 +72,9 @@ class LocalKriging:
         return found[..., :-1] / precision[..., None], 1 / precision
 
 
-def _positive(matrices: Tensor, ridge: Tensor) -> Tensor:
+def _positive(matrices: Tensor, ridge: float) -> Tensor:
     """Matrices with eigenvalues below the ridge set to it."""
     values, vectors = torch.linalg.eigh(matrices.double())
-    clamped = (vectors * values.maximum(ridge.double()[:, None])[:, None, :]) @ vectors.mT
+    clamped = (vectors * values.clamp_min(ridge)[:, None, :]) @ vectors.mT
     result: Tensor = clamped.to(matrices.dtype)
     return result

@@ -3,8 +3,8 @@
 The shape is that of local ordinary kriging, scaled by its local leave-one-out errors
 (:meth:`~pe_lightning.solvers.adaptive_points.AdaptivePoints.std`); the size is that of the errors of the fit itself, made
 again without some samples. Of scattered samples a tenth is held out, or cubes as wide as their gaps. Of a grid every second
-sample of each axis is fitted,
-so that the others lie as the points between samples do, at twice the distance, and every fourth, at four times the distance.
+sample of each axis is fitted, so that the others lie as the points between samples do, at twice the distance, and every
+fourth, at four times the distance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
-from pe_lightning.solvers.adaptive_points import HELD_OUT, RIDGE, AdaptivePoints, HeldOut
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints, HeldOut
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
 __all__ = ["spread_of_grid", "spread_of_points"]
@@ -42,10 +42,7 @@ def spread_of_points(
         keeps_samples: Whether values at samples are the samples.
         periodic: Which axes are periodic.
     """
-    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
-    held, others = order[: len(order) // HELD_OUT], order[len(order) // HELD_OUT :]
-    first = HeldOut(held, others, lambda some: refit(others, some))
-    return _spread(values, coords, grid, first, keeps_samples, periodic, refit)
+    return _spread(values, coords, grid, None, keeps_samples, periodic, refit)
 
 
 def spread_of_grid(
@@ -83,7 +80,7 @@ def _spread(
     values: Tensor,
     coords: Tensor,
     grid: Sequence[int],
-    held_out: HeldOut,
+    held_out: HeldOut | None,
     keeps_samples: bool,
     periodic: Sequence[bool] = (),
     refit: Callable[[Tensor, Tensor], Tensor] | None = None,
