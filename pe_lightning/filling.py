@@ -65,6 +65,8 @@ MIN_REDUCED_SAMPLES = 16
 """Fewest samples per axis of a reduced picture from which an enlargement is scored."""
 POINTS_AT_ONCE = 1 << 16
 """Samples whose standard deviations are computed at a time."""
+DENOISING_ENCODER, MIN_DENOISED = "keys", 256
+"""Encoder of the sparse fit that denoises, and fewest samples of a signal for it."""
 LANCZOS_MARGIN = 2
 """Samples at the edges that the score of an enlargement leaves out."""
 
@@ -164,8 +166,8 @@ def fill(
             ``frames:10-14,30``, or a mask file that is not zero there
             (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
-            and ridge by held-out samples. ``auto``: the first where it applies, else the second; the second also to smooth
-            where samples are missing. Or a function that makes a model which is solved for.
+            and ridge by held-out samples. ``auto``: the first where it applies, else the second; to smooth, a sparse fit of
+            the signal with its missing samples filled, where at most half are missing. Or a function that makes a model which is solved for.
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
@@ -307,8 +309,12 @@ def _fill_signal(
         data.prepare()
     make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
 
+    even = all(axis.samples is None for axis in options["axes"])
+    automatic = options["model"] == "auto" and options["encoder"] is None
+    denoises = smooth and automatic and even and MIN_DENOISED <= unknown.size < 2 * (unknown.size - num_missing)
+
     def fitted(part: SignalDataModule) -> CoordinateModule:
-        return fit_quietly(make(), part)
+        return _denoised(part) if denoises else fit_quietly(make(), part)
 
     held_out: dict[str, Any] = {}
     if options["folds"] != "none" and upscale > 1:
@@ -341,6 +347,19 @@ def _fill_signal(
         flat = deviations.reshape(-1, result.shape[-1])
         flat[index] = np.where(where[index], found, 0)
     return result, about, deviations
+
+
+def _denoised(data: SignalDataModule) -> CoordinateModule:
+    """A fit of one signal that smooths noise: a sparse one to the whole grid, of which unseen samples are filled first."""
+    values, trained = data.values.clone(), data.split.train_mask()
+    if not bool(trained.all()):
+        index = (~trained[0]).flatten().nonzero()[:, 0]
+        filled = predicted_at(fit_quietly(Adaptive(), data), data.evaluation_batch(), index)
+        values.view(1, -1, values.shape[-1])[:, index] = filled.clamp(0, 1)
+    with quiet():
+        whole = TensorDataModule(values, None, GridSampling(1), "none")
+        whole.prepare()
+    return fit_quietly(ComplexLinear(DENOISING_ENCODER, ridge=0.0, warm_start=True, keep="auto"), whole)
 
 
 def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor) -> Tensor:
@@ -380,12 +399,7 @@ def _model(
     adapts = len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
     if model == "adaptive" and not adapts:
         raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
-    # at scattered samples the exact fit finds the strength of the noise better
-    if (
-        encoder is None
-        and adapts
-        and (model == "adaptive" or (model == "auto" and not (smooth and known < math.prod(grid))))
-    ):
+    if encoder is None and adapts and model != "exact":
         return lambda: Adaptive(noise="auto" if smooth else "none", prior=prior)
     return lambda: ComplexLinear.exact(encoder or "laplace")
 

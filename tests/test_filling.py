@@ -154,15 +154,22 @@ def test_large_signals_are_scored_by_fewer_folds(monkeypatch: pytest.MonkeyPatch
     assert found.score.values.isfinite().all()
 
 
-def test_smoothing_changes_known_samples_too() -> None:
-    y, x = np.mgrid[:24, :24] / 24
+@pytest.mark.parametrize(("side", "lost", "least"), [(12, 0.0, 0.9), (24, 0.1, 0.2), (24, 0.0, 0.2), (24, 0.6, 0.9)])
+def test_smoothing_changes_known_samples_too(side: int, lost: float, least: float) -> None:
+    """A sparse fit of the whole grid where it is large enough and mostly known; held-out samples are scored by it too."""
+    y, x = np.mgrid[:side, :side] / side
     clean = np.sin(3 * x + 2 * y)
-    noisy = clean + RNG.normal(0, 0.2, clean.shape)
-    noisy[4:6, 3:9] = np.nan
-    found = fill(noisy, smooth=True, folds="none").values
+    random = np.random.default_rng(1)
+    noisy = clean + random.normal(0, 0.2, clean.shape)
+    noisy[random.random(clean.shape) < lost] = np.nan
+    filled = fill(noisy, smooth=True, folds="random" if lost == 0.1 else "none")
     known = np.isfinite(noisy)
-    assert np.square(found - clean)[known].mean() < 0.5 * np.square(noisy - clean)[known].mean()
-    assert np.isfinite(found).all()
+    assert np.square(filled.values - clean)[known].mean() < least * np.square(noisy - clean)[known].mean()
+    assert np.isfinite(filled.values).all()
+    assert isinstance(filled.signals[0].model, ComplexLinear if least < 0.5 else Adaptive)
+    if filled.signals[0].score is not None:
+        error = float(filled.signals[0].score.errors) * filled.signals[0].unit
+        assert 0.19 < error < 0.32  # that of the noise and of the fit
 
 
 class WithStd(ComplexLinear):
