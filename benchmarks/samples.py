@@ -16,6 +16,8 @@ Every method runs in a process of its own.
 - ``series``: weekly CO2 of statsmodels (left out if that is not installed) with stretches missing; a made sound with
   dropouts.
 - ``clip``: frames of ``samples://bigbuckbunny``, a quarter of them lost.
+- ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: PSNR of known and of missing
+  pixels.
 
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
 kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points. A baseline that the tables of fits
@@ -47,10 +49,11 @@ from pe_lightning.data import ImageDataModule, PointBatch, SignalInfo, VideoData
 from pe_lightning.data.splits import PointSplit
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
+from pe_lightning.filling import ModelName, fill
 from pe_lightning.solvers import solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 
-SECTIONS = ("pixels", "raster", "points", "series", "clip")
+SECTIONS = ("pixels", "raster", "points", "series", "clip", "noise")
 MAX_KRIGING = 5000
 LAPLACE_RIDGE = 0.06
 WITHIN = 1.645
@@ -261,6 +264,43 @@ def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
     yield f"{len(frames)} frames of {options.side} x {options.side}, {int(lost.sum())} lost", [of_grid(frames, mask)]
 
 
+def noise(options: argparse.Namespace) -> None:
+    """Prints how well noisy pictures with missing pixels are smoothed."""
+    (_, tasks), *_ = pixels(options)
+    print(f"\nnoise ({len(tasks)} picture(s)), dB of known / missing pixels, core seconds")
+    models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
+    print(f"| levels | missing | noisy | {' | '.join(models)} |\n| --- | --- | --- | {'--- | ' * len(models)}")
+    for levels in options.noise:
+        for share in (0.0, 0.02, 0.5):
+            scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("noisy", *models)}
+            for number, task in enumerate(tasks):
+                clean = np.zeros((math.prod(task.grid), task.values.shape[1]), np.float32)
+                assert task.index is not None
+                assert task.wanted is not None
+                clean[task.index], clean[task.wanted] = task.values, task.truth
+                clean, random = clean.reshape(*task.grid, -1), np.random.default_rng(number)
+                noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
+                missing = random.random(task.grid) < share
+                scores["noisy"].append((decibels(noisy, clean, ~missing),))
+                for model in models:
+                    began = time.process_time()
+                    given = np.where(missing[..., None], np.nan, noisy)
+                    found = fill(given, model=model, smooth=True, folds="none").values.clip(0, 1)
+                    seconds = time.process_time() - began
+                    scores[model].append((decibels(found, clean, ~missing), decibels(found, clean, missing), seconds))
+            cells = []
+            for name in models:
+                known, unseen, seconds = np.mean(scores[name], 0)
+                cells.append(f"{known:.2f} / {unseen:.2f}, {seconds:.1f} s" if share else f"{known:.2f}, {seconds:.1f} s")
+            before = float(np.mean(scores["noisy"]))
+            print(f"| {levels} | {share:.0%} | {before:.2f} | {' | '.join(cells)} |", flush=True)
+
+
+def decibels(found: np.ndarray, clean: np.ndarray, where: np.ndarray) -> float:
+    """PSNR at some pixels; NaN at none."""
+    return float(-10 * np.log10(np.square(found - clean)[where].mean(dtype=np.float64))) if where.any() else math.nan
+
+
 # -- measuring ----------------------------------------------------------------------------------------------------------
 
 
@@ -328,6 +368,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--frames", type=int, default=16)
     parser.add_argument("--side", type=int, default=64, help="of the frames of the clip")
+    parser.add_argument("--noise", type=int, nargs="+", default=[10, 25, 50], help="standard deviations in levels of 255")
     parser.add_argument("--all", action="store_true", help="compute baselines that tables of fits leave out for their time")
     options = parser.parse_args(arguments)
     every = methods(options.all)
@@ -337,6 +378,9 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"samples.py: {machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {vars(options)}", flush=True)
     sections = {"pixels": pixels, "raster": raster, "points": points, "series": series, "clip": clip}
     for section in options.only:
+        if section == "noise":
+            noise(options)
+            continue
         for name, tasks in sections[section](options):
             table(name, tasks, chosen)
 

@@ -167,7 +167,8 @@ def fill(
             (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the first where it applies, else the second; to smooth, a sparse fit of
-            the signal with its missing samples filled, where at most half are missing. Or a function that makes a model which is solved for.
+            the signal with its missing samples filled, where at most half are missing. Or a function that makes a model
+            which is solved for.
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
