@@ -12,6 +12,7 @@ from torch import Tensor
 from pe_lightning import checks
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.splits import GridSplit, Split
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
@@ -19,7 +20,7 @@ from pe_lightning.modules.base import models
 from pe_lightning.modules.priors import NO_PRIOR, PRIOR_KEY, prior_from, read_prior
 from pe_lightning.modules.report import FitReport
 from pe_lightning.modules.sampled import Field, SampledModule
-from pe_lightning.networks.local import LocalGrid, LocalPrior
+from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
@@ -28,14 +29,17 @@ from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.spread import spread_of_grid
 from pe_lightning.threads import sized_threads, solve_operations
 
-__all__ = ["Adaptive"]
+__all__ = ["Adaptive", "takes_prior"]
 
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
-PRIOR_AXES = 2
-"""Axes of signals that a prior has an effect on."""
 FIELD_PASSES = 20
 """Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
+
+
+def takes_prior(split: Split) -> bool:
+    """Whether a prior can have an effect: on samples on a grid of two axes, or of three with one sampled completely."""
+    return isinstance(split, GridSplit) and spaced_axes(split.sizes, split.grid) is not None
 
 
 @models.register("Adaptive")
@@ -66,8 +70,9 @@ class Adaptive(SampledModule):
         prior: ``none``; or a network that was trained on other pictures (:class:`~pe_lightning.modules.Local`):
             ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
             It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
-            times the spacing; the weight is zero where they do not support it. It has no effect on signals of another
-            number of axes than two, on scattered samples, and where ``noise: auto`` smooths.
+            times the spacing; the weight is zero where they do not support it. Of signals of three axes of which one is
+            sampled completely, it predicts every frame by itself. It has no effect on other signals of more or fewer than
+            two axes, on scattered samples, and where ``noise: auto`` smooths.
 
     Raises:
         InputError: If an argument is out of range; on a fit, if ``max_steps`` is not 0 or the signals stay in their file.
@@ -124,7 +129,7 @@ class Adaptive(SampledModule):
         super().choose(data, device)
         if self.prior != NO_PRIOR:
             prior = read_prior(self.prior)  # a wrong name is an error for any signals
-            self.local_prior = prior if data.info.num_axes == PRIOR_AXES else None
+            self.local_prior = prior if takes_prior(data.split) else None
 
     def describe(self) -> dict[str, Any]:
         """As of any module, with the weight of the prior in each signal if there is a prior."""
@@ -162,15 +167,18 @@ class Adaptive(SampledModule):
             return fit
         prior, bank, grid = self.local_prior, self.bank, self.require_info().grid
         first, step = self.network.first[place].tolist(), self.network.step[place].tolist()
+        spaced = spaced_axes(fit.sizes, grid)
+        if spaced is None:
+            return fit
 
         def alone(values: Tensor, step: Sequence[float]) -> AdaptiveGrid:
             return AdaptiveGrid(bank, values, grid, first, step, self.window, fit.ridge)
 
-        def local(values: Tensor, step: Sequence[float]) -> LocalGrid:
-            return LocalGrid(prior, values, grid, first, step)
+        def local(values: Tensor, step: Sequence[float]) -> LocalGrid | LocalFrames:
+            return local_field(prior, values, grid, first, step, spaced)
 
         with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
-            weight = held_out_weight(alone, local, fit.values, grid, first, step)
+            weight = held_out_weight(alone, local, fit.values, grid, first, step, spaced)
         return MixedGrid(fit, local(fit.values, step), weight, fit.values) if weight else fit
 
     def _fit(self, place: int, ridge: float) -> Fit:

@@ -8,12 +8,20 @@ import torch
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
+from pe_lightning.data.splits import GridSplit
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import models
 from pe_lightning.modules.priors import PRIOR_KEY, prior_from, read_prior
 from pe_lightning.modules.report import FitReport
 from pe_lightning.modules.sampled import SampledModule
-from pe_lightning.networks.local import DEFAULT_ENCODER, LocalGrid, LocalPrior
+from pe_lightning.networks.local import (
+    DEFAULT_ENCODER,
+    LocalFrames,
+    LocalGrid,
+    LocalPrior,
+    local_field,
+    spaced_axes,
+)
 from pe_lightning.networks.samples import SampleNetwork
 
 __all__ = ["Local"]
@@ -28,6 +36,9 @@ class Local(SampledModule):
     pictures; nothing is trained here: fit it with ``max_steps: 0``. Trained samples are reproduced. ``Adaptive`` with a
     prior mixes it with a fit to the picture alone, and is never far below either.
 
+    Of three axes one must be sampled completely, as of a clip of which every frame is known at fewer pixels: each frame is
+    predicted by itself, and interpolated by cubic convolution between frames.
+
     Its parameters are the trained samples, which ``num_params`` counts; the perceptron is in checkpoints too.
 
     Args:
@@ -35,8 +46,8 @@ class Local(SampledModule):
             ``pe-lightning fit --config prior/pictures``.
 
     Raises:
-        InputError: On a fit, if ``max_steps`` is not 0, the signals do not have two axes or stay in their file, samples are
-            scattered, or there is no such prior.
+        InputError: On a fit, if ``max_steps`` is not 0, the signals do not have two axes, or three of which one is sampled
+            completely, or stay in their file, samples are scattered, or there is no such prior.
 
     Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
     2021; docs/prior.md says what is different.
@@ -55,10 +66,15 @@ class Local(SampledModule):
             InputError: If it cannot be applied to the signals.
         """
         super().choose(data, device)
-        if data.info.num_axes != 2:
+        axes, split = data.info.num_axes, data.split
+        if axes not in (2, 3):
             raise InputError(
-                f"Local was trained on pictures, and these signals have {data.info.num_axes} axes: use Adaptive, or "
-                "ComplexLinear"
+                f"Local was trained on pictures, and these signals have {axes} axes: use Adaptive, or ComplexLinear"
+            )
+        if axes == 3 and not (isinstance(split, GridSplit) and spaced_axes(split.sizes, data.info.grid)):
+            raise InputError(
+                "Local predicts frame by frame: of three axes, exactly one must be sampled completely, as by "
+                "--data.sampling.stride '[1, 2, 2]'; use Adaptive otherwise"
             )
         self._read = (read_prior(self.prior),)
 
@@ -66,7 +82,7 @@ class Local(SampledModule):
         """The prior; :meth:`calibrate` sets the samples."""
         if not self._read:
             self._read = (read_prior(self.prior),)
-        return SampleNetwork(self._read[0])
+        return SampleNetwork(self._read[0].for_axes(info.num_axes))
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Stores the trained samples.
@@ -86,12 +102,15 @@ class Local(SampledModule):
         """Nothing is left to be solved."""
         self.solution = FitReport("local", None, 0.0)
 
-    def make_field(self, place: int) -> LocalGrid:
+    def make_field(self, place: int) -> LocalGrid | LocalFrames:
         """A signal as a function of coordinates."""
         network, prior = self.network, self.network.encoding
         assert isinstance(prior, LocalPrior)
         first, step = network.first[place].tolist(), network.step[place].tolist()
-        return LocalGrid(prior, network.samples[place].detach(), self.require_info().grid, first, step)
+        samples, grid = network.samples[place].detach(), self.require_info().grid
+        spaced = spaced_axes(samples.shape[:-1], grid)
+        assert spaced is not None
+        return local_field(prior, samples, grid, first, step, spaced)
 
     def describe(self) -> dict[str, Any]:
         """As of any module, with the prior and its number of parameters."""

@@ -27,7 +27,18 @@ from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.networks.mlp import MLP
 
-__all__ = ["DEFAULT_ENCODER", "PATCH", "LocalGrid", "LocalPrior", "blend_weight", "keys_kernel"]
+__all__ = [
+    "DEFAULT_ENCODER",
+    "PATCH",
+    "LocalFrames",
+    "LocalGrid",
+    "LocalPrior",
+    "blend_weight",
+    "contrast",
+    "keys_kernel",
+    "local_field",
+    "spaced_axes",
+]
 
 PATCH = 6
 """Samples of a patch along each axis: two before the cell, its two ends, and two after it."""
@@ -43,8 +54,12 @@ MIN_DEVIATION = 0.01
 """Standard deviation of the inner samples below which a cell is interpolated bicubically."""
 TINY = 1e-20
 """Least variance, so that the derivative of its root is finite."""
+UP, LEFT, TRANSPOSED = 4, 2, 1
+"""Flags of an orientation: the upper half is brighter, the left half is, their difference is the larger one."""
 REFLECTION_TOLERANCE = 1e-3
 """Largest error of reflected features, relative to the largest feature."""
+MIN_FRAME_WEIGHT = 1e-6
+"""Frames of a smaller weight are left out of a sum over frames."""
 SNAP = 2.0**-12
 """Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
 MAX_PATCHES = 1 << 14
@@ -63,6 +78,12 @@ def keys_kernel(distance: Tensor) -> Tensor:
 def blend_weight(place: Tensor) -> Tensor:
     r"""Weight of a cell at a place in [-1/2, 3/2], :math:`\cos^2(\pi (u - 1/2) / 2)`; those of neighbours add up to one."""
     return torch.cos((place - 0.5) * (math.pi / 2)).square()
+
+
+def contrast(inner: Tensor) -> tuple[Tensor, Tensor]:
+    """Scale of a patch, and whether its cell is bicubic, of its inner samples: ``(B, 4, 4)`` -> ``(B,)``, ``(B,)``."""
+    deviation = _moments(inner)[1]
+    return deviation + DEVIATION_OFFSET, deviation <= MIN_DEVIATION
 
 
 class LocalPrior(Encoding):
@@ -88,9 +109,10 @@ class LocalPrior(Encoding):
 
     name: ClassVar[str] = "local"
     reflection: Tensor
+    turns: Tensor
 
     def __init__(
-        self, encoder: EncoderLike | None = None, width: int = 128, depth: int = 2, activation: str = "relu"
+        self, encoder: EncoderLike | None = None, width: int = 192, depth: int = 2, activation: str = "relu"
     ) -> None:
         super().__init__(2)
         given = resolve(DEFAULT_ENCODER if encoder is None else encoder)
@@ -109,6 +131,12 @@ class LocalPrior(Encoding):
         nn.init.zeros_(self.trunk.layers[-1].weight)  # type: ignore[arg-type]
         nn.init.zeros_(self.trunk.layers[-1].bias)  # type: ignore[arg-type]
         self.register_buffer("reflection", self._reflection(), persistent=False)
+        self.register_buffer("turns", self._turns(), persistent=False)
+
+    def for_axes(self, num_axes: int) -> LocalPrior:
+        """This prior, applied to signals of so many axes: to the frames of those of three (:class:`LocalFrames`)."""
+        self.num_axes = num_axes
+        return self
 
     def spec(self) -> dict[str, Any]:
         """The constructor's arguments as plain values."""
@@ -141,23 +169,33 @@ class LocalPrior(Encoding):
             )
         return found.float()
 
+    def _turns(self) -> Tensor:
+        """For every orientation, the matrix that multiplies coefficients of a turned patch into those of the patch."""
+        count = self.num_features
+        found = []
+        for orientation in range(8):
+            matrix = torch.eye(count**2).reshape(-1, count, count)
+            if orientation & TRANSPOSED:
+                matrix = matrix.mT
+            if orientation & LEFT:
+                matrix = matrix @ self.reflection.mT
+            if orientation & UP:
+                matrix = self.reflection @ matrix
+            found.append(matrix.flatten(1))
+        return torch.stack(found)
+
     def coefficients(self, patches: Tensor) -> Tensor:
         """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
-        inner = patches[:, INNER, INNER]
-        mean, deviation = _moments(inner)
+        mean, deviation = _moments(patches[:, INNER, INNER])
         scale = deviation + DEVIATION_OFFSET
-        down = (inner[:, 2:].sum((1, 2)) - inner[:, :2].sum((1, 2)))[:, None, None]
-        right = (inner[:, :, 2:].sum((1, 2)) - inner[:, :, :2].sum((1, 2)))[:, None, None]
-        transposed = right.abs() > down.abs()
-        x = (patches - mean[:, None, None]) / scale[:, None, None]
-        x = torch.where(down < 0, x.flip(1), x)
-        x = torch.where(right < 0, x.flip(2), x)
-        x = torch.where(transposed, x.mT, x)
-        found: Tensor = self.trunk(x.flatten(1)).reshape(-1, self.num_features, self.num_features)
-        found = torch.where(transposed, found.mT, found)
-        found = torch.where(right < 0, found @ self.reflection.mT, found)
-        found = torch.where(down < 0, self.reflection @ found, found)
-        return found * scale[:, None, None]
+        down, right = (patches.flatten(1) @ _differences(patches)).unbind(1)
+        orientation = UP * (down < 0) + LEFT * (right < 0) + TRANSPOSED * (right.abs() > down.abs())
+        order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
+        x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
+        found: Tensor = self.trunk(torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(x.split(counts))]))
+        found = torch.cat([some @ turn for some, turn in zip(found.split(counts), self.turns, strict=True)])
+        result = torch.empty_like(found).index_copy(0, order, found) * scale[:, None]
+        return result.reshape(-1, self.num_features, self.num_features)
 
     @torch.no_grad()
     def coefficients_of_cells(self, patches: Tensor) -> Tensor:
@@ -174,6 +212,19 @@ class LocalPrior(Encoding):
         keys, features, cosine = keys_kernel((place[:, None] - taps).abs()), self.features(place), _cosine(place)
         envelope = 1 - cosine[:, None] * cosine
         return keys @ patches @ keys.mT + envelope * (features @ self.coefficients(patches) @ features.mT)
+
+
+def _differences(like: Tensor) -> Tensor:
+    """The columns give the differences of the inner samples of the halves of a patch, lower and right ones positive."""
+    side, inner = torch.tensor([0.0, -1, -1, 1, 1, 0]), torch.tensor([0.0, 1, 1, 1, 1, 0])
+    return torch.stack([torch.outer(side, inner).flatten(), torch.outer(inner, side).flatten()], 1).to(like)
+
+
+def _turned(patches: Tensor, orientation: int) -> Tensor:
+    """Patches ``(B, 6, 6)`` of an orientation, reflected and transposed to orientation 0."""
+    flips = [axis for axis, flag in ((1, UP), (2, LEFT)) if orientation & flag]
+    flipped = patches.flip(flips) if flips else patches
+    return flipped.mT if orientation & TRANSPOSED else flipped
 
 
 def _moments(inner: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,12 +293,14 @@ class LocalGrid:
             _cosine(place),
         )
 
-    def _patches(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """The patches of cells, of all pairs of ``(R,)`` rows and ``(M,)`` columns: ``(R, M, C, 6, 6)``."""
-        around = torch.arange(-2, PATCH - 2, device=rows.device)
-        i, j = ((cells[:, None] + around).clamp(0, n - 1) for cells, n in zip((rows, columns), self.sizes, strict=True))
-        found = self.values[i.flatten()][:, j.flatten()].reshape(*i.shape, *j.shape, -1)  # (R, 6, M, 6, C)
-        return found.permute(0, 2, 4, 1, 3)
+    def _windows(self) -> Tensor:
+        """The patches of all cells and of those beyond the borders, as a view: ``(n_1 + 5, n_2 + 5, C, 6, 6)``."""
+        i, j = (torch.arange(-5, n + 5, device=self.values.device).clamp(0, n - 1) for n in self.sizes)
+        return self.values[i][:, j].unfold(0, PATCH, 1).unfold(1, PATCH, 1)
+
+    def _window_index(self, cells: Tensor, axis: int) -> Tensor:
+        """Places of cells in :meth:`_windows`; further beyond a border all patches are equal."""
+        return (cells + 3).clamp(0, self.sizes[axis] + 4)
 
     def _tiles(self, count: int, per_entry: int) -> Iterator[slice]:
         size = max(1, MAX_NUMBERS // per_entry)
@@ -259,11 +312,11 @@ class LocalGrid:
         rows, columns = (_cast(self._along(x.double(), axis), self.values) for axis, x in enumerate(axes))
         used, which = torch.unique(columns.cells, return_inverse=True)
         channels, count = self.values.shape[-1], self.prior.num_features
-        result = self.values.new_empty(*map(len, axes), channels)
+        result, windows = self.values.new_empty(*map(len, axes), channels), self._windows()
         for tile in self._tiles(len(rows.cosine), len(used) * channels * count**2):
             own = _Axis(*(part[tile] for part in rows))
             cells, place = torch.unique(own.cells, return_inverse=True)
-            patches = self._patches(cells, used)
+            patches = windows[self._window_index(cells, 0)[:, None], self._window_index(used, 1)]
             found = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
             found = found.reshape(len(cells), -1, count, count).transpose(2, 3).reshape(len(cells), -1, count)
             shape = (len(own.cosine), len(used), channels, count)
@@ -291,19 +344,108 @@ class LocalGrid:
         channels, count = self.values.shape[-1], self.prior.num_features
         near = self.values[rows.taps[:, :, None], columns.taps[:, None]]  # (P, 4, 4, C)
         base = torch.einsum("pi,pj,pijc->pc", rows.keys.to(near), columns.keys.to(near), near)
-        around = torch.arange(-2, PATCH - 2, device=points.device)
+        windows = self._windows()
         residual = torch.zeros((), dtype=near.dtype, device=near.device)
         for left, right in itertools.product((0, 1), repeat=2):
             pair, which = torch.unique(
                 torch.stack([rows.cells[:, left], columns.cells[:, right]], 1), dim=0, return_inverse=True
             )
-            i, j = ((cells[:, None] + around).clamp(0, n - 1) for cells, n in zip(pair.unbind(1), self.sizes, strict=True))
-            patches = self.values[i[:, :, None], j[:, None]].movedim(-1, 1)  # (U, C, 6, 6)
+            i, j = (self._window_index(cells, axis) for axis, cells in enumerate(pair.unbind(1)))
+            patches = windows[i, j]  # (U, C, 6, 6)
             found = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
             found = found.reshape(len(pair), channels, count, count)[which]
             u, v = rows.features[:, left].to(found), columns.features[:, right].to(found)
             residual = residual + torch.einsum("pk,pckl,pl->pc", u, found, v)
         return base + (1 - rows.cosine * columns.cosine)[:, None].to(near) * residual
+
+
+class LocalFrames:
+    """One signal of three axes, of which one is sampled completely, as a function of coordinates.
+
+    Every frame, a sample along that axis, is predicted by itself; between frames values are interpolated by Keys' cubic
+    convolution.
+
+    Args:
+        prior: The trained network.
+        values: The trained samples ``(n_1, n_2, n_3, C)``.
+        grid: Samples of the whole signal per axis.
+        first: Position of the first trained sample of each axis.
+        step: Distance of trained samples per axis, in samples.
+        spaced: The axes of a frame.
+    """
+
+    def __init__(
+        self,
+        prior: LocalPrior,
+        values: Tensor,
+        grid: Sequence[int],
+        first: Sequence[float],
+        step: Sequence[float],
+        spaced: Sequence[int],
+    ) -> None:
+        self.values, self.spaced = values, tuple(spaced)
+        (self.axis,) = {0, 1, 2} - set(spaced)
+        self.count = grid[self.axis]
+        of_frame = [[along[a] for a in spaced] for along in (grid, first, step)]
+        self.frames = [LocalGrid(prior, frame, *of_frame) for frame in values.unbind(self.axis)]
+
+    def _between(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The four nearest frames of coordinates ``(N,)``, and their weights, ``(N, 4)``; differentiable."""
+        position = x * self.count
+        frame = (position.detach() + SNAP).floor()
+        around = torch.arange(-1, 3, device=x.device)
+        taps = (frame.long()[:, None] + around).clamp(0, self.count - 1)
+        return taps, keys_kernel(((position - frame)[:, None] - around).abs())
+
+    @torch.no_grad()
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, N_2, N_3, C)``."""
+        taps, weights = self._between(axes[self.axis].double())
+        within, found, planes = [axes[a] for a in self.spaced], dict[int, Tensor](), []
+        for near, keys in zip(taps.tolist(), weights.tolist(), strict=True):
+            used = [(frame, weight) for frame, weight in zip(near, keys, strict=True) if abs(weight) > MIN_FRAME_WEIGHT]
+            found = {frame: found[frame] if frame in found else self.frames[frame].predict(within) for frame, _ in used}
+            planes.append(torch.stack([weight * found[frame] for frame, weight in used]).sum(0))
+        return torch.stack(planes, self.axis)
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, 3)`` in [0, 1), differentiable: ``(P, C)``."""
+        taps, weights = self._between(points[:, self.axis])
+        within, result = points[:, list(self.spaced)], self.values.new_zeros(len(points), self.values.shape[-1])
+        for near, weight in zip(taps.unbind(1), weights.to(result).unbind(1), strict=True):
+            for frame in near.unique().tolist():
+                index = (near == frame).nonzero()[:, 0]
+                result = result.index_add(0, index, weight[index, None] * self.frames[frame].at(within[index]))
+        return result
+
+
+def spaced_axes(sizes: Sequence[int], grid: Sequence[int]) -> tuple[int, ...] | None:
+    """The two axes along which a prior predicts samples; ``None`` if it does not apply.
+
+    They are the axes of a picture; of three axes those that are not sampled completely, if one is.
+
+    Args:
+        sizes: Trained samples per axis.
+        grid: Samples of the whole signal per axis.
+    """
+    if len(grid) == 2:
+        return (0, 1)
+    spaced = tuple(axis for axis, (n, whole) in enumerate(zip(sizes, grid, strict=True)) if n < whole)
+    return spaced if len(grid) == 3 and len(spaced) == 2 else None
+
+
+def local_field(
+    prior: LocalPrior,
+    values: Tensor,
+    grid: Sequence[int],
+    first: Sequence[float],
+    step: Sequence[float],
+    spaced: Sequence[int],
+) -> LocalGrid | LocalFrames:
+    """One signal of two or three axes as a function of coordinates; ``spaced`` is of :func:`spaced_axes`."""
+    if len(grid) == 2:
+        return LocalGrid(prior, values, grid, first, step)
+    return LocalFrames(prior, values, grid, first, step, spaced)
 
 
 def _cast(along: _Axis, like: Tensor) -> _Axis:

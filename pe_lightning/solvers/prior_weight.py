@@ -47,7 +47,13 @@ MakeField = Callable[[Tensor, Sequence[float]], GridField]
 
 @torch.no_grad()
 def held_out_weight(
-    fit: MakeField, prediction: MakeField, values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float]
+    fit: MakeField,
+    prediction: MakeField,
+    values: Tensor,
+    grid: Sequence[int],
+    first: Sequence[float],
+    step: Sequence[float],
+    spaced: Sequence[int] = (0, 1),
 ) -> float:
     """The weight of the prediction, in [0, 1].
 
@@ -58,25 +64,28 @@ def held_out_weight(
         grid: Samples of the whole signal per axis.
         first: Position of the first trained sample of each axis.
         step: Distance of trained samples per axis, in samples.
+        spaced: The axes along which samples are held out.
     """
-    if min(values.shape[:-1]) < MIN_SAMPLES:
+    if min(values.shape[axis] for axis in spaced) < MIN_SAMPLES:
         return 0.0
     axes = [
         (start + distance * torch.arange(n, dtype=torch.float64, device=values.device)) / size
         for start, distance, n, size in zip(first, step, values.shape, grid, strict=False)
     ]
 
+    def every_of(count: int) -> tuple[slice, ...]:
+        """Every of so many samples of the spaced axes, and all of the others."""
+        return tuple(slice(None, None, count if axis in spaced else 1) for axis in range(len(grid)))
+
     def at_spacing(every: int) -> tuple[float, float]:
         """The weight and the explained share, at samples of ``every / 2`` spacings from those of ``every``."""
-        inner = (slice(None, None, every // 2),) * len(grid)
-        truth = values[inner].double()
-        known = values[(slice(None, None, every),) * len(grid)].contiguous()
-        wide = [every * distance for distance in step]
+        truth = values[every_of(every // 2)].double()
+        known = values[every_of(every)].contiguous()
+        wide = [every * distance if axis in spaced else distance for axis, distance in enumerate(step)]
         held_out = torch.ones(truth.shape[:-1], dtype=torch.bool, device=values.device)
-        held_out[(slice(None, None, 2),) * len(grid)] = False
-        own, other = (
-            (make(known, wide).predict([x[:: every // 2] for x in axes]) - truth)[held_out] for make in (fit, prediction)
-        )
+        held_out[every_of(2)] = False
+        places = [x[some] for x, some in zip(axes, every_of(every // 2), strict=True)]
+        own, other = ((make(known, wide).predict(places) - truth)[held_out] for make in (fit, prediction))
         difference = own - other
         weight = float((own * difference).sum() / (difference.square().sum() + TINY))
         return weight, 1 - float(own.square().mean() / (truth.var(correction=0) + TINY))

@@ -32,7 +32,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.modules.base import TrainedModule, datamodule_of, models, trainer_of
 from pe_lightning.modules.optimization import warm_up_and_cosine
 from pe_lightning.modules.priors import PRIOR_KEY
-from pe_lightning.networks.local import PATCH, LocalPrior, blend_weight
+from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.tasks.base import TaskScores
 
 __all__ = ["PHOTOGRAPHS", "PatchDataModule", "PatchRegression"]
@@ -58,8 +58,12 @@ PHOTOGRAPHS = {
     "matplotlib": ("mpl-data/sample_data/grace_hopper.jpg",),
 }
 """Photographs of installed packages whose licences allow their use; docs/prior.md lists the licences."""
-STRIDES = (2, 3, 2, 4)
+STRIDES = (2, 2, 2, 3, 2, 2, 2, 4)
 """Distance of the known samples, in samples of the picture, of one batch after another."""
+CANDIDATES = 4
+"""Patches that are drawn for each one that is trained on, so that those of high contrast can be preferred."""
+MIN_PROBABILITY = 1e-12
+"""Relative probability of flat patches, which are interpolated bicubically and need no training."""
 HELD_OUT_SHARE = 8
 """The lowest rows of every picture, one of this many, are validated on."""
 MIN_HELD_OUT_ROWS = 16
@@ -121,20 +125,34 @@ class _Planes:
         # large pictures do not outweigh the others
         self.weights = torch.tensor(sizes, dtype=torch.float64).sqrt()
 
-    def draw(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Random patches ``(count, 6, 6)`` of samples ``stride`` apart, and the truth at all places of their cells."""
+    def origins(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random cells: positions of their first samples in :attr:`data` and widths of their planes, each ``(count,)``."""
         chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator)
         height, width = self.shapes[chosen].unbind(1)
         reach = (PATCH - 1) * stride
         y = (torch.rand(count, generator=generator) * (height - reach)).long() + 2 * stride
         x = (torch.rand(count, generator=generator) * (width - reach)).long() + 2 * stride
-        origin = (self.starts[chosen] + y * width + x)[:, None, None]
+        return self.starts[chosen] + y * width + x, width
 
-        def values(offsets: Tensor) -> Tensor:
-            index = origin + offsets[:, None] * width[:, None, None] + offsets
-            return self.data[index].float() / 255
+    def around(self, cells: tuple[Tensor, Tensor], offsets: Tensor) -> Tensor:
+        """Values at all pairs of ``offsets`` ``(n,)`` from the first samples of cells: ``(count, n, n)``."""
+        origin, width = (part[:, None, None] for part in cells)
+        return self.data[origin + offsets[:, None] * width + offsets].float() / 255
 
-        return values(torch.arange(-2, PATCH - 2) * stride), values(places_of(stride))
+    def draw(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random patches ``(count, 6, 6)`` of samples ``stride`` apart, and the truth at all places of their cells."""
+        cells = self.origins(count, stride, generator)
+        return self.around(cells, torch.arange(-2, PATCH - 2) * stride), self.around(cells, places_of(stride))
+
+    def draw_by_contrast(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """As :meth:`draw`, with a probability in proportion to the squared scale of a patch, so that few are flat."""
+        cells = self.origins(CANDIDATES * count, stride, generator)
+        scale, flat = contrast(self.around(cells, torch.arange(-2, PATCH - 2)[INNER] * stride))
+        chosen = torch.multinomial(
+            scale.double().square().masked_fill(flat, MIN_PROBABILITY), count, replacement=True, generator=generator
+        )
+        kept = (cells[0][chosen], cells[1][chosen])
+        return self.around(kept, torch.arange(-2, PATCH - 2) * stride), self.around(kept, places_of(stride))
 
 
 def places_of(stride: int) -> Tensor:
@@ -154,12 +172,15 @@ class _PatchLoader(TrainLoader):
         stride, own = STRIDES[number % len(STRIDES)], self.process.share(self.data.batch_size)
         size, kinds = self.data.batch_size, len(self.planes)
         counts = [size] if kinds == 1 else [size // 2, size - size // 2]
-        parts = [planes.draw(n, stride, generator) for n, planes in zip(counts, self.planes.values(), strict=True)]
+        each = zip(counts, self.planes.values(), strict=True)
+        parts = [planes.draw_by_contrast(n, stride, generator) for n, planes in each]
         patches, targets = (torch.cat(some) for some in zip(*parts, strict=True))
+        scale = contrast(patches[:, INNER, INNER])[0]
         if self.data.noise:
             patches = patches + self.data.noise * torch.randn(patches.shape, generator=generator)
         place = places_of(stride) / stride
-        yield {"patches": patches[own], "targets": targets[own], "place": place, "total": self.data.batch_size}
+        found = {"patches": patches[own], "targets": targets[own], "scale": scale[own]}
+        yield {**found, "place": place, "total": self.data.batch_size}
 
 
 class _Batches(UserList[dict[str, Any]]):
@@ -192,7 +213,7 @@ class PatchDataModule(LightningDataModule):
         paths: str | list[str] = "shipped",
         drawn: int = 100,
         noise: float = 0.0,
-        batch_size: int = 2048,
+        batch_size: int = 1024,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -288,9 +309,11 @@ class PatchDataModule(LightningDataModule):
 class PatchRegression(TrainedModule):
     """Trains the prior of :class:`~pe_lightning.modules.Local` and ``Adaptive``: predicts samples between those of patches.
 
-    The loss is the mean squared error at all samples of a cell and half a cell around it, weighted as cells are blended. The
-    optimiser is Adam; its rate falls to zero as a half cosine. Scores are the PSNR of the samples between the known ones, of
-    held-out rows of the pictures.
+    The loss is the mean squared error at all samples of a cell and half a cell around it, weighted as cells are blended.
+    Patches are drawn with a probability in proportion to their squared scale, by which their errors are divided: the
+    expected loss of each kind of picture is in proportion to the mean over all its patches. The optimiser is Adam; its rate
+    falls to zero as a half cosine. Scores are the PSNR of the samples between the known ones, of held-out rows of the
+    pictures.
 
     Args:
         encoder: Encoder of the place within a cell; ``null``: five Gaussians (:class:`~pe_lightning.networks.LocalPrior`).
@@ -308,7 +331,7 @@ class PatchRegression(TrainedModule):
     def __init__(
         self,
         encoder: Encoder | str | None = None,
-        width: int = 128,
+        width: int = 192,
         depth: int = 2,
         activation: str = "relu",
         lr: float = 2e-3,
@@ -353,7 +376,8 @@ class PatchRegression(TrainedModule):
         """The weighted mean squared error over the batches of all processes, ``()``."""
         weight = blend_weight(batch["place"])
         weight = weight[:, None] * weight
-        errors = (self.prior(batch["patches"], batch["place"]) - batch["targets"]).square() * (weight / weight.sum())
+        errors = (self.prior(batch["patches"], batch["place"]) - batch["targets"]) / batch["scale"][:, None, None]
+        errors = errors.square() * (weight / weight.sum())
         # processes average their gradients, and each has its share of the sum
         loss: Tensor = errors.sum() * (self.trainer.world_size / batch["total"])
         if self.logs_this_step:

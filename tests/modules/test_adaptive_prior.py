@@ -9,7 +9,7 @@ from fits import fit, signals
 
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.drawing import draw_words
-from pe_lightning.data.sampling import RandomSampling
+from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
 from pe_lightning.modules import Adaptive, Local
 from pe_lightning.modules.priors import card, read_prior, shipped_file
@@ -48,6 +48,26 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
     torch.save(before, tmp_path / "before.ckpt")
     old = Adaptive.load_from_checkpoint(tmp_path / "before.ckpt")
     torch.testing.assert_close(old.predict_grid(axes), alone, rtol=0, atol=0)
+
+
+def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words, make_trainer, tmp_path):
+    clip = torch.stack([words[0, t : 56 + t, 10:66] for t in range(0, 9, 4)])[None]
+    data = TensorDataModule(clip, sampling=GridSampling([1, 2, 2]))
+    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(), "local": Local()}
+    axes = [torch.arange(n) / n for n in (3, 56, 56)]
+    for name, model in models.items():
+        trainer = fit(model, data, make_trainer, 0)
+        trainer.test(model, data, verbose=False)
+        trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
+        again = type(model).load_from_checkpoint(tmp_path / f"{name}.ckpt")
+        torch.testing.assert_close(again.predict_grid(axes), model.predict_grid(axes), rtol=0, atol=0)
+    mixed, alone, local = (model.predict_grid(axes) for model in models.values())
+    (weight,) = models["mixed"].describe()["prior"]["weight"]
+    torch.testing.assert_close(mixed, alone + weight * (local - alone))
+    frame = Local()
+    fit(frame, TensorDataModule(clip[:, 1]), make_trainer, 0)
+    torch.testing.assert_close(local[:, 1], frame.predict_grid(axes[1:]))
+    assert models["mixed"].psnr > models["alone"].psnr + 0.3
 
 
 @pytest.mark.parametrize("noise", ["none", "auto"])

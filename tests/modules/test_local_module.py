@@ -53,7 +53,7 @@ def test_what_it_cannot_do_is_refused(prior_file, make_trainer, tmp_path):
     flat = signals(1, 16, 16)
     for values, sampling, message in (
         (signals(1, 60), "grid", "1 axes: use Adaptive"),
-        (signals(1, 8, 8, 8), "grid", "3 axes: use Adaptive"),
+        (signals(1, 8, 8, 8), "grid", "exactly one must be sampled completely"),
         (flat, RandomSampling(0.5), "use Adaptive for scattered or missing samples"),
     ):
         with pytest.raises(InputError, match=message):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.networks.local import LocalGrid, LocalPrior, blend_weight
+from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, blend_weight, spaced_axes
 
 GRID, FIRST, STEP = (18, 24), (1, 0), (2, 3)
 
@@ -136,3 +136,31 @@ def test_weights_of_neighbouring_cells_add_up_to_one():
 def test_encoders_that_cannot_be_used_are_refused(encoder, message):
     with pytest.raises(InputError, match=message):
         LocalPrior(encoder)
+
+
+def test_frames_are_those_of_the_grid_and_cubic_in_between(prior):
+    clip = torch.rand(9, 5, 8, 2, generator=torch.Generator().manual_seed(4)).double()
+    grid, first, step, spaced = (18, 5, 24), (1, 0, 0), (2, 1, 3), (0, 2)
+    field = LocalFrames(prior, clip, grid, first, step, spaced)
+    axes = [torch.arange(n, dtype=torch.float64) / n for n in grid]
+    whole = field.predict(axes)
+    each = [LocalGrid(prior, clip[:, t], GRID, FIRST, STEP).predict([axes[0], axes[2]]) for t in range(5)]
+    torch.testing.assert_close(whole, torch.stack(each, 1), rtol=0, atol=1e-9)
+    torch.testing.assert_close(whole[1::2, :, ::3], clip, rtol=0, atol=1e-6)
+    between = field.predict([axes[0], torch.tensor([1.3 / 5], dtype=torch.float64), axes[2]])[:, 0]
+    expected = sum(keys(1.3 - t) * each[t] for t in range(4))
+    torch.testing.assert_close(between, expected, rtol=0, atol=1e-9)
+    points = torch.rand(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5)) * 0.9
+    for point in points:
+        torch.testing.assert_close(
+            field.at(point[None]), field.predict(list(point[:, None])).reshape(1, 2), rtol=0, atol=1e-5
+        )
+    assert torch.autograd.gradcheck(field.at, points.requires_grad_(), eps=1e-5, atol=1e-4)
+
+
+def test_the_axes_that_a_prior_predicts_along():
+    assert spaced_axes((8, 16), (16, 16)) == (0, 1)
+    assert spaced_axes((5, 8, 8), (5, 16, 15)) == (1, 2)
+    assert spaced_axes((3, 8, 8), (5, 16, 15)) is None
+    assert spaced_axes((5, 16, 8), (5, 16, 15)) is None
+    assert spaced_axes((5,), (9,)) is None

@@ -11,7 +11,7 @@ from pe_lightning.data.drawing import draw_picture, draw_words
 from pe_lightning.errors import InputError
 from pe_lightning.modules.priors import read_prior
 from pe_lightning.tasks import PatchDataModule, PatchRegression
-from pe_lightning.tasks.patches import shipped_photographs
+from pe_lightning.tasks.patches import STRIDES, shipped_photographs
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_a_batch_holds_the_samples_of_its_pictures(photographs):
     ramp = np.add.outer(np.arange(48), 3 * np.arange(48)).astype(np.uint8)
     Image.fromarray(ramp).save(photographs.parent / "ramp.png")
     data = PatchDataModule([str(photographs.parent / "ramp.png")], drawn=0, batch_size=5)
-    for stride, batch in zip((2, 3, 2, 4), data.train_dataloader(), strict=False):
+    for stride, batch in zip(STRIDES, data.train_dataloader(), strict=False):
         whole = torch.round(batch["patches"] * 255)
         torch.testing.assert_close(whole.diff(dim=1), torch.full((5, 5, 6), float(stride)))
         torch.testing.assert_close(whole.diff(dim=2), torch.full((5, 6, 5), 3.0 * stride))

@@ -17,13 +17,12 @@ from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import baselines, interpolate
 from pe_lightning.checks import free_memory
 from pe_lightning.data.dataset import to_device
-from pe_lightning.data.splits import GridSplit
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.suggest.windows import ScoredSignals
 from pe_lightning.modules import Adaptive
-from pe_lightning.modules.adaptive import PRIOR_AXES
+from pe_lightning.modules.adaptive import takes_prior
 from pe_lightning.modules.exact_fit import size_encoders, solve_data
 from pe_lightning.modules.priors import SHIPPED, read_prior
 
@@ -283,7 +282,7 @@ def search(
     until = began + (WINDOWS_TIME_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
     labels: set[str] = set()
     for candidate in [*methods, *candidates]:
-        if candidate.name == ADAPTIVE_PRIOR and not _takes_prior(first):
+        if candidate.name == ADAPTIVE_PRIOR and not takes_prior(first.dataset.split):
             continue
         label = candidate.label(result.shown)
         if label in labels:  # the limits on the number of features can make both shares equal
@@ -348,10 +347,6 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     rank = float(feature_rank(encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
     found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
     return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
-
-
-def _takes_prior(signals: ScoredSignals) -> bool:
-    return signals.info.num_axes == PRIOR_AXES and isinstance(signals.dataset.split, GridSplit)
 
 
 def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
