@@ -32,22 +32,27 @@ from lightning.pytorch import Trainer
 from matplotlib import pyplot as plt
 from PIL import Image
 from scipy.ndimage import gaussian_filter
+from sparse import plucked_strings, sound
 from torch import Tensor
 
 from pe_lightning.baselines import interpolate
 from pe_lightning.blocks import grid_axes
 from pe_lightning.checkpoints import locate, read_checkpoint
-from pe_lightning.data import ImageDataModule
+from pe_lightning.data import ImageDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
+from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings.bank import Bank
+from pe_lightning.modules import Adaptive
 from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file
-from pe_lightning.networks.local import LocalGrid, LocalPrior
+from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior
+from pe_lightning.networks.mlp import MLP
 from pe_lightning.solvers.adaptive import AdaptiveGrid
+from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
 
-SECTIONS = ("pictures", "others", "strides", "enlarged", "time", "encoders", "figure")
+SECTIONS = ("pictures", "others", "strides", "enlarged", "clip", "rows", "missing", "time", "encoders", "figure")
 ENCODERS: dict[str, dict[str, Any]] = {
     "gau, 3": {"encoder": {"name": "gau", "num_features": 3, "sigma": 0.27}},
     "gau, 5": {},
@@ -243,6 +248,125 @@ def enlarged() -> None:
         print(f"{name} enlarged by 2: " + ", ".join(f"{key} {psnr(v - truth):.2f}" for key, v in found.items()), flush=True)
 
 
+def clip() -> None:
+    """Every frame known at every second pixel of both axes: Adaptive of the cube and of frames, the prior frame by frame."""
+    methods, bank = Methods("pictures"), Bank("laplace", 3, 12, (2, 6))
+    truth = VideoDataModule("samples://bigbuckbunny", frames=(40, 56), resize=(192, 192)).dataset.in_memory()[0].float()
+    known, grid, first, step = truth[:, ::2, ::2].contiguous(), truth.shape[:3], (0, 0, 0), (1, 2, 2)
+    rest, axes = torch.ones(grid, dtype=torch.bool), grid_axes(grid)
+    rest[:, ::2, ::2] = False
+
+    def alone(values: Tensor, wide: Sequence[float]) -> AdaptiveGrid:
+        return AdaptiveGrid(bank, values, grid, first, wide, 0.8, RIDGE)
+
+    def local(values: Tensor, wide: Sequence[float]) -> LocalFrames:
+        return LocalFrames(methods.prior, values, grid, first, wide, (1, 2))
+
+    frames = torch.stack([methods.adaptive(frame, (2, 2), grid[1:]).predict(axes[1:]) for frame in known])
+    cube, prior = alone(known, step).predict(axes), local(known, step).predict(axes)
+    weight = held_out_weight(alone, local, known, grid, first, step, (1, 2))
+    found = {"Adaptive": cube, "Adaptive, frames": frames, "Local *": prior}
+    found["Adaptive, prior *"] = torch.lerp(cube, prior, weight)
+    print(f"clip of {tuple(grid)}: " + ", ".join(f"{name} {psnr((v - truth)[rest]):.2f}" for name, v in found.items()))
+    print(f"weight of the prior {weight:.2f}", flush=True)
+
+
+def train_perceptron(inputs: Tensor, targets: Tensor, steps: int, width: int) -> torch.nn.Module:
+    """A perceptron ``inputs -> width -> width -> 1`` of normalised patches ``(P, n)`` and targets ``(P,)``."""
+    torch.manual_seed(0)
+    network = MLP(inputs.shape[1], 1, 2, width)
+    optimizer = torch.optim.Adam(network.parameters(), 2e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        some = torch.randint(len(inputs), (1024,))
+        loss = (network(inputs[some])[:, 0] - targets[some]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return network
+
+
+def rows() -> None:
+    """Sound, every second sample known: Adaptive, and a perceptron of 8 samples that was trained on the first half."""
+    for name, signal in (("sound of the clip", sound()), ("plucked strings", plucked_strings(6))):
+        whole = signal[:262144, 0]
+        half = len(whole) // 4 * 2
+        predictions = {}
+
+        def patches(part: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+            """Normalised samples around every middle, its value and cubic convolution likewise, and the scale."""
+            near = part[::2].unfold(0, 8, 1)[:-1]
+            truth, keys = part[7::2][: len(near)], near[:, 2:6] @ torch.tensor([-1.0, 9, 9, -1]) / 16
+            deviation = near.std(1) + 1e-4
+            return (near - keys[:, None]) / deviation[:, None], (truth - keys) / deviation, keys, deviation
+
+        inputs, targets, _, scale_of_training = patches(whole[:half])
+        chosen = torch.multinomial((scale_of_training**2).double(), 200_000, replacement=True)
+        network = train_perceptron(inputs[chosen], targets[chosen], 3000, 64)
+        part = whole[half:]
+        inputs, _, keys, deviation = patches(part)
+        with torch.no_grad():
+            predictions["perceptron *"] = keys + deviation * network(inputs)[:, 0]
+        middle, count = part[7::2][: len(keys)], len(part)
+        line = AdaptiveLine(part[::2, None].contiguous(), count, 0, 2, RIDGE).predict([torch.arange(count) / count])[:, 0]
+        predictions["Adaptive"] = line[7::2][: len(keys)]
+        predictions["bicubic"] = keys
+        predictions["mean of both *"] = (predictions["Adaptive"] + predictions["perceptron *"]) / 2
+        found = {key: psnr(value - middle) for key, value in predictions.items()}
+        print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in found.items()), flush=True)
+
+
+def missing() -> None:
+    """Pictures of which some pixels are known at random places: Adaptive, and a perceptron with the mask as a channel."""
+    side, reach = 9, 4
+    generator = torch.Generator().manual_seed(0)
+    for share in (0.25, 0.5):
+        pictures = [torch.from_numpy(p[..., 1]).float() / 255 for some in PatchDataModule().pictures.values() for p in some]
+
+        def normalised(patches: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Known values and mask ``(P, 162)``, their weighted mean near the middle, and their deviation."""
+            at = torch.arange(-reach, reach + 1)
+            near = torch.exp(-(at[:, None] ** 2 + at**2) / 2.0) * mask
+            mean = (near * patches).sum((1, 2)) / near.sum((1, 2)).clamp_min(1e-9)
+            inner = mask * (patches - mean[:, None, None])
+            deviation = (inner.square().sum((1, 2)) / mask.sum((1, 2)).clamp_min(1)).sqrt() + 0.02
+            return torch.cat([(inner / deviation[:, None, None]).flatten(1), mask.flatten(1)], 1), mean, deviation
+
+        drawn = []
+        for picture in pictures:
+            y, x = (torch.randint(n - side, (1500,), generator=generator) for n in picture.shape)
+            at = torch.arange(side)
+            drawn.append(picture[(y[:, None] + at)[:, :, None], (x[:, None] + at)[:, None]])
+        patches = torch.cat(drawn)
+        mask = (torch.rand(patches.shape, generator=generator) < share).float()
+        mask[:, reach, reach] = 0
+        inputs, mean, deviation = normalised(patches, mask)
+        weight = deviation.square().double() * (deviation > 0.03)
+        chosen = torch.multinomial(weight, 150_000, replacement=True, generator=generator)
+        targets = (patches[:, reach, reach] - mean) / deviation
+        network = train_perceptron(inputs[chosen], targets[chosen], 4000, 128)
+        words = unit(draw_words(np.random.default_rng(1000)))[150:278, 150:278, 1:2]
+        for name, truth in (("astronaut", unit(skimage.data.astronaut())[:128, 160:288, 1:2]), ("words", words)):
+            model = Adaptive()
+            data = TensorDataModule(truth[None], sampling=RandomSampling(share))
+            quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+            Trainer(accelerator="cpu", max_steps=0, enable_model_summary=False, **quiet).fit(model, data)
+            with torch.no_grad():
+                fit = model.predict_grid(grid_axes(truth.shape[:2]))[0, ..., 0]
+                known = data.split.train_mask_of((slice(None), slice(None)))[0].reshape(truth.shape[:2])
+                padded, held = (
+                    torch.nn.functional.pad(plane, [reach] * 4).unfold(0, side, 1).unfold(1, side, 1)[~known]
+                    for plane in (truth[..., 0] * known, known.float())
+                )
+                inputs, mean, deviation = normalised(padded, held)
+                prediction = mean + deviation * network(inputs)[:, 0]
+            middle, fitted = truth[..., 0][~known], fit[~known]
+            scores = {"perceptron *": prediction, "Adaptive": fitted, "mean of both *": (prediction + fitted) / 2}
+            shown = ", ".join(f"{key} {psnr(value - middle):.2f}" for key, value in scores.items())
+            print(f"{name}, {share:.0%} of the pixels known: {shown}", flush=True)
+
+
 def figure(path: Path) -> None:
     """Parts of a photograph and of words: truth, bicubic, Adaptive without and with the prior."""
     methods, rows = Methods("pictures"), []
@@ -331,6 +455,7 @@ def main(arguments: list[str] | None = None) -> None:
     run["time"] = large
     run["enlarged"] = enlarged
     run["encoders"] = lambda: encoders(options.steps, options.figure)
+    run |= {"clip": clip, "rows": rows, "missing": missing}
     run["figure"] = lambda: figure(options.figure or Path("prior.jpg"))
     for section in chosen:
         run[section]()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from PIL import Image
 from pe_lightning.data.drawing import draw_picture, draw_words
 from pe_lightning.errors import InputError
 from pe_lightning.modules.priors import read_prior
+from pe_lightning.networks.local import blend_weight
 from pe_lightning.tasks import PatchDataModule, PatchRegression
 from pe_lightning.tasks.patches import STRIDES, shipped_photographs
 
@@ -45,6 +48,25 @@ def test_a_batch_holds_the_samples_of_its_pictures(photographs):
         assert batch["place"][known].tolist() == [0, 1]
         torch.testing.assert_close(batch["targets"][:, known][:, :, known], batch["patches"][:, 2:4, 2:4])
         assert batch["targets"].shape == (5, len(batch["place"]), len(batch["place"]))
+
+
+def test_patches_of_high_contrast_are_preferred_and_their_errors_divided_by_their_scale(tmp_path):
+    values = np.full((60, 120), 90, np.uint8)
+    values[:, 60:] = np.random.default_rng(0).integers(85, 95, (60, 60))
+    values[:, 110:] = np.random.default_rng(0).integers(0, 255, (60, 10))
+    Image.fromarray(values).save(tmp_path / "half.png")
+    batch = next(iter(PatchDataModule([str(tmp_path / "half.png")], drawn=0, batch_size=200).train_dataloader()))
+    deviation = batch["patches"][:, 1:5, 1:5].flatten(1).std(1, correction=0)
+    assert deviation.min() > 0.005
+    assert (deviation > 0.03).float().mean() > 0.8, "a sixth of the area, nearly all of the squared contrast"
+    torch.testing.assert_close(batch["scale"], deviation + 0.02)
+    module = PatchRegression(width=4)
+    place = blend_weight(batch["place"])
+    weight = place[:, None] * place
+    errors = (module.prior(batch["patches"], batch["place"]) - batch["targets"]) / batch["scale"][:, None, None]
+    expected = (errors.square() * weight).sum((1, 2)).mean() / weight.sum()
+    module.trainer = SimpleNamespace(world_size=1, log_every_n_steps=0)
+    torch.testing.assert_close(module.training_step(batch, 0), expected)
 
 
 def test_a_resumed_loader_and_two_processes_see_the_batches_of_one(photographs):
