@@ -192,8 +192,8 @@ class LocalPrior(Encoding):
         orientation = UP * (down < 0) + LEFT * (right < 0) + TRANSPOSED * (right.abs() > down.abs())
         order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
         x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
-        found: Tensor = self.trunk(torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(x.split(counts))]))
-        found = torch.cat([some @ turn for some, turn in zip(found.split(counts), self.turns, strict=True)])
+        found: Tensor = self.trunk(torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))]))
+        found = torch.cat([some @ turn for some, turn in zip(torch.split(found, counts), self.turns, strict=True)])
         result = torch.empty_like(found).index_copy(0, order, found) * scale[:, None]
         return result.reshape(-1, self.num_features, self.num_features)
 
@@ -386,8 +386,10 @@ class LocalFrames:
         self.values, self.spaced = values, tuple(spaced)
         (self.axis,) = {0, 1, 2} - set(spaced)
         self.count = grid[self.axis]
-        of_frame = [[along[a] for a in spaced] for along in (grid, first, step)]
-        self.frames = [LocalGrid(prior, frame, *of_frame) for frame in values.unbind(self.axis)]
+        sizes, start, distance = ([along[a] for a in spaced] for along in (grid, first, step))
+        self.frames = [
+            LocalGrid(prior, frame, [int(n) for n in sizes], start, distance) for frame in values.unbind(self.axis)
+        ]
 
     def _between(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The four nearest frames of coordinates ``(N,)``, and their weights, ``(N, 4)``; differentiable."""
@@ -413,7 +415,7 @@ class LocalFrames:
         taps, weights = self._between(points[:, self.axis])
         within, result = points[:, list(self.spaced)], self.values.new_zeros(len(points), self.values.shape[-1])
         for near, weight in zip(taps.unbind(1), weights.to(result).unbind(1), strict=True):
-            for frame in near.unique().tolist():
+            for frame in torch.unique(near).tolist():
                 index = (near == frame).nonzero()[:, 0]
                 result = result.index_add(0, index, weight[index, None] * self.frames[frame].at(within[index]))
         return result
