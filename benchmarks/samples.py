@@ -58,6 +58,8 @@ MAX_KRIGING = 5000
 LAPLACE_RIDGE = 0.06
 WITHIN = 1.645
 MAX_HELD_OUT = 5000
+FIRST_FRAME = 12
+"""Frame of the clip from which its camera moves."""
 
 
 @dataclass
@@ -257,7 +259,8 @@ def series(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
 
 def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
     """A clip with lost frames."""
-    frames = VideoDataModule("samples://bigbuckbunny").values[0, : options.frames, : options.side, : options.side]
+    span, sizes = [FIRST_FRAME, FIRST_FRAME + options.frames], {"resize": 2 * options.side, "center_crop": options.side}
+    frames = VideoDataModule("samples://bigbuckbunny", frames=span, **sizes).values[0]
     lost = torch.rand(len(frames), generator=torch.Generator().manual_seed(0)) < 0.25
     lost[0] = lost[-1] = False
     mask = lost[:, None, None].expand(frames.shape[:3]).contiguous()

@@ -149,10 +149,12 @@ class SignalDataModule(LightningDataModule):
                     f"{split.num_train} would be trained on, and a fit needs at least 2: check what marks missing samples"
                 )
             values = values.where(known[..., None], torch.nan)
-            if len(set((~known).flatten(1).sum(1).tolist())) > 1 and isinstance(split, PointSplit):
+            counts = known.flatten(1).sum(1)
+            if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
                 rank_zero_info(
-                    f"Signals that are fitted together are trained on equally many samples, {split.num_train}: of those "
-                    "with fewer missing ones some are left out. pe-lightning fill fits each by itself."
+                    f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
+                    f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train on "
+                    "all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
                 )
         if self.batching.kind == "blocks" and (scattered or not isinstance(split, GridSplit)):
             reason = "" if split.known is None else ", since trained samples are missing"

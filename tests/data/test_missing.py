@@ -96,6 +96,10 @@ def test_what_is_printed_and_what_is_refused(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO):
         TensorDataModule(values, ["a", "b"]).prepare()
     assert "3 of 40 (7.5 %): 2 of a, 1 of b" in caplog.text
+    assert "not trained on" not in caplog.text, "every second sample is trained on: the others are scored"
+    with caplog.at_level(logging.INFO):
+        TensorDataModule(values, ["a", "b"], GridSampling(1)).prepare()
+    assert "1 of 37 known samples, of signals with fewer missing ones, are not trained on" in caplog.text
     values[1] = torch.nan
     with pytest.raises(InputError, match=r"all 20 samples are missing .* of: b"):
         TensorDataModule(values, ["a", "b"]).prepare()
