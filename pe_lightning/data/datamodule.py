@@ -153,8 +153,8 @@ class SignalDataModule(LightningDataModule):
             if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
                 rank_zero_info(
                     f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
-                    f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train on "
-                    "all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
+                    f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train "
+                    "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
                 )
         if self.batching.kind == "blocks" and (scattered or not isinstance(split, GridSplit)):
             reason = "" if split.known is None else ", since trained samples are missing"

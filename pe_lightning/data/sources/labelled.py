@@ -175,7 +175,7 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
     """The axes of a ``DataArray``: its coordinates, or the numbers of samples where it has none.
 
     Raises:
-        InputError: If coordinates neither ascend nor descend.
+        InputError: If coordinates neither ascend nor descend, or one is missing.
     """
     axes = []
     for name in dims:
@@ -184,7 +184,12 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
         time = column.dtype.kind == "M"
         numbers = as_numbers(name, column, time)
         steps = np.diff(numbers)
-        if not (np.isfinite(numbers).all() and ((steps > 0).all() or (steps < 0).all())):
+        if missing := int((~np.isfinite(numbers)).sum()):
+            raise InputError(f"{missing} of {size} coordinates {name!r} are missing: give them, or drop these samples")
+        if (same := np.flatnonzero(steps == 0)).size:
+            where = "have one value" if same.size == size - 1 else f"are equal at samples {same[0]} and {same[0] + 1}"
+            raise InputError(f"coordinates {name!r} {where}: each sample needs its own; correct them, or drop the dimension")
+        if not ((steps > 0).all() or (steps < 0).all()):
             raise InputError(f"coordinate {name!r} neither ascends nor descends from sample to sample: sort the array by it")
         even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], size)).max() < EQUAL_DISTANCE * abs(steps).mean()
         ends = float(numbers[0]), float(numbers[-1])
