@@ -301,15 +301,15 @@ class RunRecorder(TimedCallback):
             self._writers = [PredictionWriter(self.run_dir, info, output)]
             if output is not None and output.output_std:
                 self._writers.append(std_writer(self.run_dir, info, output))
-        values = [outputs]
+        predictions = [outputs]
         if output is not None and output.output_std:
-            if not pl_module.has_std:
+            if not isinstance(pl_module, CoordinateModule) or not pl_module.has_std:
                 raise InputError(
                     f"{type(pl_module).__name__} has no standard deviations of {info.num_signals} signal(s) from a "
                     "checkpoint: leave out output_std; Adaptive has them, of one signal"
                 )
-            values.append(pl_module.std(output.flat(batch)).reshape(outputs.shape))
-        for writer, predicted in zip(self._writers, values, strict=True):
+            predictions.append(pl_module.std(output.flat(batch)).reshape(outputs.shape))
+        for writer, predicted in zip(self._writers, predictions, strict=True):
             for path in writer.add(predicted):
                 if self.table:
                     print(path)
