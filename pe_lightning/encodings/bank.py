@@ -53,15 +53,19 @@ class Bank(Encoding):
         except NotImplementedError as error:
             raise InputError(f"{error}; a bank needs one: use laplace, gau, bspline or tri") from error
         eye = torch.eye(num_axes, dtype=torch.float64)
-        stretches = [eye]
+        stretches, sparse = [eye], [0]
         for rho in aspects if angles else ():
+            first = len(stretches)
             if num_axes == 1:
                 stretches += [eye * math.sqrt(rho), eye / math.sqrt(rho)]
             for d in _directions(num_axes, angles):
                 for aspect in (rho, 1 / rho)[: num_axes - 1]:  # in 2-D, short in d is long across it
                     stretches.append(aspect ** (1 / num_axes) * (eye + (1 / aspect - 1) * torch.outer(d, d)))
+            sparse += range(first, len(stretches), 2 if num_axes == 2 and rho < max(aspects) else 1)
         self.forms = torch.stack([t.T @ t for t in stretches]).flatten(1)
         """Quadratic forms of :math:`|T \\Delta|^2`, ``(M, D * D)``; not a buffer, so that they stay float64."""
+        self.sparse_forms = self.forms[sparse]
+        """In 2-D without every second direction of the aspects that are not the largest."""
 
     def similarity(self, delta: Tensor, spacing: float, domain: float) -> Tensor:
         """Similarities of points from their differences: ``(*batch, D)`` -> ``(*batch, M)``.

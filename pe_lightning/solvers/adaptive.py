@@ -70,6 +70,8 @@ def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
 class AdaptiveGrid:
     """One signal on a grid of trained samples, as a function of coordinates.
 
+    Linear interpolation is a member too, unless the bank has one member.
+
     Beyond the outermost samples the border is replicated. The function is differentiable between samples; at samples it is
     discontinuous by the residual that the ridge leaves.
 
@@ -94,13 +96,14 @@ class AdaptiveGrid:
         ridge: float,
     ) -> None:
         self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
-        self.sizes, self.num_members = values.shape[:-1], len(bank.forms)
+        self.sizes, self.has_linear = values.shape[:-1], len(bank.forms) > 1
+        self.num_members = len(bank.forms) + self.has_linear
         float64 = {"dtype": torch.float64, "device": values.device}
         self.first, self.step = torch.tensor(first, **float64), torch.tensor(step, **float64)  # type: ignore[arg-type]
         self.spacing = math.prod(step) ** (1 / len(step))
         self.taps = _cube(TAPS, len(grid), values.device)
         self.slope, self.mean = self._kriging(self.taps)
-        mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * len(bank.forms))]
+        mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * self.num_members)]
         self.mixture = torch.cat([mixture for mixture, _ in mixed])
         """Weight of each member at each sample, ``(n_1, ..., n_D, M)``; they sum to one."""
         self.error = sum(float(error) for _, error in mixed) / math.prod(self.sizes)
@@ -117,8 +120,9 @@ class AdaptiveGrid:
 
     def weights(self, offset: Tensor) -> Tensor:
         """Weights of the samples around points, from places within the cell ``(P, D)`` in [0, 1): ``(M, P, 4^D)``."""
-        similarity = self._similarity(offset[:, None] - self.taps.to(offset))
-        return similarity @ self.slope.to(offset) + self.mean.to(offset)[:, None]
+        delta = offset[:, None] - self.taps.to(offset)
+        found = self._similarity(delta) @ self.slope.to(offset) + self.mean.to(offset)[:, None]
+        return torch.cat([found, (1 - delta.abs()).clamp_min(0).prod(-1)[None]]) if self.has_linear else found
 
     # -- held-out errors and weights of the members ---------------------------------------------------------------------
 
@@ -134,7 +138,7 @@ class AdaptiveGrid:
         The leave-one-out error, plus the error of predictions from samples two spacings apart, averaged over the midpoints
         of edges, faces and cells.
         """
-        axes, count = len(self.sizes), len(self.bank.forms)
+        axes, count = len(self.sizes), self.num_members
         ends = [(rows.start, rows.stop), *((0, n) for n in self.sizes[1:])]
         padded = self._near([torch.arange(a - ERROR_RADIUS, b + ERROR_RADIUS, device=self.values.device) for a, b in ends])
         padded = padded.movedim(-1, 0)[:, None]  # (C, 1, ...)
@@ -154,7 +158,9 @@ class AdaptiveGrid:
         others = around.abs().sum(1) > 0
         slope, mean = self._kriging(around[others])
         weights = mean.new_zeros(count, len(around))
-        weights[:, others] = (self._similarity(around[others])[:, None] @ slope)[:, 0] + mean
+        weights[: len(mean), others] = (self._similarity(around[others])[:, None] @ slope)[:, 0] + mean
+        if self.has_linear:  # the mean of the samples before and after it along each axis
+            weights[-1] = (around.abs().sum(1) == 1) / (2 * axes)
         result = squared(weights, NEIGHBOUR_RADIUS, 1, [0] * axes)
         kinds = list(itertools.product((0, 1), repeat=axes))[1:]
         for kind in kinds:
@@ -199,7 +205,7 @@ class AdaptiveGrid:
         """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
         if len(points) == 0:
             return self.values.new_zeros(0, self.values.shape[-1])
-        per_point = (len(self.bank.forms) * 4 + self.values.shape[-1]) * len(self.taps)
+        per_point = (self.num_members * 4 + self.values.shape[-1]) * len(self.taps)
         return torch.cat([self._at(some) for some in torch.split(points, max(1, MAX_NUMBERS // per_point))])
 
     def _at(self, points: Tensor) -> Tensor:
@@ -235,7 +241,7 @@ class AdaptiveGrid:
             rows = [axis.groups[k] for k, axis in zip(kind, others, strict=True)]
             for columns in groups:
                 first, *rest = *rows, columns
-                step = MAX_NUMBERS // (len(self.bank.forms) * 2 * math.prod(map(len, rest)))
+                step = MAX_NUMBERS // (self.num_members * 2 * math.prod(map(len, rest)))
                 for some in torch.split(first, max(1, step)):
                     targets = [some, *rest]
                     own = last.which[targets[-1][: None if many else 1]]

@@ -92,6 +92,8 @@ KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
 SEAM_SPACINGS = 8.0
 """Distance from the seam of a periodic axis, in spacings, within which samples are repeated beyond it."""
+ROWS_PER_BLOCK = 8
+"""Rows of the lower triangle of a matrix of similarities that are computed at once."""
 MAX_NUMBERS = {"cpu": 1 << 20}
 """Intermediate numbers that are held at once, by device: few enough for the cache of a CPU."""
 MAX_NUMBERS_DEFAULT = 1 << 26
@@ -147,7 +149,10 @@ class PointLevel:
         self.profile = bank.scaled_profile(1.0, domain)
         dtype = torch.float64 if ridge < FLOAT32_RIDGE else values.dtype
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
-        self.forms = bank.forms.to(device, dtype)
+        first, second = torch.triu_indices(axes, axes)
+        forms = bank.sparse_forms.reshape(-1, axes, axes)
+        self.forms = (forms[:, first, second] * torch.where(first == second, 1.0, 2.0)).to(device, dtype)
+        self._pairs = first.to(device), second.to(device)
         self.cells = Neighbourhoods(places.cpu().numpy(), CELL_SAMPLES[axes - 1], NUM_NEIGHBOURS[axes - 1])
         self.cell = torch.from_numpy(self.cells.cell).to(device)
         self.near = torch.from_numpy(self.cells.near).to(device)
@@ -166,15 +171,16 @@ class PointLevel:
         places = self.places[self.near[cells]]
         centre = places.mean(1, keepdim=True)
         unit = torch.ones_like(centre[..., :1]) if self.bank.has_given_width else self.spacing[cells][:, None, None]
-        return centre, unit, (places - centre) / unit
+        return centre, unit, ((places - centre) / unit).to(self.values)
 
-    def _similarity(self, delta: Tensor, forms: Tensor) -> Tensor:
-        """Similarities from differences: ``(B, q, n, D)`` -> ``(B, M, q, n)``; ``forms`` ``(M, D * D)`` or with ``B``."""
-        products = (delta[..., :, None] * delta[..., None, :]).flatten(1, 2).flatten(2)  # (B, q n, D D)
-        squared = forms @ products.mT
-        found = self.profile(squared)
-        return found.reshape(*found.shape[:2], *delta.shape[1:3])
+    def _similarity(self, points: Tensor, offsets: Tensor, forms: Tensor) -> Tensor:
+        """Similarities of points ``(B, q, D)`` and samples ``(B, n, D)``: ``(B, M, q, n)``; forms of all, or with ``B``."""
+        first, second = self._pairs
+        delta = (points[:, :, None] - offsets[:, None]).flatten(1, 2).mT
+        squared = forms @ (delta[:, first] * delta[:, second])
+        return self.profile(squared).reshape(*squared.shape[:2], points.shape[1], offsets.shape[1])
 
+    @torch.no_grad()
     def _fit(self, cells: Tensor, offsets: Tensor, members: Tensor | None) -> tuple[LocalKriging, Tensor]:
         """The fits of the bank's members, all or some of them, and their forms.
 
@@ -184,10 +190,12 @@ class PointLevel:
             members: Members of the bank ``(B, J)``.
         """
         forms = self.forms if members is None else self.forms[members]
-        with torch.no_grad():
-            among = (offsets[:, :, None] - offsets[:, None]).to(self.values)
-            fit = LocalKriging(self._similarity(among, forms), self.ridge, self.values[self.near[cells]])
-        return fit, forms
+        count = offsets.shape[1]
+        lower = offsets.new_empty(len(cells), forms.shape[-2], count, count)
+        for start in range(0, count, ROWS_PER_BLOCK):
+            rows, columns = slice(start, start + ROWS_PER_BLOCK), slice(min(start + ROWS_PER_BLOCK, count))
+            lower[:, :, rows, columns] = self._similarity(offsets[:, rows], offsets[:, columns], forms)
+        return LocalKriging(lower, self.ridge, self.values[self.near[cells]]), forms
 
     def _chunk(self, members: int) -> int:
         limit = MAX_NUMBERS.get(self.values.device.type, MAX_NUMBERS_DEFAULT)
@@ -219,7 +227,7 @@ class PointLevel:
         core = self.cells.core
         for some in around[~self._has_residuals[around]].split(self._chunk(MAX_MEMBERS)):
             _, _, offsets = self._offsets(some)
-            mixture = self._mixture(_to_others(offsets, core).to(self.values), self.errors(some))
+            mixture = self._mixture(_to_others(offsets, core), self.errors(some))
             shares, members = _strongest(mixture)
             found, variance = self._fit(some, offsets, members)[0].held_out(core)
             samples = self.near[some][:, -core:]
@@ -256,12 +264,12 @@ class PointLevel:
         indices, values = [], []
         for block in blocks_of(self.cell[sample], len(self.near), self._chunk(MAX_MEMBERS)):
             centre, unit, offsets = self._offsets(block.groups)
-            delta = ((points[block.points] - centre) / unit)[:, :, None] - offsets[:, None]
-            distances = delta.square().sum(-1).to(self.values)
+            at = ((points[block.points] - centre) / unit).to(self.values)
+            distances = (at[:, :, None] - offsets[:, None]).square().sum(-1)
             mixture = self._mixture(distances, self.errors(block.groups))
             shares, members = _strongest(mixture, block.valid)
             fit, forms = self._fit(block.groups, offsets, members)
-            similarity = self._similarity(delta.to(self.values), forms)
+            similarity = self._similarity(at, offsets, forms)
             if spread:
                 variance = torch.einsum("bqj,bjq->bq", shares, fit.variance(similarity))
                 found = (variance[..., None] * self._scale(distances, self.residuals(block.groups))).sqrt()
@@ -295,7 +303,7 @@ class AdaptivePoints:
     Predictions of the bank and of power variograms (:mod:`~pe_lightning.solvers.power_kriging`) are mixed by two sets of
     weights, between samples and in gaps, with the least error at held-out samples. These are random samples; or cubes of
     samples as wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A
-    bank of one member, or with a width that was given, is not mixed.
+    bank of one member is not mixed.
 
     Args:
         bank: The encoders.
@@ -331,7 +339,7 @@ class AdaptivePoints:
         if len(values) < fewest:
             raise InputError(f"Adaptive needs at least {fewest} samples of {axes} axes, got {len(values)}")
         self.bank, self.values, self.window, self.ridge = bank, values, window, ridge
-        self.num_members, self.keeps_samples = len(bank.forms), keeps_samples
+        self.num_members, self.keeps_samples = len(bank.sparse_forms), keeps_samples
         self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
         self.domain = float(max(grid))
         self._given, self._periodic, self._held_out, self._refit = (values, coords), periodic, held_out, refit
@@ -342,7 +350,7 @@ class AdaptivePoints:
         self.levels = {0: self._level(values, self.places, None)}
         nugget = ridge if ridge > RIDGE else 0.0
         self.powers = PowerKriging(values, self.places, self.levels[0].cells.tree, nugget)
-        self._is_mixed = held_out is None and refit is None and len(bank.forms) > 1 and not bank.has_given_width
+        self._is_mixed = held_out is None and refit is None and len(bank.forms) > 1
         self._calibrations: dict[int, Calibration] | None = None
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
@@ -535,18 +543,26 @@ class AdaptivePoints:
     def _tenths(self) -> list[HeldOut]:
         """Tenths of the samples, at random: more of them where they are of few samples.
 
-        Of many samples only those in some cells are held out.
+        Of many samples only those in some cells are held out, and only those around them are fitted.
         """
-        total = len(self._given[0])
+        total, level = len(self._given[0]), self.levels[0]
+        some = level.some_cells()
+        around = some
+        for _ in range(2):  # the neighbours of neighbours
+            around = torch.unique(level.cell[level.near[around]])
         order = torch.randperm(total, generator=torch.Generator().manual_seed(0)).to(self.values.device)
         count = total // HELD_OUT
         number = min(HELD_OUT // 2, -(-FEW_HELD_OUT // max(1, count)))
-        level, splits = self.levels[0], []
+        splits = []
         for start in (count * n for n in range(number)):
             held = order[start : start + count]
-            some = held[torch.isin(level.cell[held], level.some_cells())]
             others = torch.cat([order[:start], order[start + count :]])
-            splits.append(HeldOut(some if len(some) >= MIN_CALIBRATION else held, others))
+            near = held[torch.isin(level.cell[held], some)]
+            if len(near) >= MIN_CALIBRATION:
+                held = near
+                if self._refit is None:
+                    others = others[torch.isin(level.cell[others], around)]
+            splits.append(HeldOut(held, others))
         return splits
 
     # -- gaps -------------------------------------------------------------------------------------------------------------

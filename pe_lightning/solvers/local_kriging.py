@@ -21,7 +21,8 @@ class LocalKriging:
     """Ridge fits with a free mean, of every batch entry by every member.
 
     Args:
-        similarity: Similarities of the samples to each other, ``(B, M, n, n)``; one on the diagonal. It is overwritten.
+        similarity: Lower triangles of the similarities of the samples to each other, ``(B, M, n, n)``; one on the
+            diagonal. It is overwritten.
         ridge: Added to the diagonal.
         values: ``(B, n, C)``.
     """
@@ -38,8 +39,8 @@ class LocalKriging:
         solved = torch.linalg.solve_triangular(factor, right.expand(-1, similarity.shape[1], -1, -1), upper=False)
         self.ones = solved[..., -1:]
         """``L^-1 1``, ``(B, M, n, 1)``."""
-        self.norm = self.ones.square().sum(-2, keepdim=True)
-        self.mean = (self.ones * solved[..., :-1]).sum(-2, keepdim=True) / self.norm
+        self.norm = self.ones.mT @ self.ones
+        self.mean = self.ones.mT @ solved[..., :-1] / self.norm
         """The free mean, ``(B, M, 1, C)``."""
         self.residual = solved[..., :-1] - self.ones * self.mean
         """``L^-1 (y - mean)``, ``(B, M, n, C)``."""

@@ -11,6 +11,7 @@ Deutsch and Journel, *GSLIB*, Oxford University Press 1998, Sec. II.4 (octant se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ LINEAR_DRIFT_POWER = 2.0
 """Least power with a linear drift."""
 NUM_NEIGHBOURS = (16, 40, 64)
 """Samples of a system, for 1, 2 and 3 axes."""
-CANDIDATES = (64, 256, 512)
+CANDIDATES = (64, 192, 512)
 """Nearest samples among which those in each octant are searched, for 1, 2 and 3 axes."""
 NUGGET = 1e-9
 """Least addition to the diagonal, in units of a variogram at the mean distance of the neighbours."""
@@ -35,8 +36,8 @@ EXTRAPOLATION = 1.0
 """Largest distance of predictions from the range of the samples of a system, relative to that range."""
 POINTS_PER_BLOCK = 128
 """Most points of a group that are predicted at once."""
-MAX_NUMBERS = 1 << 21
-"""Numbers of the matrices that are held at once."""
+MAX_NUMBERS = 1 << 18
+"""Numbers of the matrices that are held at once: few enough for the cache of a CPU."""
 
 
 class Block(NamedTuple):
@@ -139,8 +140,7 @@ class PowerKriging:
         """Predictions at points ``(B, Q, D)`` from samples ``(B, n, D)`` and values ``(B, n, C)``: ``(M, B, Q, C)``."""
         count, axes = offsets.shape[1:]
         mean = values.mean(1, keepdim=True)
-        among = (offsets[:, :, None] - offsets[:, None]).square().sum(-1)
-        to_points = (points[:, :, None] - offsets[:, None]).square().sum(-1)
+        among, to_points = _squared_distances(offsets.detach(), offsets), _squared_distances(points, offsets)
         found = []
         for power in (POWERS[member] for member in members):
             covariance, drift = _covariance(power), 1 + (axes if power >= LINEAR_DRIFT_POWER else 0)
@@ -160,10 +160,26 @@ class PowerKriging:
         return torch.stack(found)
 
 
+def _squared_distances(points: Tensor, offsets: Tensor) -> Tensor:
+    """``(B, q, D)`` and ``(B, n, D)`` -> ``(B, q, n)``."""
+    along = ((x[:, :, None] - y[:, None]).square() for x, y in zip(points.unbind(-1), offsets.unbind(-1), strict=True))
+    total: Tensor = sum(along, start=torch.zeros((), dtype=points.dtype, device=points.device))
+    return total
+
+
 def _covariance(power: float) -> Callable[[Tensor], Tensor]:
     """The generalised covariance of a power as a function of squared distances."""
     tiny = torch.finfo(torch.float64).tiny
     if power == LINEAR_DRIFT_POWER:
         return lambda squared: squared * (squared.clamp_min(tiny).log() / 2)
-    sign = 1 if power > LINEAR_DRIFT_POWER else -1
-    return lambda squared: sign * squared.clamp_min(tiny) ** (power / 2)
+    if power > LINEAR_DRIFT_POWER:
+        return lambda squared: squared.clamp_min(tiny).sqrt() * squared
+    roots = round(math.log2(2 / power))
+
+    def negative_root(squared: Tensor) -> Tensor:
+        found = squared.clamp_min(tiny)
+        for _ in range(roots):
+            found = found.sqrt()
+        return -found
+
+    return negative_root

@@ -65,7 +65,10 @@ def independent(values: np.ndarray, step: np.ndarray, point: np.ndarray, bank: l
     left = np.floor(point)
 
     def weights(taps: np.ndarray, at: np.ndarray) -> list[np.ndarray]:
-        return [kriging(taps * step, at * step, stretch, length, 1e-3) for stretch in bank]
+        linear = np.clip(1 - np.abs(taps - at), 0, None).prod(1)
+        if not linear.any():  # without the sample itself
+            linear = (np.abs(taps).sum(1) == 1) / 4
+        return [*(kriging(taps * step, at * step, stretch, length, 1e-3) for stretch in bank), linear]
 
     def predict(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
         return weights @ values[tuple(np.clip(places, 0, last).astype(int).T)]
@@ -84,8 +87,8 @@ def independent(values: np.ndarray, step: np.ndarray, point: np.ndarray, bank: l
         )
 
     places = np.array(list(itertools.product(*map(range, values.shape[:2]))))
-    errors = np.array([[error(member, i) for i in places] for member in range(len(bank))])
-    mixture = np.zeros(len(bank))
+    errors = np.array([[error(member, i) for i in places] for member in range(len(bank) + 1)])
+    mixture = np.zeros(len(errors))
     for corner in itertools.product((0, 1), repeat=2):
         i = np.clip(left + corner, 0, last)
         bell = np.exp(-0.5 * ((places - i) ** 2).sum(1) / 0.8**2) * (np.abs(places - i).max(1) <= 3)
