@@ -167,6 +167,16 @@ def test_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, mi
     np.testing.assert_array_equal(values[~marked], (pixels[~marked] / np.float32(255)).astype(np.float32))
 
 
+def test_a_colour_that_a_jpeg_has_changed_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="lightning.pytorch.utilities.rank_zero")
+    pixels = np.full((32, 32, 3), 90, np.uint8)
+    pixels[5:17, 3:22] = (255, 0, 255)
+    for name in ("a.png", "a.jpg"):
+        Image.fromarray(pixels).save(tmp_path / name)
+        ImageSource(tmp_path / name, missing="#ff00ff").read()
+        assert ("pixels have almost the colour #ff00ff, and count as known" in caplog.text) == (name == "a.jpg")
+
+
 def test_resized_pictures_leave_missing_pixels_out(tmp_path: Path) -> None:
     pixels = np.full((32, 32, 3), 90, np.uint8)
     pixels[8:24, 8:24] = (255, 0, 255)

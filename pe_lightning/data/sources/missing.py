@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
 from pe_lightning.data.signals import AnyArray, RawSignals
@@ -31,6 +32,10 @@ MissingLike: TypeAlias = str | float | list[str]
 
 FRAMES = "frames:"
 """Beginning of a list of lost frames."""
+SIMILAR_LEVELS = 48
+"""Largest difference of a channel, of 255, between a colour and almost the same."""
+MAX_SIMILAR_SHARE = 0.1
+"""Pixels of almost the colour of missing ones, as a share of these, from which a notice is printed."""
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
@@ -159,6 +164,12 @@ class Missing:
             values = image[..., :-1] if opacity else image
             levels = np.rint(to_unit(values) * 255) if values.dtype != np.uint8 else values
             marked = (levels == colour).all(-1)
+            almost = int((np.abs(levels.astype(np.float32) - colour).max(-1) <= SIMILAR_LEVELS).sum() - marked.sum())
+            if almost > MAX_SIMILAR_SHARE * marked.sum():
+                rank_zero_info(
+                    f"{file!r}: {almost:,} pixels have almost the colour {self.given}, and count as known; a mark needs "
+                    "hard edges and a file without losses, such as PNG"
+                )
         elif self.kind == "value":
             marked = (image == self.value).all(-1)
         return with_nan(to_unit(image), marked[..., None]) if marked.any() else image
