@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, did_you_mean, import_reason
 
 __all__ = ["REGISTRIES", "PluginWarning", "Registry", "find_registry"]
 
@@ -184,7 +184,7 @@ class Registry(Generic[T]):
             try:
                 return self._checked(getattr(importlib.import_module(module), attribute))
             except (ImportError, AttributeError, TypeError) as error:
-                reason = f": {error}."
+                reason = f": {import_reason(error)}."
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:

@@ -134,6 +134,13 @@ def test_a_wrong_class_path_says_why(shapes: Registry[Shape], path: str, reason:
         shapes.get(path)
 
 
+def test_a_module_in_the_current_folder_is_named_with_what_to_type(shapes: Registry[Shape], tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_shapes.py").write_text("")
+    with pytest.raises(InputError, match="it is in this folder: type PYTHONPATH="):
+        shapes.get("my_shapes.Circle")
+
+
 def test_arguments_are_checked_before_the_class_is_called(shapes: Registry[Shape]) -> None:
     with pytest.raises(InputError) as error:
         shapes.create("circle", radios=2.0)

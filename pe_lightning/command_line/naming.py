@@ -13,9 +13,11 @@ called. ``width`` is an alias for the argument that holds the width of an encode
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import pydoc
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from pe_lightning.command_line.config_checks import load_limited
 from pe_lightning.data.datamodule import SignalDataModule, datamodules
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, did_you_mean, import_reason
 from pe_lightning.modules.base import models
 from pe_lightning.registry import Registry
 
@@ -84,6 +86,9 @@ SHORT_FORMS = {
 
 NAMED_CLASSES: dict[str, Registry[Any]] = {"model": models, "data": datamodules}
 """Sections that name a class, with the registry of the names."""
+
+IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+"""The import path of a class of any module."""
 
 _load = jsonargparse.get_loader("yaml")
 
@@ -176,7 +181,7 @@ def find_class(section: str, value: Any) -> type[Any] | None:
     """The class that ``model`` or ``data`` names; ``None`` if the value names none, or the parser has to refuse it.
 
     Raises:
-        InputError: If the name is not registered.
+        InputError: If the name is not registered, or is an import path whose module cannot be imported.
     """
     name = value.get("class_path") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
@@ -185,6 +190,10 @@ def find_class(section: str, value: Any) -> type[Any] | None:
         return NAMED_CLASSES[section].get(name)
     try:
         found = pydoc.locate(name)
+        if found is None and IMPORT_PATH.fullmatch(name) and not Path(name).is_file():
+            importlib.import_module(name.rpartition(".")[0])
+    except ImportError as error:
+        raise InputError(f"unknown {section} {name!r}: {import_reason(error)}") from error
     except pydoc.ErrorDuringImport:
         return None
     return found if isinstance(found, type) else None
