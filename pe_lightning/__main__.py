@@ -72,7 +72,7 @@ VERBS = {
 HELP = f"""\
 usage: pe-lightning VERB [options]
 
-Functions of position from samples: fill, enlarge, denoise, compress signals, and compare positional encodings.
+Fits functions of position to samples: fill, enlarge, denoise and compress signals, and compare positional encodings.
 
 {chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
 
