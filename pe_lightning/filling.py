@@ -32,12 +32,12 @@ from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.paths import missing as no_such_file
-from pe_lightning.data.sources.samples import SCHEME, sample_path
+from pe_lightning.data.sources.samples import SCHEME, sample_path, video_samples
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.errors import InputError
 from pe_lightning.files import replacing
 from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
-from pe_lightning.media.originals import Original, read_original, signals_of
+from pe_lightning.media.originals import Original, check_fit_memory, read_original, signals_of
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.modules.priors import NO_PRIOR
 from pe_lightning.quiet_fits import fit_quietly, quiet
@@ -167,8 +167,7 @@ def fill(
             (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the first where it applies, else the second; to smooth, a sparse fit of
-            the signal with its missing samples filled, where at most half are missing. Or a function that makes a model
-            which is solved for.
+            the signal with its missing samples filled. Or a function that makes a model which is solved for.
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
@@ -286,7 +285,8 @@ def read_file(path: str | os.PathLike[str], missing: MissingLike = "nan", axes: 
 
 def _file(given: str) -> SourceFile:
     if given.startswith(SCHEME):
-        return SourceFile(sample_path(given, "image"), given)
+        kind: Literal["image", "video"] = "video" if given.removeprefix(SCHEME) in video_samples() else "image"
+        return SourceFile(sample_path(given, kind), given)
     path = Path(given).expanduser()
     if not path.exists():
         raise no_such_file(path)
@@ -312,7 +312,7 @@ def _fill_signal(
 
     even = all(axis.samples is None for axis in options["axes"])
     automatic = options["model"] == "auto" and options["encoder"] is None
-    denoises = smooth and automatic and even and MIN_DENOISED <= unknown.size < 2 * (unknown.size - num_missing)
+    denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
 
     def fitted(part: SignalDataModule) -> CoordinateModule:
         return _denoised(part) if denoises else fit_quietly(make(), part)
@@ -401,6 +401,8 @@ def _model(
     if model == "adaptive" and not adapts:
         raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
     if encoder is None and adapts and model != "exact":
+        if known < math.prod(grid):
+            check_fit_memory(known)
         return lambda: Adaptive(noise="auto" if smooth else "none", prior=prior)
     return lambda: ComplexLinear.exact(encoder or "laplace")
 

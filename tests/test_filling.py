@@ -18,6 +18,7 @@ from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
 from pe_lightning.filling import Filled, fill
 from pe_lightning.folds import interpolated_folds, score_folds
+from pe_lightning.media import originals
 from pe_lightning.modules import Adaptive, ComplexLinear
 from pe_lightning.quiet_fits import fit_quietly
 from pe_lightning.solvers.choice import ChoiceWarning
@@ -156,7 +157,7 @@ def test_large_signals_are_scored_by_fewer_folds(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("side", "lost", "least"), [(12, 0.0, 0.9), (24, 0.1, 0.2), (24, 0.0, 0.2), (24, 0.6, 0.9)])
 def test_smoothing_changes_known_samples_too(side: int, lost: float, least: float) -> None:
-    """A sparse fit of the whole grid where it is large enough and mostly known; held-out samples are scored by it too."""
+    """A sparse fit of the whole grid where it is large enough; held-out samples are scored by it too."""
     y, x = np.mgrid[:side, :side] / side
     clean = np.sin(3 * x + 2 * y)
     random = np.random.default_rng(1)
@@ -166,10 +167,17 @@ def test_smoothing_changes_known_samples_too(side: int, lost: float, least: floa
     known = np.isfinite(noisy)
     assert np.square(filled.values - clean)[known].mean() < least * np.square(noisy - clean)[known].mean()
     assert np.isfinite(filled.values).all()
-    assert isinstance(filled.signals[0].model, ComplexLinear if least < 0.5 else Adaptive)
+    assert isinstance(filled.signals[0].model, ComplexLinear if side > 12 else Adaptive)
     if filled.signals[0].score is not None:
         error = float(filled.signals[0].score.errors) * filled.signals[0].unit
         assert 0.19 < error < 0.32  # that of the noise and of the fit
+
+
+def test_more_samples_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels, mask = damaged()
+    monkeypatch.setattr(originals, "free_memory", lambda: 1000)
+    with pytest.raises(InputError, match=r"of 150 known samples takes about .* fill a part of the file"):
+        fill(levels, mask, folds="none")
 
 
 class WithStd(ComplexLinear):

@@ -7,6 +7,7 @@ dtype, range and metadata of the file.
 from __future__ import annotations
 
 import io
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ import png
 from numpy.typing import NDArray
 from PIL import Image
 
-from pe_lightning.checks import check_memory
+from pe_lightning.checks import free_memory
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.arrays import declared_fills, find_array
@@ -30,10 +31,10 @@ from pe_lightning.data.sources.pictures import decode_image
 from pe_lightning.data.sources.tables import layout_of
 from pe_lightning.data.sources.tables import read_table as read_columns
 from pe_lightning.data.sources.video_files import read_stored_frames
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.media.lossless import lossless_suffixes, write_lossless
 
-__all__ = ["ORIGINALS", "Original", "read_original", "signals_of"]
+__all__ = ["ORIGINALS", "Original", "check_fit_memory", "read_original", "signals_of"]
 
 Mask = NDArray[np.bool_]
 Reader = Callable[[SourceFile, Missing, int | None], "Original"]
@@ -45,8 +46,8 @@ TIFF_TAGS = (270, 282, 283, 296, 305, 306, 315, 33432, 34675, 33550, 33922, 3426
 """Tags of a TIFF file that are copied: description, resolution, software, date, artist, copyright, ICC profile, GeoTIFF."""
 SOUND_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 NODATA_TAG = 42113  # GDAL_NODATA
-CLIP_VALUE_BYTES = 32
-"""Memory that a value of a clip takes while it is fitted."""
+ADAPTIVE_SAMPLE_BYTES = 600
+"""Memory that the adaptive fit takes for each known sample where others are missing."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,20 @@ def read_original(file: SourceFile, missing: Missing, axes: int | None = None) -
         for signal, marked in enumerate(found.missing):
             marked |= masks[signal if len(masks) > 1 else 0][..., None]
     return found
+
+
+def check_fit_memory(known: int) -> None:
+    """Refuses more known samples than the adaptive fit holds in the free memory.
+
+    Raises:
+        InputError: If they are too many.
+    """
+    needed, free = known * ADAPTIVE_SAMPLE_BYTES, free_memory()
+    if needed > free:
+        raise InputError(
+            f"the adaptive fit of {known:,} known samples takes about {show_bytes(needed)}, and {show_bytes(free)} are "
+            "free: fill a part of the file, such as a crop or the frames around those that are lost"
+        )
 
 
 def signals_of(values: AnyArray, label: str, axes: int | None = None) -> AnyArray:
@@ -431,9 +446,7 @@ def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
     missing.check("videos", "colour")
     clip, places = read_stored_frames(file)
-    check_memory(
-        repr(file.given), (*clip.grid, clip.channels), CLIP_VALUE_BYTES, "Cut out a part, or make its frames smaller"
-    )
+    check_fit_memory(math.prod(clip.grid))  # before the frames are decoded
     shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
     values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
     for place, frame in zip(places, (frame for block in clip.blocks() for frame in block), strict=True):
