@@ -323,7 +323,7 @@ def missing() -> None:
     side, reach = 9, 4
     generator = torch.Generator().manual_seed(0)
     for share in (0.25, 0.5):
-        pictures = [torch.from_numpy(p[..., -1]).float() / 255 for some in PatchDataModule().pictures.values() for p in some]
+        pictures = [torch.from_numpy(p[..., -1].copy()).float() / 255 for some in PatchDataModule().pictures.values() for p in some]
 
         def normalised(patches: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             """Known values and mask ``(P, 162)``, their weighted mean near the middle, and their deviation."""
