@@ -323,7 +323,9 @@ def missing() -> None:
     side, reach = 9, 4
     generator = torch.Generator().manual_seed(0)
     for share in (0.25, 0.5):
-        pictures = [torch.from_numpy(p[..., -1].copy()).float() / 255 for some in PatchDataModule().pictures.values() for p in some]
+        pictures = [
+            torch.from_numpy(p[..., -1].copy()).float() / 255 for some in PatchDataModule().pictures.values() for p in some
+        ]
 
         def normalised(patches: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             """Known values and mask ``(P, 162)``, their weighted mean near the middle, and their deviation."""
@@ -355,7 +357,7 @@ def missing() -> None:
             Trainer(accelerator="cpu", max_steps=0, enable_model_summary=False, **quiet).fit(model, data)
             with torch.no_grad():
                 fit = model.predict_grid(grid_axes(truth.shape[:2]))[0, ..., 0]
-                known = data.split.train_mask_of((slice(None), slice(None)))[0].reshape(truth.shape[:2])
+                known = data.split.train_mask()[0]
                 padded, held = (
                     torch.nn.functional.pad(plane, [reach] * 4).unfold(0, side, 1).unfold(1, side, 1)[~known]
                     for plane in (truth[..., 0] * known, known.float())
