@@ -48,8 +48,10 @@ from pe_lightning import baselines
 from pe_lightning.data import ImageDataModule, PointBatch, SignalInfo, VideoDataModule, grid_axes
 from pe_lightning.data.splits import PointSplit
 from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.filling import ModelName, fill
+from pe_lightning.modules.exact_fit import linear_spread
 from pe_lightning.solvers import solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 
@@ -108,15 +110,20 @@ def adaptive(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     return field.at(task.places), lambda: field.std(task.places)
 
 
-def laplace(task: Task) -> tuple[Tensor, None]:
-    """The exact fit of a linear layer, by conjugate gradients."""
+def laplace(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
+    """The exact fit of a linear layer, by conjugate gradients, and its standard deviations."""
     where: dict[str, Any] = {"coords": task.coords[None]}
     if task.index is not None:
         where = {"axes": grid_axes(task.grid), "index": task.index[None]}
     density = (len(task.values) / math.prod(task.grid)) ** (1 / len(task.grid))
     encoders = [{"name": "laplace", "num_features": n, "scale": 1.0 / (n * density)} for n in task.grid]
     fit = solve_points(task.values[None], encoders, ridge=LAPLACE_RIDGE, **where)
-    return fit.at(task.places)[0], None
+
+    def std() -> Tensor:
+        found = PointBatch(task.coords[None], task.values[None], where.get("axes"), where.get("index"))
+        return linear_spread(found, task.grid, per_axis(encoders, len(task.grid)), LAPLACE_RIDGE, True).std(task.places)
+
+    return fit.at(task.places)[0], std
 
 
 def kriging(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
