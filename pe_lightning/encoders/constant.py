@@ -16,7 +16,7 @@ __all__ = ["constant_error", "misses_constant"]
 MAX_CONSTANT_ERROR = 0.1
 """Error above which a draw is said not to represent a constant."""
 DRAWN_ARGUMENT = "seed"
-"""Encoders with this argument draw their frequencies."""
+"""Encoders with a value of this argument draw their frequencies."""
 RIDGE = 0.01
 """Of the fit of a constant, relative to the largest squared singular value: what some hundred steps of training reach."""
 
@@ -46,5 +46,5 @@ def constant_error(encoder: Encoder, x: Tensor) -> float:
 
 def misses_constant(encoder: Encoder, x: Tensor) -> bool:
     """Whether the frequencies of an encoder were drawn, and the draw does not represent a constant at ``x`` ``(N,)``."""
-    drawn = DRAWN_ARGUMENT in encoder.resolved() and encoder.num_axes == 1
+    drawn = encoder.resolved().get(DRAWN_ARGUMENT) is not None and encoder.num_axes == 1
     return drawn and constant_error(encoder, x) > MAX_CONSTANT_ERROR

@@ -8,6 +8,7 @@ import torch
 
 from pe_lightning import ComplexLinear, TensorDataModule, analysis, encoders
 from pe_lightning.__main__ import main
+from pe_lightning.experiments.reproduce.papers import BlendedAxis
 from pe_lightning.modules.exact_fit import ConstantWarning
 
 X = torch.arange(64, dtype=torch.float64) / 64
@@ -30,9 +31,11 @@ def test_the_error_is_that_of_a_ridge_fit(seed):
 
 
 def test_only_drawn_frequencies_are_named():
-    sines = encoders.create("sine", frequency=1.0)
-    assert encoders.constant_error(sines, X) > 0.9
-    assert not encoders.misses_constant(sines, X)
+    blended = [BlendedAxis({"name": name, **arguments}, 64, BAD) for name, arguments in
+               (("sine", {"frequency": 1.0}), ("rff", {"sigma": 6.0}))]  # fmt: skip
+    for encoder, drawn in [(encoders.create("sine", frequency=1.0), False), *zip(blended, (False, True), strict=True)]:
+        assert encoders.constant_error(encoder, X) > 0.1
+        assert encoders.misses_constant(encoder, X) == drawn
 
 
 @pytest.mark.parametrize(("seed", "center", "warns"), [(BAD, False, True), (BAD, True, False), (GOOD, False, False)])

@@ -42,7 +42,9 @@ class BlendedAxis(Encoder):
     def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256, seed: int = 0) -> None:
         super().__init__(num_features)
         arguments = {"name": "gau", **(inner or {}), "num_features": num_features}
-        if "seed" in registry.parameters(registry.get(arguments["name"])):
+        drawn = "seed" in registry.parameters(registry.get(arguments["name"]))
+        self.seed = seed if drawn else None
+        if drawn:
             arguments["seed"] = seed
         self.encoder = resolve(arguments)
 
