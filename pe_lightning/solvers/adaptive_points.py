@@ -300,10 +300,10 @@ class PointLevel:
 class AdaptivePoints:
     """One signal at scattered samples, as a function of coordinates.
 
-    Predictions of the bank and of power variograms (:mod:`~pe_lightning.solvers.power_kriging`) are mixed by two sets of
-    weights, between samples and in gaps, with the least error at held-out samples. These are random samples; or cubes of
-    samples as wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A
-    bank of one member is not mixed.
+    Predictions of the bank and of power variograms (:mod:`~pe_lightning.solvers.power_kriging`) are mixed with weights of the
+    least error at held-out samples, by the distance to the nearest sample. These are random samples; or cubes of samples as
+    wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A bank of one
+    member is not mixed.
 
     Args:
         bank: The encoders.
@@ -497,22 +497,17 @@ class AdaptivePoints:
         parts = [self._held_out_errors(split) for split in splits]
         number, deviations = (torch.cat([part[n] for part in parts]) for n in (0, 2))
         errors = torch.cat([part[1] for part in parts], 1).double()
-        weights = [self._weights(errors, number == 0), self._weights(errors, number > 0)]
+        everything = torch.ones_like(number, dtype=torch.bool)
         found: dict[int, Calibration] = {}
         for n in range(int(number.max()) + 1):
-            which = number == n
-            if int(which.sum()) < MIN_LEVEL_SAMPLES:
-                which = torch.ones_like(which)
-            ratios = torch.einsum("m,mhc->hc", weights[n > 0], errors[:, which]).abs() / deviations[which]
+            enough = int((number == n).sum()) >= MIN_LEVEL_SAMPLES
+            which = number == n if enough else everything
+            weights = least_error_weights(errors[:, which], errors)
+            ratios = torch.einsum("m,mhc->hc", weights, errors[:, which]).abs() / deviations[which]
             factor = (torch.quantile(ratios, COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(self.values)
-            all_weights = torch.cat([weights[n > 0].to(alone), alone.new_zeros(len(alone) - len(errors))])
+            all_weights = torch.cat([weights.to(alone), alone.new_zeros(len(alone) - len(errors))])
             found[n] = Calibration(all_weights, factor)
         return found
-
-    @staticmethod
-    def _weights(errors: Tensor, which: Tensor) -> Tensor:
-        """Weights by some of the held-out errors ``(M, h, C)``, or by all where they are few: ``(M,)``."""
-        return least_error_weights(errors[:, which] if int(which.sum()) >= MIN_LEVEL_SAMPLES else errors)
 
     def _held_out_errors(self, held_out: HeldOut) -> tuple[Tensor, Tensor, Tensor]:
         """Level ``(h,)``, errors of the bank and of each power variogram ``(1 + K, h, C)``, and standard deviations."""
@@ -634,17 +629,22 @@ def _strongest(mixture: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Te
     return shares / shares.sum(-1, keepdim=True), members
 
 
-def least_error_weights(errors: Tensor) -> Tensor:
+def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
     """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
 
     Args:
         errors: Errors of each prediction, ``(M, *)``.
+        more: Errors at further samples, ``(M, *)``: the mean products of both, relative to their sums of squares, are added,
+            so that weights by few samples are close to those by all.
 
     Returns:
         ``(M,)``: those of the smallest set whose error is within :data:`SPARSITY_TOLERANCE` of the least one.
     """
-    flat = errors.double().flatten(1).cpu()
-    product = flat @ flat.T / flat.shape[1]
+    product = torch.zeros(len(errors), len(errors), dtype=torch.float64)
+    for part in (errors, more):
+        flat = part.double().flatten(1).cpu()
+        flat = flat / flat.square().sum().sqrt().clamp_min(torch.finfo(torch.float64).tiny ** 0.25)
+        product += flat @ flat.T
     product.diagonal().add_(WEIGHT_RIDGE * product.trace() + torch.finfo(torch.float64).tiny)
     found = []
     for count in range(1, len(flat) + 1):

@@ -59,7 +59,7 @@ def test_samples_that_coincide_or_lie_on_a_line_give_values_in_their_range():
 def test_weights_have_the_least_error_of_all_that_are_not_negative():
     random = np.random.default_rng(0)
     errors = random.standard_normal((4, 200)) * [[1.0], [1.1], [0.9], [5.0]] + random.standard_normal(200) / 4
-    found = least_error_weights(torch.from_numpy(errors)).numpy()
+    found = least_error_weights(*[torch.from_numpy(errors)] * 2).numpy()
     sum_is_one = {"type": "eq", "fun": lambda w: w.sum() - 1}
     best = minimize(lambda w: ((w @ errors) ** 2).mean(), np.full(4, 0.25), bounds=[(0, 1)] * 4, constraints=sum_is_one)
     assert ((found @ errors) ** 2).mean() <= 1.0051 * best.fun
