@@ -300,9 +300,9 @@ class PointLevel:
 class AdaptivePoints:
     """One signal at scattered samples, as a function of coordinates.
 
-    Predictions of the bank and of power variograms (:mod:`~pe_lightning.solvers.power_kriging`) are mixed with weights of the
-    least error at held-out samples, by the distance to the nearest sample. These are random samples; or cubes of samples as
-    wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A bank of one
+    Predictions of the bank and of power variograms (:mod:`~pe_lightning.solvers.power_kriging`) are mixed with weights of
+    the least error at held-out samples, by the distance to the nearest sample. These are random samples; or cubes of samples
+    as wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A bank of one
     member is not mixed.
 
     Args:
