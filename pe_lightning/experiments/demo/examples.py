@@ -174,12 +174,9 @@ def denoise(folder: Path, size: int) -> Example:
     example = Example(
         "denoise",
         "Denoise a photograph",
-        f"Gaussian noise with a standard deviation of {NOISE} levels was added. The fits find its level; the method "
-        "beside them is told.",
-        [
-            "pe-lightning fit noisy.png --config image/sparse --model.keep auto",
-            "pe-lightning fill noisy.png --smooth --out clean.png",
-        ],
+        f"Gaussian noise with a standard deviation of {NOISE} levels was added. fill finds its level; non-local "
+        "means are told it.",
+        ["pe-lightning fill noisy.png --smooth --out clean.png"],
         truth,
     )
 
@@ -189,10 +186,6 @@ def denoise(folder: Path, size: int) -> Example:
         return 255 * np.asarray(denoise_nl_means(noisy / 255, h=0.8 * sigma, sigma=sigma, **options))
 
     example.results.append(Result("noisy", noisy))
-    thresholds = pe_lightning.ComplexLinear("keys", keep="auto", ridge=0)
-    example.solve(
-        "sparse fit (keep: auto)", lambda: _fitted(noisy, model=thresholds, sampling=GridSampling(1), protocol="all")
-    )
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(noisy, smooth=True, folds="none").values)
     example.solve("non-local means (skimage)", non_local_means, ours=False)
     return example
