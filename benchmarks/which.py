@@ -16,6 +16,7 @@ from pathlib import Path
 import results
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image
 
 INTERPOLATION, SOLVED, TRAINED = "interpolation", "solved exactly", "trained by gradient descent"
 PRIOR = "trained on other pictures"
@@ -216,6 +217,7 @@ def draw(path: Path) -> None:
     handles = [Line2D([], [], marker="o", ls="", color=color, label=name) for name, color in COLORS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
     figure.savefig(path, dpi=100)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def main() -> None:
