@@ -217,7 +217,7 @@ def draw(path: Path) -> None:
     handles = [Line2D([], [], marker="o", ls="", color=color, label=name) for name, color in COLORS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
     figure.savefig(path, dpi=100)
-    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 def main() -> None:
