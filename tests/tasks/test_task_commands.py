@@ -81,7 +81,8 @@ def test_a_command_is_the_same_fit_as_python(make_trainer):
     """And its checkpoint is tested by command, and gives the learned encoder to anybody."""
     run = fit("layout", "--trainer.max_steps", "5")
     seed_everything(0, verbose=False)
-    model = LayoutRelations({"name": "lff", "mlp": True, "layer_norm": True}, combine="concat", width=32, depth=1)
+    encoder = {"name": "lff", "mlp": True, "layer_norm": True, "groups": 2, "num_axes": 4, "num_inputs": 128}
+    model = LayoutRelations(encoder, combine="concat", width=32, depth=1)
     trainer = make_trainer(max_steps=5, gradient_clip_val=1.0, num_sanity_val_steps=0)
     trainer.fit(model, LayoutDataModule(num_train=80, num_test=40))
     for name, value in model.state_dict().items():
