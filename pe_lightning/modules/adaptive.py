@@ -24,7 +24,7 @@ from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, loca
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
-from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.spread import spread_of_grid
 from pe_lightning.threads import sized_threads, solve_operations
@@ -143,7 +143,8 @@ class Adaptive(SampledModule):
     def solve(self) -> None:
         """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
-        tried = RIDGES if self.noise == "auto" else (RIDGE,) if self.network.coords.numel() else RIDGES[:1]
+        ridges, without_noise = (NOISE_RIDGES, RIDGE) if self.network.coords.numel() else (RIDGES, RIDGES[0])
+        tried = ridges if self.noise == "auto" else (without_noise,)
         self._fields, self._spread = [], None
         for place in range(self.networks.num_signals):
             found = [self._fit(place, ridge) for ridge in tried]

@@ -28,7 +28,7 @@ from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging, blocks_of
 
-__all__ = ["RIDGE", "AdaptivePoints", "HeldOut"]
+__all__ = ["NOISE_RIDGES", "RIDGE", "AdaptivePoints", "HeldOut"]
 
 NUM_NEIGHBOURS = (12, 32, 48)
 """Samples that a member is fitted to, for 1, 2 and 3 axes."""
@@ -38,6 +38,8 @@ MIN_SAMPLES = (4, 6, 8)
 """Fewest samples of a signal, for 1, 2 and 3 axes."""
 RIDGE = 2.0**-4
 """Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
+NOISE_RIDGES = tuple(RIDGE * 2.0**n for n in (-2, 0, 1, 2, 3, 4))
+"""Ridges that are tried for noisy samples, and for samples that may be noisy."""
 MAX_MEMBERS = 12
 """Members that predict the points of a cell: those of the largest weight."""
 WINDOW_RATIO = 1.6
@@ -360,8 +362,16 @@ class AdaptivePoints:
 
     @property
     def error(self) -> float:
-        """Mean squared leave-one-out error of the members with the weights of the mixture."""
-        return self.levels[0].mean_error()
+        """Mean squared error at samples that are held out at random, each predicted from the other nine tenths.
+
+        Leave-one-out errors of the mixture are lower than these where samples are noisy, the more the smaller the ridge, as
+        its weights follow from the same samples. They are taken only of signals with too few samples to hold some out.
+        """
+        splits = self._tenths()
+        if min(sum(len(split.held) for split in splits), *(len(split.others) for split in splits)) < MIN_CALIBRATION:
+            return self.levels[0].mean_error()
+        errors = torch.cat([self._held_out_errors(split)[1] for split in splits], 1).double()
+        return float(torch.einsum("m,mhc->hc", least_error_weights(errors, errors), errors).square().mean())
 
     @torch.inference_mode(False)
     @torch.no_grad()

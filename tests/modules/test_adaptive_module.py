@@ -11,6 +11,7 @@ from pe_lightning.data import TensorDataModule
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
 from pe_lightning.modules import Adaptive, ComplexLinear
+from pe_lightning.solvers.adaptive_points import RIDGE
 
 SAMPLINGS = {"grid": GridSampling(2), "strides": GridSampling([3, 2], [1, 0]), "random": RandomSampling(0.3, shared=True)}
 
@@ -74,6 +75,19 @@ def test_values_are_differentiable_in_the_coordinates_after_a_test_of_lightning(
     step = 1e-2 * coords.grad / coords.grad.norm()
     difference = module(coords.detach() + step).sum() - module(coords.detach() - step).sum()
     assert float(difference) == pytest.approx(2 * float((step * coords.grad).sum()), rel=0.1)
+
+
+def test_noise_auto_smooths_noisy_scattered_samples(make_trainer):
+    clean = 0.1 + 0.8 * signals(1, 40, 40, channels=1)
+    noisy = (clean + 0.1 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+    data = TensorDataModule(noisy, sampling={"name": "random", "fraction": 0.5})
+    module = Adaptive(noise="auto")
+    make_trainer(max_steps=0).fit(module, data)
+    batch = data.evaluation_batch()
+    errors = (module.predict_grid(batch.axes) - clean).square()[..., 0]
+    assert module.describe()["ridge"] > RIDGE
+    assert errors[batch.train_mask].mean() < 0.4 * (noisy - clean)[..., 0][batch.train_mask].square().mean()
+    assert errors[~batch.train_mask].mean() < 1.3 * errors[batch.train_mask].mean()
 
 
 def test_noise_auto_smooths_noisy_samples_and_leaves_clean_ones(make_trainer):
