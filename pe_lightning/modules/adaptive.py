@@ -143,8 +143,8 @@ class Adaptive(SampledModule):
     def solve(self) -> None:
         """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
-        ridges, without_noise = (NOISE_RIDGES, RIDGE) if self.network.coords.numel() else (RIDGES, RIDGES[0])
-        tried = ridges if self.noise == "auto" else (without_noise,)
+        choices, without_noise = (NOISE_RIDGES, RIDGE) if self.network.coords.numel() else (RIDGES, RIDGES[0])
+        tried = choices if self.noise == "auto" else (without_noise,)
         self._fields, self._spread = [], None
         for place in range(self.networks.num_signals):
             found = [self._fit(place, ridge) for ridge in tried]
