@@ -337,14 +337,14 @@ class LocalGrid:
         if len(points) == 0:
             return self.values.new_zeros(0, self.values.shape[-1])
         per_point = 4 * self.values.shape[-1] * (PATCH**2 + self.prior.num_features**2)
-        return torch.cat([self._at(points[some]) for some in self._tiles(len(points), per_point)])
+        windows = self._windows()
+        return torch.cat([self._at(points[some], windows) for some in self._tiles(len(points), per_point)])
 
-    def _at(self, points: Tensor) -> Tensor:
+    def _at(self, points: Tensor, windows: Tensor) -> Tensor:
         rows, columns = (self._along(x, axis) for axis, x in enumerate(points.unbind(1)))
         channels, count = self.values.shape[-1], self.prior.num_features
         near = self.values[rows.taps[:, :, None], columns.taps[:, None]]  # (P, 4, 4, C)
         base = torch.einsum("pi,pj,pijc->pc", rows.keys.to(near), columns.keys.to(near), near)
-        windows = self._windows()
         residual = torch.zeros((), dtype=near.dtype, device=near.device)
         for left, right in itertools.product((0, 1), repeat=2):
             pair, which = torch.unique(
