@@ -51,7 +51,7 @@ def write_before_after(target: Path, original: Original, values: AnyArray) -> Pa
     wide = max(sheet.width for sheet in sheets)
     sheets = [sheet for sheet in sheets if sheet.width == wide]
     path = target.with_name(f"{target.name.partition('.')[0]}_before_after.png")
-    return write_png(path, stacked(sheets) if len({sheet.size for sheet in sheets}) == 1 else sheets[0])
+    return write_png(path, stacked(sheets))
 
 
 def _scaled(values: AnyArray, low: float, high: float) -> NDArray[np.float32]:

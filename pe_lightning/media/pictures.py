@@ -26,6 +26,7 @@ __all__ = [
     "plot_choice",
     "plot_curves",
     "row_plot",
+    "side_by_side",
     "stacked",
     "to_image",
     "to_levels",
@@ -50,7 +51,10 @@ MAX_ROW_CHANNELS = 4
 MISSING_COLOUR = (255, 0, 255)
 """Colour of missing samples in pictures, which is rare in photographs."""
 
-HEADER_PIXELS, GAP_PIXELS = 22, 4  # pixels of a comparison
+GAP_PIXELS = 4
+"""Space between the pictures of a comparison."""
+MIN_CAPTION_PIXELS = 14
+"""Smallest font size of a caption."""
 
 
 def to_levels(values: Array, dtype: type[np.unsignedinteger[Any]] = np.uint8) -> npt.NDArray[Any]:
@@ -146,24 +150,48 @@ def marked_image(values: Array) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def side_by_side(panels: Sequence[tuple[str, Image.Image]]) -> Image.Image:
-    """Pictures of one size with captions above them."""
+def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None = None) -> Image.Image:
+    """Pictures of one size with captions above them, whose font grows with the pictures; long captions are wrapped.
+
+    Args:
+        panels: Captions and pictures.
+        columns: Number of pictures in a row; all without.
+    """
+    columns = min(columns or len(panels), len(panels))
+    rows = -(-len(panels) // columns)
     width, height = panels[0][1].size
     # small signals are enlarged by an integer factor, so that captions fit and pixels are visible
     zoom = max(1, round(256 / max(width, height)))
     width, height = width * zoom, height * zoom
-    sheet = Image.new("RGB", (len(panels) * (width + GAP_PIXELS) - GAP_PIXELS, height + HEADER_PIXELS), "white")
-    longest = max(ImageFont.load_default(14).getlength(name) for name, _ in panels)
-    font = ImageFont.load_default(
-        min(14, max(7, 14 * (width - 4) / longest))
-    )  # the largest size at which captions fit, but legible
-    for number, (name, panel) in enumerate(panels):
-        left = number * (width + GAP_PIXELS)
-        header = Image.new("RGB", (width, HEADER_PIXELS), "white")
-        ImageDraw.Draw(header).text((2, 2), name, fill="black", font=font)
-        sheet.paste(header, (left, 0))
-        sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, HEADER_PIXELS))
+    font = ImageFont.load_default(max(MIN_CAPTION_PIXELS, width // 12))
+    captions = [_wrapped(caption, font, width) for caption, _ in panels]
+    line = int(1.3 * font.size)
+    header = line * max(len(lines) for lines in captions) + GAP_PIXELS
+    size = columns * (width + GAP_PIXELS) - GAP_PIXELS, rows * (header + height + GAP_PIXELS) - GAP_PIXELS
+    sheet = Image.new("RGB", size, "white")
+    for number, (lines, (_, panel)) in enumerate(zip(captions, panels, strict=True)):
+        row, column = divmod(number, columns)
+        left, top = column * (width + GAP_PIXELS), row * (header + height + GAP_PIXELS)
+        above = Image.new("RGB", (width, header), "white")  # cuts what is wider than the picture
+        for place, text in enumerate(lines):
+            ImageDraw.Draw(above).text((2, place * line), text, fill="black", font=font)
+        sheet.paste(above, (left, top))
+        sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, top + header))
     return sheet
+
+
+def _wrapped(caption: str, font: Any, width: int) -> list[str]:
+    """Lines of a caption that fit into a width in pixels, where words do."""
+    lines: list[str] = []
+    for words in map(str.split, caption.split("\n")):
+        lines.append("")
+        for word in words:
+            longer = f"{lines[-1]} {word}".strip()
+            if lines[-1] and font.getlength(longer) > width - 4:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+    return lines
 
 
 def comparison_frames(
@@ -196,11 +224,11 @@ def comparison_frames(
 
 
 def stacked(images: Sequence[Image.Image]) -> Image.Image:
-    """Pictures of one size, stacked vertically."""
-    width, height = images[0].size
-    sheet = Image.new(images[0].mode, (width, (height + GAP_PIXELS) * len(images) - GAP_PIXELS), "white")
+    """Pictures of one width, stacked vertically."""
+    heights = [image.height + GAP_PIXELS for image in images]
+    sheet = Image.new(images[0].mode, (images[0].width, sum(heights) - GAP_PIXELS), "white")
     for number, image in enumerate(images):
-        sheet.paste(image, (0, number * (height + GAP_PIXELS)))
+        sheet.paste(image, (0, sum(heights[:number])))
     return sheet
 
 

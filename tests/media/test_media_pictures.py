@@ -17,6 +17,7 @@ from pe_lightning.media.pictures import (
     error_map,
     plot_choice,
     row_plot,
+    side_by_side,
     to_image,
 )
 
@@ -45,15 +46,28 @@ def test_the_error_map_is_black_without_error_and_pale_at_full_scale() -> None:
     assert colours == [black, middle, pale, pale, pale, pale]
 
 
-@pytest.mark.parametrize(("shape", "size"), [((300, 400, 1), (1208, 322)), ((16, 32, 4), (3 * 256 + 8, 128 + 22))])
+@pytest.mark.parametrize(("shape", "size"), [((300, 400, 1), (1208, 300)), ((16, 32, 4), (3 * 256 + 8, 128))])
 def test_a_comparison_shows_three_panels(shape: tuple[int, ...], size: tuple[int, int]) -> None:
     sheet = comparison(random(*shape), random(*shape), "reconstruction, 20.00 dB")
-    assert (sheet.mode, sheet.size) == ("RGB", size)
+    assert (sheet.mode, sheet.width) == ("RGB", size[0])
+    assert 20 < sheet.height - size[1] < 80  # the captions
+
+
+def test_a_long_caption_is_wrapped_and_nothing_of_it_is_cut() -> None:
+    panel = to_image(np.zeros((192, 192, 3), np.float32))
+    short, long = (side_by_side([("truth", panel), (text, panel)]) for text in ("score", "an interpolation of a long name"))
+    assert short.width == long.width
+    assert long.height > short.height
+    captions = np.asarray(long)[: long.height - 192, 196:]
+    assert (captions[:, -2:] == 255).all()  # no text at the edge
+    rows = [side_by_side([("name\nscore", panel)] * count, columns=3).size for count in (2, 3, 5)]
+    assert [width for width, _ in rows] == [2 * 196 - 4, 3 * 196 - 4, 3 * 196 - 4]
+    assert rows[2][1] == 2 * rows[0][1] + 4
 
 
 def test_the_panels_are_truth_reconstruction_and_error() -> None:
     prediction, truth = random(300, 256, 3), random(300, 256, 3)[::-1].copy()
-    sheet = np.asarray(comparison(prediction, truth, ""))[22:]
+    sheet = np.asarray(comparison(prediction, truth, ""))[-300:]
     for number, image in enumerate([to_image(truth), to_image(prediction), error_map(prediction, truth)]):
         left = number * (256 + 4)
         assert np.array_equal(sheet[:, left : left + 256], np.asarray(image))
@@ -63,17 +77,17 @@ def test_the_first_of_more_than_four_channels_is_shown() -> None:
     truth, prediction = random(64, 64, 6), random(64, 64, 6)[::-1].copy()
     sheet = np.asarray(comparison(prediction, truth, ""))
     same_values = np.asarray(comparison(prediction[..., :1], truth[..., :1], ""))
-    assert np.array_equal(sheet[22:, :520], same_values[22:, :520])
-    assert not np.array_equal(sheet[:22, :256], same_values[:22, :256])  # "channel 1 of 6"
+    assert np.array_equal(sheet[-256:, :520], same_values[-256:, :520])
+    assert not np.array_equal(sheet[:30, :256], same_values[:30, :256])  # "channel 1 of 6"
     error = np.asarray(error_map(prediction, truth).resize((256, 256), 0))
-    assert np.array_equal(sheet[22:, 520:], error)  # of all channels
+    assert np.array_equal(sheet[-256:, 520:], error)  # of all channels
 
 
 def test_frames_are_below_one_another() -> None:
     truth, prediction = random(2, 256, 200, 3), random(2, 256, 200, 3)[:, ::-1].copy()
     sheet = np.asarray(comparison_frames(prediction, truth, "reconstruction", [3, 8], 9))
-    height = 22 + 256
-    assert sheet.shape == (2 * height + 4, 3 * 200 + 8, 3)
+    height = len(sheet) // 2 - 2
+    assert sheet.shape[1:] == (3 * 200 + 8, 3)
     for number, title in enumerate(["ground truth, 4 of 9", "ground truth, 9 of 9"]):
         expected = comparison(prediction[number], truth[number], "reconstruction", title)
         assert np.array_equal(sheet[number * (height + 4) :][:height], np.asarray(expected))
@@ -83,14 +97,14 @@ def test_a_comparison_shows_what_was_trained_on_and_interpolation() -> None:
     truth, prediction, other = random(256, 300, 3), random(256, 300, 3), random(256, 300, 3)
     trained = np.zeros((256, 300), dtype=bool)
     trained[::2, ::2] = True
-    sheet = np.asarray(comparison(prediction, truth, "", trained=trained, interpolation=("bicubic", other)))[22:]
+    sheet = np.asarray(comparison(prediction, truth, "", trained=trained, interpolation=("bicubic", other)))[-256:]
     panels = [sheet[:, start : start + 300] for start in range(0, sheet.shape[1], 304)]
     assert len(panels) == 5
     expected = [np.where(trained[..., None], truth, 0), truth, prediction, other]
     for panel, values in zip(panels, expected, strict=False):
         assert np.abs(panel - 255.0 * values).max() <= 0.51
     cube = comparison_frames(truth[None], truth[None], "", [2], 3, trained[None], ("bicubic", other[None]))
-    assert (np.asarray(cube)[22:, 3 * 304 : 3 * 304 + 300] == panels[3]).all()
+    assert (np.asarray(cube)[-256:, 3 * 304 : 3 * 304 + 300] == panels[3]).all()
 
 
 def test_the_plot_of_a_choice_marks_the_chosen_ridge_and_width(tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ def _score(result: Result) -> str:
     return f"{result.label} {result.score:.2f}"
 
 
+def _with_unit(example: Example, result: Result) -> str:
+    return f"{result.score:.2f} {example.metric.rpartition(', ')[2]}"
+
+
 def _section(example: Example, contents: Contents) -> dict[str, Any]:
     """The section of an example, as :func:`~pe_lightning.experiments.compare.page.draw_page` takes it."""
     from pe_lightning.experiments.compare.scores import TableCell
@@ -96,7 +100,7 @@ def _section(example: Example, contents: Contents) -> dict[str, Any]:
         "fingerprint": "",
         "metric": {"higher_is_better": higher},
         "baseline": None,
-        "notes": [],
+        "notes": [] if all(result.ours for result in example.results) else ["In italics: methods of other packages."],
     }
     return {
         "table": table,
@@ -114,8 +118,7 @@ def _viewer(example: Example, contents: Contents) -> Viewer:
 
     tiles = []
     for result in example.results:
-        unit = example.metric.rpartition(", ")[2]
-        score = "input" if result.score is None else f"{result.score:.2f} {unit}"
+        score = "input" if result.score is None else _with_unit(example, result)
         tiles.append(
             {"run": result.label, "group": result.label, "score": score, "rate": None, **_tile(example, result, contents)}
         )
@@ -169,10 +172,10 @@ def _strip(example: Example) -> Any:
         ours, other = example.results[0], next(result for result in example.results if not result.ours)
         made, truth, interpolated = (values[:SHOWN_SAMPLES, :1] for values in (ours.values, example.truth, other.values))
         return row_plot(made, truth, np.arange(len(made)) % 2 == 0, _score(ours), None, (_score(other), interpolated))
-    panels = [
-        (result.label if result.score is None else _score(result), Image.fromarray(_levels(example, result.values)))
-        for result in example.results
-    ]
+    panels = []
+    for result in example.results:
+        caption = result.label if result.score is None else f"{result.label}\n{_with_unit(example, result)}"
+        panels.append((caption, Image.fromarray(_levels(example, result.values))))
     panels.append(("truth", Image.fromarray(_levels(example, example.truth))))
     panels += [(name, Image.fromarray(_levels(example, values, "magma"))) for name, values in example.shown.items()]
-    return side_by_side(panels)
+    return side_by_side(panels, columns=2 if len(panels) == 4 else 3)

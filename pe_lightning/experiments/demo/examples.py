@@ -119,8 +119,8 @@ def inpaint(folder: Path, size: int) -> Example:
     example = Example(
         "inpaint",
         "Inpaint a damaged photograph",
-        f"{lost.mean():.0%} of the pixels are lost under scratches, which were drawn for this example. Scored are the lost "
-        "pixels. The others are unchanged.",
+        f"{lost.mean():.0%} of the pixels are lost under scratches, which were drawn for this example. The lost pixels are "
+        "scored; the others are unchanged.",
         ["pe-lightning fill damaged.png --missing alpha --out restored.png"],
         truth,
     )
@@ -147,8 +147,8 @@ def enlarge(folder: Path, size: int) -> Example:
     example = Example(
         "enlarge",
         "Enlarge a photograph",
-        "Every second pixel of every second row is known. Scored are the three quarters of the pixels that are new. A row "
-        "with * is mixed with a network that has seen other pictures.",
+        "Every second pixel of every second row is known. The new pixels are scored, three quarters of all. The row with * "
+        "also uses a network that was trained on other pictures.",
         ["pe-lightning fill small.png --upscale 2 --prior pictures --out large.png"],
         truth,
     )
@@ -174,8 +174,8 @@ def denoise(folder: Path, size: int) -> Example:
     example = Example(
         "denoise",
         "Denoise a photograph",
-        f"Gaussian noise with a standard deviation of {NOISE} levels was added. fill finds its level; non-local "
-        "means are told it.",
+        f"Gaussian noise with a standard deviation of {NOISE} of 255 levels was added. fill estimates this "
+        "deviation; non-local means is given it. All pixels are scored.",
         ["pe-lightning fill noisy.png --smooth --out clean.png"],
         truth,
     )
@@ -204,8 +204,8 @@ def raster(folder: Path, size: int) -> Example:
     example = Example(
         "raster",
         "Fill the gaps of a raster",
-        f"Elevations by radar (SRTM) of the Jacksboro fault in Tennessee. The gaps, {lost.mean():.0%}, are synthetic. "
-        "Scored are the gaps.",
+        f"Elevations by radar (SRTM) of the Jacksboro fault in Tennessee. The gaps, {lost.mean():.0%}, are synthetic "
+        "and are scored.",
         ["pe-lightning fill elevation.npy --out filled.npy"],
         truth,
         "RMSE, m",
@@ -230,7 +230,8 @@ def stations(folder: Path, size: int) -> Example:
     example = Example(
         "stations",
         "Stations to a map",
-        f"{len(places)} random places of the same elevations are known. Scored is the whole map.",
+        f"{len(places)} random places of the same elevations are known. The whole map is scored. "
+        "stations.jpg also shows the standard deviation of the fit.",
         [
             f"pe-lightning fill stations.csv --coordinates north,east --values elevation --grid {size},{size} --out map.npy",
         ],
@@ -271,8 +272,7 @@ def sparse(folder: Path, size: int) -> Example:
     example = Example(
         "sparse",
         "Represent a photograph by fewer numbers",
-        "All pixels are known. The weights of an exact fit in a multi-resolution basis are kept if they are large. Scored "
-        "are all pixels.",
+        "All pixels are known and scored. An exact fit in a basis of several scales keeps only its largest weights.",
         [f"pe-lightning fit photograph.png --config image/sparse --model.keep {keep:g}" for keep in (0.01, 0.03, 0.1)],
         truth,
     )
@@ -290,8 +290,8 @@ def encodings(folder: Path, size: int) -> Example:
     example = Example(
         "encodings",
         "Compare positional encodings",
-        "One linear layer on each encoding, solved for exactly, from every second pixel of every second row; Adaptive mixes "
-        "many local fits. Scored are the held-out pixels.",
+        "Every second pixel of every second row is known; the others are scored. Each encoder has one linear layer, which "
+        "is solved exactly. Adaptive mixes many local fits.",
         ["pe-lightning suggest photograph.png"],
         truth,
     )
@@ -310,8 +310,8 @@ def row(folder: Path, size: int) -> Example:
     example = Example(
         "row",
         "Fit a recording",
-        "Four channels of an electroencephalogram, each fitted as a signal. Every second sample is known. Scored are the "
-        "others: the mean PSNR of the channels, each relative to its range.",
+        "Four channels of an electroencephalogram, each fitted as a signal. Every second sample is known; the others "
+        "are scored: the mean PSNR of the channels, each relative to its range.",
         ["pe-lightning fit recording.csv --encoder gau"],
         truth,
         is_row=True,
