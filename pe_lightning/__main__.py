@@ -43,7 +43,7 @@ FUNCTIONS = {
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
     "sweep": "pe_lightning.experiments.sweep.command.sweep",
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
-    "analyze": "pe_lightning.analysis.command.analyze",
+    "analyze": "pe_lightning.command_line.analyze.analyze",
     "reproduce": "pe_lightning.experiments.reproduce.command.reproduce_command",
     "export": "pe_lightning.export.export",
     "cache": "pe_lightning.command_line.commands.cache",

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from pe_lightning import __version__, runs
-from pe_lightning.command_line.config_checks import read_config
+from pe_lightning.config_files import read_config
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.files import write_atomically
 from pe_lightning.resumption import swa_ends_with

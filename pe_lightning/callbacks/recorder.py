@@ -281,6 +281,14 @@ class RunRecorder(TimedCallback):
         plain = {key: value if math.isfinite(value) else None for key, value in scores.items()}
         write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
 
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuses to predict standard deviations with a model that has none."""
+        if (output := _output_of(trainer)) is not None and output.output_std and not _has_std(pl_module):
+            raise InputError(
+                f"{type(pl_module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive "
+                "has them, of one signal"
+            )
+
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
@@ -288,35 +296,35 @@ class RunRecorder(TimedCallback):
         info = getattr(pl_module, "info", None)
         if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
-        output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
-        if info.num_points is not None and output is not None:
-            assert isinstance(pl_module, CoordinateModule)
-            std = pl_module.std(output.flat(batch)).float().cpu().numpy() if pl_module.has_std else None
-            values = outputs.float().cpu().numpy()
-            path = write_predicted(self.run_dir, info, output, values, std if std is None else std.reshape(values.shape))
-            if self.table:
-                print(path)
-            return
-        if not self._writers:
-            self._writers = [PredictionWriter(self.run_dir, info, output)]
-            if output is not None and output.output_std:
-                self._writers.append(std_writer(self.run_dir, info, output))
-        predictions = [outputs]
-        if output is not None and output.output_std:
-            if not isinstance(pl_module, CoordinateModule) or not pl_module.has_std:
-                raise InputError(
-                    f"{type(pl_module).__name__} has no standard deviations of {info.num_signals} signal(s) from a "
-                    "checkpoint: leave out output_std; Adaptive has them, of one signal"
-                )
-            predictions.append(pl_module.std(output.flat(batch)).reshape(outputs.shape))
-        for writer, predicted in zip(self._writers, predictions, strict=True):
-            for path in writer.add(predicted):
-                if self.table:
-                    print(path)
+        output = _output_of(trainer)
+        at_points = output is not None and info.num_points is not None
+        std = None
+        if output is not None and (at_points or output.output_std) and _has_std(pl_module):
+            std = pl_module.std(output.flat(batch)).reshape(outputs.shape)
+        if output is not None and at_points:
+            values, deviations = outputs.float().cpu().numpy(), None if std is None else std.float().cpu().numpy()
+            paths = [write_predicted(self.run_dir, info, output, values, deviations)]
+        else:
+            if not self._writers:
+                self._writers = [PredictionWriter(self.run_dir, info, output)]
+                if output is not None and std is not None:
+                    self._writers.append(std_writer(self.run_dir, info, output))
+            paths = [path for writer, each in zip(self._writers, (outputs, std), strict=False) for path in writer.add(each)]
+        for path in paths if self.table else ():
+            print(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Releases the predictions."""
         self._writers = []
+
+
+def _output_of(trainer: Trainer) -> OutputGrid | None:
+    """Which places are predicted: the grid of the signals, or that of an :class:`OutputGrid`; else ``None``."""
+    return OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
+
+
+def _has_std(module: LightningModule) -> bool:
+    return isinstance(module, CoordinateModule) and module.has_std
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:

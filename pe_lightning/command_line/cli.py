@@ -196,7 +196,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     if config.weights_only is False:
         raise InputError("weights_only: false would run code of the checkpoint; leave it out")
     config.weights_only = True  # Lightning requires it
-    if verb == "fit" and _plain(config.data).get("validation", 0) is None and _selector(config):
+    if verb == "fit" and _plain(config.data).get("validation", 0) is None and _selects_by_validation(config):
         config.data.init_args.validation = "auto"
     if config.ckpt_path:  # from an option, a configuration or the environment
         config.ckpt_path = str(locate(config.ckpt_path))
@@ -291,10 +291,10 @@ def build(
     data, model, options = data or instances.data, instances.model, {**instances.trainer}
     if config.ckpt_path and isinstance(model, (CoordinateModule, tasks.AttentionTask)):
         refuse_other_model(read_checkpoint(config.ckpt_path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
-    if verb == "fit" and (selector := _selector(config)) and _plain(config.data).get("validation") == "auto":
+    if verb == "fit" and _plain(config.data).get("validation") == "auto":
         rank_zero_info(
-            f"{selector} selects by val/ scores, so --data.validation is auto: a tenth of the trained samples is held out "
-            "of training for them; 0 trains on these too, and selects by the samples of test/."
+            "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by which "
+            "callbacks and schedulers select; 0 trains on these too, and they select by the samples of test/."
         )
     log = options["logger"] is not False
     recorder = RunRecorder(ckpt_path=config.ckpt_path, wandb=instances.wandb, log=log, **recorder_options)
@@ -328,16 +328,16 @@ def _plain(part: Any) -> dict[str, Any]:
     return arguments.as_dict() if isinstance(arguments, Namespace) else dict(arguments or {})
 
 
-def _selector(config: Namespace) -> str:
-    """Name of a configured callback or scheduler that acts on ``val/`` scores, and is not only a checkpoint; else empty."""
+def _selects_by_validation(config: Namespace) -> bool:
+    """Whether a configured callback or scheduler acts on ``val/`` scores, and does not only write checkpoints."""
     callbacks = config.trainer.callbacks or []
     scheduler = config.model.get("init_args", {}).get("lr_scheduler")
     for part in [*(callbacks if isinstance(callbacks, list) else [callbacks]), scheduler or {}]:
         name = str(part.get("class_path", "")).rpartition(".")[2]
         monitored = _plain(part).get("monitor") or ""
         if (name == "ReduceLROnPlateau" and not monitored) or (name != "ModelCheckpoint" and monitored.startswith("val/")):
-            return name
-    return ""
+            return True
+    return False
 
 
 def execute(job: Job) -> None:

@@ -155,15 +155,16 @@ def _check_table(path: str, target: Path, original: Original, smooth: bool) -> N
     """
     from pe_lightning.data.sources.paths import SourceFile, format_of
     from pe_lightning.data.sources.points import place_columns, points_options
+    from pe_lightning.data.sources.tables import header_of
     from pe_lightning.media.maps import MAP_SUFFIXES
 
     file = SourceFile(Path(path), path)
     if path.startswith("samples://") or file.path.is_dir() or format_of(file.path) != "table":
         return
-    is_map, places = target.suffix.lower() in MAP_SUFFIXES and target.suffix not in original.suffixes, place_columns(file)
-    if not is_map and not places:
+    is_map, names = target.suffix.lower() in MAP_SUFFIXES and target.suffix not in original.suffixes, header_of(file)
+    if not is_map and not place_columns(names):
         return
-    points = f"{points_options(file)} --grid 400,600 for a map, or --at FILE for values at the places of a table"
+    points = f"{points_options(names)} --grid 400,600 for a map, or --at FILE for values at the places of a table"
     if is_map or not (smooth or original.missing.any()):
         why = f"{str(target)!r} is a map" if is_map else "no cell is empty"
         raise InputError(f"{path!r} is read as a series of rows, and {why}: if its rows are scattered points, add {points}")

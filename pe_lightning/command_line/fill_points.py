@@ -60,6 +60,7 @@ def fill_points(
         points_options,
         read_places,
     )
+    from pe_lightning.data.sources.tables import header_of
     from pe_lightning.media.maps import check_map, plot_map, write_places
     from pe_lightning.point_fit import fit_source
 
@@ -69,7 +70,7 @@ def fill_points(
         )
         options = "--coordinates lon,lat --values temperature"
         if format_of(Path(paths[0]), by_content=False) == "table" and Path(paths[0]).is_file():
-            options = points_options(SourceFile(Path(paths[0]), paths[0]))
+            options = points_options(header_of(SourceFile(Path(paths[0]), paths[0])))
         raise InputError(f"scattered points need {lacking}: {options} --grid 400,600")
     if (grid is None) == (at is None):
         raise InputError("give either --grid 400,600 for a map, or --at FILE for values at the places of a table")

@@ -28,7 +28,7 @@ from lightning.pytorch import callbacks as lightning_callbacks
 
 from pe_lightning import encoders
 from pe_lightning.callbacks.base import callbacks
-from pe_lightning.command_line.config_checks import load_limited
+from pe_lightning.config_files import load_limited
 from pe_lightning.data.datamodule import SignalDataModule, datamodules
 from pe_lightning.data.sampling import samplings
 from pe_lightning.data.sources.base import sources

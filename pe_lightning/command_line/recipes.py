@@ -12,6 +12,7 @@ from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 from pe_lightning.data.sources.paths import ARRAYS, SourceFile, format_of
 from pe_lightning.data.sources.points import place_columns, points_options
 from pe_lightning.data.sources.samples import SCHEME, video_samples
+from pe_lightning.data.sources.tables import header_of
 from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = ["find", "names", "recipe_for"]
@@ -89,9 +90,11 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
 def _notice_places(files: Sequence[Path]) -> None:
     """Prints how a table with columns of places is read as scattered points."""
     for path in files:
-        file = SourceFile(path, str(path))
-        if path.is_file() and format_of(path, by_content=False) == "table" and (places := place_columns(file)):
+        if not path.is_file() or format_of(path, by_content=False) != "table":
+            continue
+        names = header_of(SourceFile(path, str(path)))
+        if places := place_columns(names):
             rank_zero_info(
-                f"{file.given!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
-                f"rows: if the rows are scattered points, add {points_options(file, '--data.')}"
+                f"{str(path)!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
+                f"rows: if the rows are scattered points, add {points_options(names, '--data.')}"
             )

@@ -206,8 +206,11 @@ def test_standard_deviations_beside_a_prediction(tmp_path, monkeypatch, capsys):
     shutil.rmtree("runs")
     assert main(["fit", "a.npy", "--encoder", "gau", *options]) == 0
     run = next(Path("runs").glob("*/*"))
+    predicted = []
+    monkeypatch.setattr(ComplexLinear, "predict_step", lambda *_: predicted.append(1))
     assert main(["predict", "--ckpt_path", str(run / "checkpoints/last.ckpt"), "--output_std", "true"]) == 2
     assert "ComplexLinear has no standard deviations" in capsys.readouterr().err
+    assert not predicted, "refused before anything is predicted"
     assert not (run / "predict").exists() or not list((run / "predict").rglob("*.npy"))
 
 

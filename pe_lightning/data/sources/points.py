@@ -17,7 +17,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, header_of, read_cells
+from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, read_cells
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
 
@@ -274,16 +274,15 @@ def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[
     return found
 
 
-def place_columns(file: SourceFile) -> list[str]:
-    """The columns of a text table that are probably places, such as ``lon`` and ``lat``; empty if there are no two."""
-    names = header_of(file)
+def place_columns(names: Sequence[str]) -> list[str]:
+    """The columns of a table that are probably places, such as ``lon`` and ``lat``; empty if there are no two."""
     found = [next((name for name in names if name.lower() in known), None) for known in (EAST_NAMES, NORTH_NAMES)]
     return [name for name in found if name is not None] if None not in found else []
 
 
-def points_options(file: SourceFile, prefix: str = "--") -> str:
-    """The options that read a text table as scattered points, with its columns: ``--coordinates lon,lat --values temp``."""
-    names, places = header_of(file), place_columns(file)
+def points_options(names: Sequence[str], prefix: str = "--") -> str:
+    """The options that read a table with these columns as scattered points: ``--coordinates lon,lat --values temp``."""
+    places = place_columns(names)
     others = [name for name in names if name not in places]
     coordinates = ",".join(places or names[:2]) or "0,1"
     return f"{prefix}coordinates {coordinates} {prefix}values {(others if places else names[2:] or ['2'])[-1]}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pe_lightning import runs
-from pe_lightning.command_line.config_checks import read_config
+from pe_lightning.config_files import read_config
 from pe_lightning.errors import paragraph, printable, show_metric
 from pe_lightning.metrics_file import read_metrics
 

@@ -1,0 +1,46 @@
+"""The promise of docs/architecture.md: a part imports from its own row of the table and from rows below it only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "pe_lightning"
+
+
+def rows() -> dict[str, int]:
+    """Row of the table by part of the package: the name of a folder, or of a file without its suffix."""
+    lines = [line for line in (ROOT / "docs/architecture.md").read_text().splitlines() if line.startswith("| `")]
+    names = [re.findall(r"`(\w+)(?:/|\.py)`", line.split("|")[1]) for line in lines]
+    return {name: number for number, row in enumerate(names) for name in row}
+
+
+def imported(file: Path) -> set[str]:
+    """Parts of the package that a file imports, at any place in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if modules == ["pe_lightning"]:
+            modules = [f"pe_lightning.{alias.name}" for alias in node.names]
+        found |= {name.split(".")[1] for name in modules if name.startswith("pe_lightning.")}
+    return found
+
+
+def test_every_part_of_the_package_is_in_the_table() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert {name for name in parts if not name.startswith("_")} - {"py"} == rows().keys()
+
+
+def test_parts_import_from_their_row_and_from_rows_below() -> None:
+    row = rows()
+    wrong = [
+        f"{file.relative_to(PACKAGE)} imports {part}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if (own := file.relative_to(PACKAGE).parts[0].removesuffix(".py")) in row
+        for part in sorted(imported(file) & row.keys())
+        if row[part] < row[own]
+    ]
+    assert wrong == []
