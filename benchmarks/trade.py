@@ -4,6 +4,7 @@
     python benchmarks/trade.py --only held-out --seconds 300        # longer; --only all is the other half
     python benchmarks/trade.py --quick                              # a minute or two: small pictures
     python benchmarks/trade.py --draw                               # the figure of what is there so far
+    python benchmarks/trade.py --methods adaptive bicubic           # these rows alone
 
 - ``held-out``: pictures of which every second sample of each axis is trained on; PSNR of all others (protocol ``rest``).
 - ``all``: every sample of the first picture is trained on, and scored: 3e4, 1e5 and 3e5 parameters. ``grid`` is a plain
@@ -180,7 +181,7 @@ def cells(options: argparse.Namespace) -> Iterator[tuple[Path, Method, str, str,
         for path in pictures:
             for method in METHODS:
                 for params in sizes:
-                    if question in method.questions:
+                    if question in method.questions and (not options.methods or method.name in options.methods):
                         stem = f"{question} {method.name} {params} {Path(path).stem}".replace(", ", "-").replace(" ", "_")
                         yield options.out / f"{stem}.json", method, question, path, params
 
@@ -265,6 +266,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut", "samples://coffee"], help="pictures")
     parser.add_argument("--only", default=",".join(QUESTIONS), help="held-out, all, or both")
+    names = [method.name for method in METHODS]
+    parser.add_argument("--methods", nargs="+", choices=names, metavar="NAME", help="only these rows: " + "; ".join(names))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each network")
     parser.add_argument("--params", type=int, default=100_000, help="of each network of held-out")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="parameters of the fits of all samples")
