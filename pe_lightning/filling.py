@@ -18,7 +18,6 @@ import torch
 from lightning.pytorch import seed_everything
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_lightning import checks
@@ -41,7 +40,8 @@ from pe_lightning.media.originals import Original, check_fit_memory, read_origin
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.modules.priors import NO_PRIOR
 from pe_lightning.quiet_fits import fit_quietly, quiet
-from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, WIDE_GAP
+from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
+from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance
 
 __all__ = [
     "Filled",
@@ -409,10 +409,10 @@ def _model(
 
 def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:
     """The folds whose held-out samples are as far from known ones as the missing samples."""
-    distance = _mean_distance(unknown)
+    distance = mean_distance(unknown)
     if folds == "auto":
-        shuffled = np.random.default_rng(seed).permutation(unknown.flatten()).reshape(unknown.shape)
-        folds = "blocks" if distance > WIDE_GAP * _mean_distance(shuffled) or block is not None else "random"
+        wide = block is not None or has_wide_gaps(distance, float(unknown.mean()), unknown.shape, seed)
+        folds = "blocks" if wide else "random"
     if folds == "random":
         if block is not None:
             raise InputError("block is the size of blocks: set folds blocks, or leave it out")
@@ -420,11 +420,6 @@ def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> Fol
     side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
     sizes = [min(side, max(1, n // 5)) if block is None else side for n in unknown.shape]
     return FoldSampling("blocks", size=sizes, seed=seed)
-
-
-def _mean_distance(unknown: Mask) -> float:
-    """Mean distance of missing samples to the nearest known one, in samples; 0 if none is missing."""
-    return float(distance_transform_edt(unknown)[unknown].mean()) if unknown.any() else 0.0
 
 
 def _upscale_scores(

@@ -6,7 +6,7 @@ import math
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import lightning
 import numpy as np
@@ -323,7 +323,7 @@ def _output_of(trainer: Trainer) -> OutputGrid | None:
     return OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
 
 
-def _has_std(module: LightningModule) -> bool:
+def _has_std(module: LightningModule) -> TypeGuard[CoordinateModule]:
     return isinstance(module, CoordinateModule) and module.has_std
 
 

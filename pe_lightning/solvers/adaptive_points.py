@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
+from pe_lightning.solvers.gaps import has_wide_gaps
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging, blocks_of
@@ -71,13 +71,10 @@ MIN_CALIBRATION = 20
 """Fewest held-out samples that weigh and calibrate; with fewer the bank is alone and the factor is one."""
 FLOAT32_RIDGE = 2.0**-7
 """Smallest ridge for which float32 is precise enough."""
-WIDE_GAP = 1.15
-"""Mean distance of missing samples to known ones, relative to as many random missing samples, above which cubes of samples
-are held out to calibrate standard deviations."""
 GAP_QUANTILE = 0.95
-"""Quantile of this distance that is taken as half the width of the gaps."""
+"""Quantile of the distances of missing samples to known ones that is taken as half the width of the gaps."""
 GAP_PLACES = 1 << 16
-"""Places of the grid that this distance is the mean of."""
+"""Places of the grid whose distances to the nearest sample are computed."""
 MAX_GAPS, MIN_GAPS = 64, 5
 """Most and fewest cubes that are held out."""
 GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
@@ -582,8 +579,7 @@ class AdaptivePoints:
         known = len(self._given[0]) / float(grid.prod())
         if known >= 1 or len(missing) < MIN_CALIBRATION:
             return 0.0
-        unknown = torch.rand([round(GAP_PLACES ** (1 / axes))] * axes, generator=random).numpy() >= known
-        if not unknown.any() or unknown.all() or missing.mean() < WIDE_GAP * distance_transform_edt(unknown)[unknown].mean():
+        if not has_wide_gaps(float(missing.mean()), 1 - known, [round(n) for n in grid.tolist()]):
             return 0.0
         return max(2.0, 2 * float(torch.quantile(missing, GAP_QUANTILE)) - 1)
 
