@@ -387,7 +387,7 @@ class Biharmonic(Interpolation):
             torch.allclose(x, torch.arange(len(x), dtype=x.dtype), rtol=0, atol=1e-3) for x in axes
         )
         if not on_grid or not torch.allclose(coords, coords.round(), rtol=0, atol=1e-3):
-            raise InputError("biharmonic fills samples of a grid that are missing; for points use delaunay")
+            raise InputError("biharmonic needs samples on a grid with equal distances; use delaunay")
         shape = tuple(len(x) for x in axes)
         filled = []
         for places, known in zip(coords.expand(len(values), -1, -1), values, strict=True):
