@@ -223,3 +223,6 @@ def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch,
     assert main(["fit", "--config", "suggested.yaml", "--wandb.enabled", "false"]) == 0
     (found,) = tmp_path.rglob("metrics.json")
     assert f"{json.loads(found.read_text())['train/psnr']:.2f} dB" in Path("suggested.yaml").read_text()
+    assert main(["suggest", "a.png", "--data.sampling.stride", "1", "--encoders", "impulse,tri,keys", "--force"]) == 0
+    encoder = yaml.safe_load(Path("suggested.yaml").read_text())["model"]["init_args"]["encoder"]
+    assert encoder == "keys"  # all three reproduce the samples alike
