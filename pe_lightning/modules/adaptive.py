@@ -147,8 +147,8 @@ class Adaptive(SampledModule):
         tried = choices if self.noise == "auto" else (without_noise,)
         self._fields, self._spread = [], None
         for place in range(self.networks.num_signals):
-            found = [self._fit(place, ridge) for ridge in tried]
-            best = min(found, key=lambda field: field.error) if len(found) > 1 else found[0]
+            fits = (self._fit(place, ridge) for ridge in tried)
+            best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
             self._fields.append(self._with_prior(place, best))
             self.network.ridge[place] = best.ridge
         if self.device.type == "cuda":
@@ -156,7 +156,7 @@ class Adaptive(SampledModule):
         seconds = time.perf_counter() - began
         ridges = set(self.network.ridge.tolist())
         ridge = ridges.pop() if len(ridges) == 1 else None
-        self.solution = FitReport("adaptive", ridge, seconds, members=found[0].num_members)
+        self.solution = FitReport("adaptive", ridge, seconds, members=best.num_members)
 
     def make_field(self, place: int) -> Field:
         """A signal as a function of coordinates, with the ridge that was chosen."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +109,17 @@ class HeldOut(NamedTuple):
     """Some of the held-out samples ``(h,)`` -> predictions ``(h, C)``; by default those of the adaptive fit."""
     coarser: HeldOut | None = None
     """The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated."""
+
+
+class HeldOutErrors(NamedTuple):
+    """Errors at held-out samples."""
+
+    level: Tensor
+    """Number of the level that predicts each sample, ``(H,)``."""
+    errors: Tensor
+    """Prediction minus sample of the bank and of each power variogram, ``(1 + K, H, C)``."""
+    deviations: Callable[[], Tensor]
+    """Computes standard deviations that are not calibrated, ``(H, C)``."""
 
 
 class Calibration(NamedTuple):
@@ -364,10 +375,9 @@ class AdaptivePoints:
         Leave-one-out errors of the mixture are lower than these where samples are noisy, the more the smaller the ridge, as
         its weights follow from the same samples. They are taken only of signals with too few samples to hold some out.
         """
-        splits = self._tenths()
-        if min(sum(len(split.held) for split in splits), *(len(split.others) for split in splits)) < MIN_CALIBRATION:
+        if not _is_enough(self._tenths):
             return self.levels[0].mean_error()
-        errors = torch.cat([self._held_out_errors(split)[1] for split in splits], 1).double()
+        errors = torch.cat([found.errors for found in self._errors_of_tenths], 1).double()
         return float(torch.einsum("m,mhc->hc", least_error_weights(errors, errors), errors).square().mean())
 
     @torch.inference_mode(False)
@@ -483,7 +493,7 @@ class AdaptivePoints:
         if self._calibrations is None:
             if self._held_out is None:
                 side = self.gap_size()
-                splits = (self._cubes(side) if side else []) or self._tenths()
+                splits = (self._cubes(side) if side else []) or self._tenths
                 if self._refit is not None:
                     splits = splits[:1]
                 self._calibrations = self._calibrated(splits)
@@ -498,12 +508,11 @@ class AdaptivePoints:
     def _calibrated(self, splits: Sequence[HeldOut]) -> dict[int, Calibration]:
         """The calibration of each level by held-out samples; the last is that of all further levels."""
         alone = torch.tensor([1.0] + [0.0] * len(POWERS), device=self.values.device, dtype=self.values.dtype)
-        total, fewest = sum(len(split.held) for split in splits), min(len(split.others) for split in splits)
-        if min(total, fewest) < MIN_CALIBRATION:
+        if not _is_enough(splits):
             return {0: Calibration(alone, torch.ones_like(self.values[0]))}
-        parts = [self._held_out_errors(split) for split in splits]
-        number, deviations = (torch.cat([part[n] for part in parts]) for n in (0, 2))
-        errors = torch.cat([part[1] for part in parts], 1).double()
+        parts = self._errors_of_tenths if splits is self._tenths else [self._held_out_errors(split) for split in splits]
+        number, deviations = torch.cat([part.level for part in parts]), torch.cat([part.deviations() for part in parts])
+        errors = torch.cat([part.errors for part in parts], 1).double()
         everything = torch.ones_like(number, dtype=torch.bool)
         found: dict[int, Calibration] = {}
         for n in range(int(number.max()) + 1):
@@ -516,8 +525,8 @@ class AdaptivePoints:
             found[n] = Calibration(all_weights, factor)
         return found
 
-    def _held_out_errors(self, held_out: HeldOut) -> tuple[Tensor, Tensor, Tensor]:
-        """Level ``(h,)``, errors of the bank and of each power variogram ``(1 + K, h, C)``, and standard deviations."""
+    def _held_out_errors(self, held_out: HeldOut) -> HeldOutErrors:
+        """The errors of a fit to the other samples."""
         held, others, predict, _ = held_out
         if self._refit is not None:
             predict = partial(self._refit, others)
@@ -531,17 +540,26 @@ class AdaptivePoints:
         errors = values.new_empty(count, len(held), values.shape[-1])
         if predict is not None:
             errors[0] = predict(held) - values[held]
-        deviations = torch.empty_like(errors[0])
-        for n in torch.unique(number).long().tolist():
-            which = (number == n).nonzero()[:, 0]
+        for n, which in _by_level(number):
             at = places[which], sample[which]
-            deviations[which] = fit._by_bank(n, *at, spread=True)
             if predict is None:
                 errors[0, which] = fit._by_bank(n, *at) - values[held[which]]
             if count > 1:
                 errors[1:, which] = fit._by_powers(n, *at, range(len(POWERS))) - values[held[which]]
-        return number, errors, deviations.clamp_min(torch.finfo(deviations.dtype).tiny)
 
+        def deviations() -> Tensor:
+            found = torch.empty_like(errors[0])
+            for n, which in _by_level(number):
+                found[which] = fit._by_bank(n, places[which], sample[which], spread=True)
+            return found.clamp_min(torch.finfo(found.dtype).tiny)
+
+        return HeldOutErrors(number, errors, deviations)
+
+    @cached_property
+    def _errors_of_tenths(self) -> list[HeldOutErrors]:
+        return [self._held_out_errors(split) for split in self._tenths]
+
+    @cached_property
     def _tenths(self) -> list[HeldOut]:
         """Tenths of the samples, at random: more of them where they are of few samples.
 
@@ -605,6 +623,16 @@ class AdaptivePoints:
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
         points = torch.cartesian_prod(*axes).reshape(-1, len(axes)).to(self.values.device)
         return self.at(points).reshape(*(len(x) for x in axes), -1)
+
+
+def _is_enough(splits: Sequence[HeldOut]) -> bool:
+    """Whether there are as many held-out samples, and samples to fit, as weights and calibration take."""
+    return min(sum(len(split.held) for split in splits), *(len(split.others) for split in splits)) >= MIN_CALIBRATION
+
+
+def _by_level(number: Tensor) -> list[tuple[int, Tensor]]:
+    """Levels among these numbers, and which places ``(h,)`` have each."""
+    return [(n, (number == n).nonzero()[:, 0]) for n in torch.unique(number).long().tolist()]
 
 
 def _repeated(values: Tensor, coords: Tensor, periodic: Sequence[bool]) -> tuple[Tensor, Tensor]:
