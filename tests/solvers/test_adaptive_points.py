@@ -92,6 +92,24 @@ def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other(monkeypa
     assert level._has_errors.sum() < 0.7 * len(level.near)  # two runs of 32 cells and those around them; scattered ones: all
 
 
+def test_the_choice_of_the_ridge_and_the_calibration_share_their_held_out_fits(monkeypatch):
+    """A tenth of the samples is predicted once, and standard deviations are computed for the chosen ridge alone."""
+    random, fits, spreads = torch.Generator().manual_seed(0), [], []
+    places = 20 * torch.rand(400, 2, generator=random)
+    init, at = AdaptivePoints.__init__, adaptive_points.PointLevel.at
+    monkeypatch.setattr(
+        AdaptivePoints, "__init__", lambda self, *given, **named: fits.append(1) or init(self, *given, **named)
+    )
+    monkeypatch.setattr(adaptive_points.PointLevel, "at", lambda *given: spreads.append(given[-1:] == (True,)) or at(*given))
+    fit = field(torch.rand(400, 1, generator=random), places, (20, 20))
+    assert fit.error > 0
+    assert len(fits) == 1 + 5, "the fit, and those to nine tenths"
+    assert not any(spreads)
+    fit.calibration(0)
+    assert len(fits) == 1 + 5
+    assert any(spreads)
+
+
 def made_surface(side: int) -> torch.Tensor:
     noise = np.fft.rfft2(np.random.default_rng(0).standard_normal((side, side)))
     frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
