@@ -246,7 +246,7 @@ def plot_map(
     """
     names = list(found.axes)
     columns = 3 if found.std and len(names) > 1 else 2 if len(names) > 1 else 1
-    figure = Figure(figsize=(5 * columns if columns > 1 else 9, 4 * len(found.values)), layout="constrained")
+    figure = Figure(figsize=(3.6 * columns if columns > 1 else 9, 3.2 * len(found.values)), layout="constrained")
     panels = figure.subplots(len(found.values), columns, squeeze=False)
     for row, (name, values) in zip(panels, found.values.items(), strict=True):
         known, std = points[name], found.std.get(name)
@@ -279,10 +279,13 @@ def plot_map(
             drawn = panel.pcolormesh(
                 found.axes[across], found.axes[up], image, shading="nearest", rasterized=True, **options
             )
-            panel.set_title(title, fontsize=9)
+            panel.set_title(title, fontsize=11)
             figure.colorbar(drawn, ax=panel)
-        row[0].set_title(f"{name}, {len(known)} points", fontsize=9)
+        row[0].set_title(f"{name}, {len(known)} points", fontsize=11)
         for panel in row:
             panel.set(xlabel=across, ylabel=up)
-    figure.suptitle(caption, fontsize=10)
+            for axis, label in (("x", across), ("y", up)):
+                if found.axes[label].dtype.kind != "M":  # dates choose their own ticks
+                    panel.locator_params(axis, nbins=5)
+    figure.suptitle(caption, fontsize=11)
     return save_figure(path, figure)
