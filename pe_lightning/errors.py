@@ -198,7 +198,10 @@ def _wrong_name(message: str, options: Iterable[str]) -> str | None:
         return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
     if missing := re.search(r"the following arguments are required: ([\w., -]+)", message):
         names = re.sub(r"\w+\.", "", missing[1])
-        return f"{owner[-1].rpartition('.')[2]} needs {names}" if owner else f"missing: {names}; {LIST_OPTIONS}"
+        if owner:
+            return f"{owner[-1].rpartition('.')[2]} needs {names}"
+        words = [f"--{name} {name.upper()}" if f"--{name}" in options else name.upper() for name in names.split(", ")]
+        return f"give {' and '.join(words)}; {LIST_OPTIONS}"
     if word := re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown:
         kind = "option" if word[1].startswith("-") or word is unknown else "argument"
         # the given option itself is in the list if it belongs to another verb

@@ -201,18 +201,22 @@ def fill(
     if isinstance(model, str):
         checks.choice("model", model, ModelName)
     if encoder is not None and model == "adaptive":
-        raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
+        raise InputError("--encoder is for the exact fit: add --model exact, or leave --encoder out")
     if std and (smooth or upscale > 1):
         raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
     if smooth and upscale > 1:
-        raise InputError("smooth and upscale are two results: fill with smooth first, then enlarge what it wrote")
+        raise InputError(
+            "--smooth and --upscale are two steps: fill with --smooth first, then enlarge the result with --upscale"
+        )
     if prior != NO_PRIOR and (upscale == 1 or encoder is not None or not isinstance(model, str) or model == "exact"):
-        raise InputError("prior is for pictures that the adaptive fit enlarges: set upscale to 2, 3 or 4, or leave it out")
+        raise InputError(
+            "--prior is for pictures that the adaptive fit enlarges: add --upscale 2 (3, 4), or leave --prior out"
+        )
     original, stack, marked, shape = _read(values, missing, axes)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
-            "no sample is missing, so there is nothing to fill: mark some (missing: alpha, a colour, a number, a mask, "
-            "frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth: true)"
+            "no sample is missing, so there is nothing to fill: mark missing samples (--missing mask.png, which is not black "
+            "there, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (--upscale 2), or denoise (--smooth)"
         )
     seed_everything(seed, verbose=False)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
@@ -300,7 +304,9 @@ def _fill_signal(
     unknown: Mask = np.asarray(missing.any(-1))
     grid, num_missing = unknown.shape, int(unknown.sum())
     if num_missing == unknown.size:
-        raise InputError(f"all {num_missing} samples of {name!r} are missing: there is nothing to fit")
+        raise InputError(
+            f"all {num_missing} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known samples"
+        )
     scaling = _scaling(values, missing)
     unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
     unit[unknown] = np.nan
@@ -479,14 +485,16 @@ def check_suffix(path: Path, original: Original) -> None:
     name = path.name.lower()
     if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):
         listed = ", ".join(suffix or "a folder" for suffix in original.suffixes)
+        suffix = path.suffix.lower()
         lossy = (
-            " JPEG changes every pixel, so that known ones would not be unchanged."
-            if path.suffix.lower() in (".jpg", ".jpeg")
-            else " Other formats of clips change every frame, so that known ones would not be unchanged."
-            if original.media == "video" and path.suffix
+            ", because JPEG would change the known pixels"
+            if suffix in (".jpg", ".jpeg")
+            else ", because other formats of clips would change the known frames"
+            if original.media == "video" and suffix
             else ""
         )
-        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}.{lossy}")
+        instead = path.with_suffix(original.suffixes[0])
+        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}{lossy}; type --out {instead}")
 
 
 def write_original(path: Path, original: Original, values: AnyArray) -> None:

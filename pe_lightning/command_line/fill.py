@@ -181,8 +181,11 @@ def _targets(paths: list[str], out: Path, force: bool) -> dict[str, Path]:
     if len({Path(path).name for path in paths}) < len(paths):
         raise InputError("two files have the same name, and the results are named as them: fill them one by one")
     targets = {path: out / _result_name(path) if several else out for path in paths}
-    if several and out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is a file: {len(paths)} results need a folder")
+    is_file = out.is_file() or (not out.is_dir() and out.suffix.lower() in {Path(path).suffix.lower() for path in targets})
+    if several and is_file:
+        raise InputError(
+            f"--out {str(out)!r} is a file: {len(paths)} results need a folder, such as --out {out.with_suffix('')}/"
+        )
     for path, target in targets.items():
         if target.exists() and target.resolve() == Path(path).resolve():
             raise InputError(f"--out {str(target)!r} is the file that is read; give another")

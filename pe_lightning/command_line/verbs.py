@@ -82,7 +82,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     try:
         given: dict[str, Any] = parser.parse_args([*words, *(word for option in own for word in option.words)]).as_dict()
     except ArgumentError as error:
-        raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names])}") from error
+        raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names - set(positional)])}") from error
     return function(*[given.pop(name) for name in positional], *others, **given) or 0
 
 

@@ -408,7 +408,10 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
     for path in paths:
         found = re.search(r"(\d+)(?=\D*$)", path.stem)
         if found is None:
-            raise InputError(f"frames are pictures with a number in their names; {path.name!r} in {file.given!r} has none")
+            raise InputError(
+                f"a folder is read as the frames of a clip, with a number in each name; {path.name!r} in {file.given!r} has none."
+                f" To fill each picture: pe-lightning fill {file.given}/* --out FOLDER"
+            )
         numbered[int(found[1])] = path
     if len(numbered) < len(paths) or len(paths) < 2:
         raise InputError(f"{file.given!r} needs at least two frames, each with a number of its own in its name")

@@ -163,12 +163,13 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
     # small signals are enlarged by an integer factor, so that captions fit and pixels are visible
     zoom = max(1, round(256 / max(width, height)))
     width, height = width * zoom, height * zoom
-    font = ImageFont.load_default(max(MIN_CAPTION_PIXELS, width // 12))
+    size = max(MIN_CAPTION_PIXELS, width // 12)
+    font = ImageFont.load_default(size)
     captions = [_wrapped(caption, font, width) for caption, _ in panels]
-    line = int(1.3 * font.size)
+    line = int(1.3 * size)
     header = line * max(len(lines) for lines in captions) + GAP_PIXELS
-    size = columns * (width + GAP_PIXELS) - GAP_PIXELS, rows * (header + height + GAP_PIXELS) - GAP_PIXELS
-    sheet = Image.new("RGB", size, "white")
+    whole = columns * (width + GAP_PIXELS) - GAP_PIXELS, rows * (header + height + GAP_PIXELS) - GAP_PIXELS
+    sheet = Image.new("RGB", whole, "white")
     for number, (lines, (_, panel)) in enumerate(zip(captions, panels, strict=True)):
         row, column = divmod(number, columns)
         left, top = column * (width + GAP_PIXELS), row * (header + height + GAP_PIXELS)

@@ -53,7 +53,7 @@ def test_arguments_follow_the_signature(words, given):
 @pytest.mark.parametrize(
     ("function", "words", "told"),
     [
-        (pack, "", "missing: paths"),
+        (pack, "", "give PATHS; --help"),
         (pack, "a --level high", "level: expected int, got high"),
         (pack, "a --kind tra", "kind: expected one of 'zip', 'tar', got tra; did you mean 'tar'?"),
         (pack, "a --level", "--level: expected one argument"),

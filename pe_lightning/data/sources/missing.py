@@ -97,7 +97,17 @@ class Missing:
 
     @cached_property
     def masks(self) -> list[SourceFile]:
-        """The mask files."""
+        """The mask files.
+
+        Raises:
+            InputError: If there is no such file.
+        """
+        if self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given):
+            if not Path(self.given).exists():  # a word, such as the name of a colour
+                raise InputError(
+                    "missing is nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; there is no file "
+                    f"{self.given!r}"
+                )
         return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
 
     def _ranges(self) -> list[tuple[int, int]]:

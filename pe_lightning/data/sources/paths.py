@@ -201,7 +201,8 @@ def missing(path: Path) -> InputError:
     near = did_you_mean(name, [entry.name for entry in parent.iterdir()])
     if not near and path.stem in image_samples():
         near = f"; did you mean {SCHEME + path.stem!r}?"
-    return InputError(f"no such file or folder: {str(path)!r}; there is no {name!r} in {str(parent.absolute())!r}{near}")
+    where = "" if name == str(path) else f"; there is no {name!r}"
+    return InputError(f"no such file or folder: {str(path)!r}{where} in {str(parent.absolute())!r}{near}")
 
 
 def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def compare_runs(
     found = find_runs(runs)
     _warn(found.problems)
     if not found.runs:
-        raise InputError("there is no run to compare")
+        raise InputError("there is no run to compare: give run directories, or folders with runs, such as runs/")
     tables = compare(found.runs, by, baseline)
     print_scores(tables, by)
     if out is not None:

@@ -105,7 +105,7 @@ def test_unreadable_runs_are_named_and_the_others_compared(make_run, tmp_path, c
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "runs"),
+        ([], "compare: give RUNS"),
         (["empty"], "there is no run to compare"),
         (["runs", "--by", "encoder.nam"], "did you mean 'encoder.name'"),
         (["runs", "--pictures", "-1"], "--pictures is at least 0"),
