@@ -215,8 +215,8 @@ def fill(
     original, stack, marked, shape = _read(values, missing, axes)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
-            "no sample is missing, so there is nothing to fill: mark missing samples (--missing mask.png, which is not black "
-            "there, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (--upscale 2), or denoise (--smooth)"
+            "no sample is missing, so there is nothing to fill: mark missing samples (--missing mask.png, white where "
+            "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (--upscale 2), or denoise (--smooth)"
         )
     seed_everything(seed, verbose=False)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))

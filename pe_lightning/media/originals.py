@@ -409,8 +409,8 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
         found = re.search(r"(\d+)(?=\D*$)", path.stem)
         if found is None:
             raise InputError(
-                f"a folder is read as the frames of a clip, with a number in each name; {path.name!r} in {file.given!r} has none."
-                f" To fill each picture: pe-lightning fill {file.given}/* --out FOLDER"
+                f"a folder is read as the frames of a clip, with a number in each name; {path.name!r} in {file.given!r} has "
+                f"none. To fill each picture: pe-lightning fill {file.given}/* --out FOLDER"
             )
         numbered[int(found[1])] = path
     if len(numbered) < len(paths) or len(paths) < 2:

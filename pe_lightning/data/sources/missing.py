@@ -102,12 +102,12 @@ class Missing:
         Raises:
             InputError: If there is no such file.
         """
-        if self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given):
-            if not Path(self.given).exists():  # a word, such as the name of a colour
-                raise InputError(
-                    "missing is nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; there is no file "
-                    f"{self.given!r}"
-                )
+        is_word = self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given)
+        if is_word and not Path(str(self.given)).exists():  # such as the name of a colour
+            raise InputError(
+                "missing is nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; there is no file "
+                f"{self.given!r}"
+            )
         return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
 
     def _ranges(self) -> list[tuple[int, int]]:
