@@ -2,79 +2,55 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fits import GAU, MODULES, SAMPLINGS, MakeTrainer, fit, signals
+from device_cases import CASES, Case, assert_equal, scores
+from fits import GAU, MODULES, MakeTrainer
 
-from pe_lightning.data import Batching, TensorDataModule
-from pe_lightning.modules import ComplexLinear, CoordinateModule
+from pe_lightning.modules import ComplexLinear
 
-pytestmark = [
+on_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 
-def both(make: Any, make_trainer: MakeTrainer, steps: int, data: dict[str, Any], **more: Any) -> list[CoordinateModule]:
-    """The module fitted on the CPU and on the GPU."""
-    fitted = []
-    for accelerator in ("cpu", "gpu"):
-        torch.manual_seed(0)
-        module = make()
-        trainer = fit(
-            module,
-            TensorDataModule(signals(3, 24, 20), **data),
-            make_trainer,
-            steps,
-            accelerator=accelerator,
-            devices=1,
-            **more,
-        )
-        trainer.test(module, TensorDataModule(signals(3, 24, 20), **data), verbose=False)
-        fitted.append(module)
-    return fitted
+def compare(case: Case, make_trainer: MakeTrainer, decibels: float, **more: Any) -> None:
+    """The case on the CPU and on the GPU."""
+    settings = {"max_steps": case.steps, "num_sanity_val_steps": 0, "devices": 1, **more}
+    cpu, gpu = (scores(case, make_trainer(accelerator=name, **settings)) for name in ("cpu", "gpu"))
+    assert_equal(gpu, cpu, decibels)
 
 
-def close(one: CoordinateModule, other: CoordinateModule, decibels: float) -> bool:
-    scores = one.scores["test/psnr"], other.scores["test/psnr"]
-    return bool((scores[0] - scores[1]).abs().max() < decibels)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=on_gpu) for name in CASES])
+def test_a_fit(name: str, make_trainer: MakeTrainer) -> None:
+    compare(CASES[name], make_trainer, decibels=0.05)
 
 
-@pytest.mark.parametrize("kind", MODULES)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_a_fit(kind: str, sampling: str, make_trainer: MakeTrainer) -> None:
-    assert close(*both(MODULES[kind], make_trainer, 20, {"sampling": SAMPLINGS[sampling]}), decibels=0.01)
-
-
-@pytest.mark.parametrize("batch", ["points", "blocks"])
-def test_batches(batch: str, make_trainer: MakeTrainer) -> None:
-    data = {"batching": Batching(batch, size=9 if batch == "blocks" else 50)}
-    assert close(*both(MODULES["complex"], make_trainer, 20, data), decibels=0.01)
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_the_exact_fit(sampling: str, make_trainer: MakeTrainer) -> None:
-    def make() -> ComplexLinear:
-        return ComplexLinear({"name": "gau", "num_features": 16}, warm_start=True, ridge=1e-3)
-
-    assert close(*both(make, make_trainer, 0, {"sampling": SAMPLINGS[sampling]}), decibels=0.01)
-
-
-def test_several_steps_and_signals_in_chunks(make_trainer: MakeTrainer) -> None:
-    assert close(*both(lambda: ComplexLinear(GAU, steps_per_batch=5), make_trainer, 20, {}), decibels=0.01)
-    assert close(*both(lambda: MODULES["simple"](signals_per_batch=2), make_trainer, 20, {}), decibels=0.01)
-
-
-@pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=on_gpu) for kind in MODULES])
 def test_mixed_precision(kind: str, make_trainer: MakeTrainer) -> None:
-    assert close(*both(MODULES[kind], make_trainer, 20, {}, precision="bf16-mixed"), decibels=0.5)
+    compare(Case(MODULES[kind], steps=20), make_trainer, decibels=0.5, precision="bf16-mixed")
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_band_of_gram_matrices(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     from pe_lightning.networks import gram
 
     monkeypatch.setattr(gram, "MIN_BANDED_FEATURES_CPU", 64)
     monkeypatch.setattr(gram, "MIN_BANDED_FEATURES", 64)
-    assert close(*both(lambda: ComplexLinear({"name": "gau", "num_features": 64}), make_trainer, 20, {}), decibels=0.01)
+    compare(Case(lambda: ComplexLinear({**GAU, "num_features": 64}), steps=20), make_trainer, decibels=0.01)
+
+
+@pytest.mark.slow
+def test_no_tensor_stays_on_the_cpu() -> None:
+    # a device in CPU memory stands for a GPU: an operation on tensors of both fails, as there
+    script = Path(__file__).with_name("emulated_device.py")
+    made = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=600)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert made.stdout.count(" ok\n") == len(CASES)
