@@ -6,13 +6,14 @@ The cell at the samples ``(i, j)``, ``(i, j + 1)``, ``(i + 1, j)``, ``(i + 1, j 
 .. math:: f(u, v) = b(u, v) + s\,(1 - \cos^2 \pi u \, \cos^2 \pi v)\; \psi(u)^T C(p)\, \psi(v)
 
 ``b`` is Keys' bicubic interpolation, ``psi`` the features of an encoder, ``C(p)`` the output of a perceptron for the patch
-``p`` of the 6 x 6 samples around the cell, normalised by mean and deviation ``s`` of its inner 4 x 4. The second factor is
-zero at samples, which are thus reproduced. The function of a cell is used up to half a cell beyond its borders, where it is
+``p`` of the 6 x 6 samples around the cell, normalised by mean and deviation ``s`` of its inner 4 x 4, and negated where the
+cell is darker than these. The second factor is zero at samples, which are thus reproduced. The function of a cell is used up to half a cell beyond its borders, where it is
 blended with those of its neighbours.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -91,7 +92,8 @@ class LocalPrior(Encoding):
 
     The perceptron sees every patch in one of its eight orientations: the lower half brighter than the upper, the right half
     brighter than the left, and the difference of rows at least that of columns. A reflected or transposed picture thus has
-    the reflected or transposed values.
+    the reflected or transposed values. Patches whose four middle samples are darker than the inner 4 x 4 on average are
+    negated first, so that the negative of a picture has the negative values.
 
     Args:
         encoder: Encoder of the place within a cell along each axis, mapped to [0, 1]; not trained. The span of its features
@@ -99,6 +101,7 @@ class LocalPrior(Encoding):
         width: Units per hidden layer.
         depth: Number of hidden layers.
         activation: Name of the activation.
+        negated: Whether dark patches are negated; False for weights that were trained without it.
 
     Raises:
         InputError: If an argument is out of range, or the encoder is trained, of several axes, or not reflectable.
@@ -112,7 +115,12 @@ class LocalPrior(Encoding):
     turns: Tensor
 
     def __init__(
-        self, encoder: EncoderLike | None = None, width: int = 192, depth: int = 2, activation: str = "relu"
+        self,
+        encoder: EncoderLike | None = None,
+        width: int = 192,
+        depth: int = 2,
+        activation: str = "relu",
+        negated: bool = True,
     ) -> None:
         super().__init__(2)
         given = resolve(DEFAULT_ENCODER if encoder is None else encoder)
@@ -123,7 +131,7 @@ class LocalPrior(Encoding):
         if any(True for _ in given.parameters()):
             raise InputError(f"LocalPrior takes an encoder without parameters, and {given.name!r} has some: use gau or linf")
         self.width, self.depth = check_count(self, "width", width), check_count(self, "depth", depth)
-        self.activation = activation
+        self.activation, self.negated = activation, negated
         self.encoders = EncoderList([given, given])
         self.num_features = given.num_features
         """Features of one axis, ``K``."""
@@ -134,13 +142,14 @@ class LocalPrior(Encoding):
         self.register_buffer("turns", self._turns(), persistent=False)
 
     def for_axes(self, num_axes: int) -> LocalPrior:
-        """This prior, applied to signals of so many axes: to the frames of those of three (:class:`LocalFrames`)."""
-        self.num_axes = num_axes
-        return self
+        """A copy with the same weights for signals of so many axes: for the frames of three (:class:`LocalFrames`)."""
+        found = copy.copy(self)  # shares parameters and buffers
+        found.num_axes = num_axes
+        return found
 
     def spec(self) -> dict[str, Any]:
         """The constructor's arguments as plain values."""
-        shape = {"width": self.width, "depth": self.depth, "activation": self.activation}
+        shape = {"width": self.width, "depth": self.depth, "activation": self.activation, "negated": self.negated}
         return {"encoder": self.encoders[0].spec(), **shape}
 
     @property
@@ -187,8 +196,9 @@ class LocalPrior(Encoding):
     def coefficients(self, patches: Tensor) -> Tensor:
         """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
         mean, deviation = _moments(patches[:, INNER, INNER])
-        scale = deviation + DEVIATION_OFFSET
-        down, right = (patches.flatten(1) @ _differences(patches)).unbind(1)
+        down, right, middle = (patches.flatten(1) @ _differences(patches)).unbind(1)
+        sign = torch.where(middle < 0, -1.0, 1.0).to(patches) if self.negated else torch.ones_like(middle)
+        down, right, scale = sign * down, sign * right, sign * (deviation + DEVIATION_OFFSET)
         orientation = UP * (down < 0) + LEFT * (right < 0) + TRANSPOSED * (right.abs() > down.abs())
         order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
         x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
@@ -215,9 +225,10 @@ class LocalPrior(Encoding):
 
 
 def _differences(like: Tensor) -> Tensor:
-    """The columns give the differences of the inner samples of the halves of a patch, lower and right ones positive."""
-    side, inner = torch.tensor([0.0, -1, -1, 1, 1, 0]), torch.tensor([0.0, 1, 1, 1, 1, 0])
-    return torch.stack([torch.outer(side, inner).flatten(), torch.outer(inner, side).flatten()], 1).to(like)
+    """Weights ``(36, 3)`` of differences of the inner samples: lower minus upper half, right minus left, middle minus mean."""
+    side, inner, middle = torch.tensor([[0.0, -1, -1, 1, 1, 0], [0.0, 1, 1, 1, 1, 0], [0.0, 0, 1, 1, 0, 0]])
+    from_mean = torch.outer(middle, middle) / 4 - torch.outer(inner, inner) / 16
+    return torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean]).flatten(1).T.to(like)
 
 
 def _turned(patches: Tensor, orientation: int) -> Tensor:

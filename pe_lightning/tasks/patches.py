@@ -31,7 +31,7 @@ from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
 from pe_lightning.modules.base import TrainedModule, datamodule_of, models, trainer_of
 from pe_lightning.modules.optimization import warm_up_and_cosine
-from pe_lightning.modules.priors import PRIOR_KEY
+from pe_lightning.modules.priors import PRIOR_KEY, prior_from
 from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.tasks.base import TaskScores
 
@@ -334,7 +334,7 @@ class PatchRegression(TrainedModule):
         width: int = 192,
         depth: int = 2,
         activation: str = "relu",
-        lr: float = 2e-3,
+        lr: float = 3e-3,
     ) -> None:
         super().__init__()
         self.metric_name = "psnr"
@@ -342,7 +342,7 @@ class PatchRegression(TrainedModule):
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             self.prior = LocalPrior(encoder, width, depth, activation)
         self.scorer = TaskScores("psnr", 1)
-        self.save_arguments(**self.prior.spec(), lr=lr)
+        self.save_arguments(encoder=self.prior.encoders[0].spec(), width=width, depth=depth, activation=activation, lr=lr)
 
     def _data(self) -> PatchDataModule:
         data = datamodule_of(trainer_of(self), PatchDataModule)
@@ -365,6 +365,11 @@ class PatchRegression(TrainedModule):
         """Adds the arguments of the prior."""
         super().on_save_checkpoint(checkpoint)
         checkpoint[PRIOR_KEY] = self.prior.spec()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Continues a prior as it was trained."""
+        super().on_load_checkpoint(checkpoint)
+        self.prior.negated = prior_from(checkpoint[PRIOR_KEY]).negated
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LambdaLR, str]:
         """Adam, with a short linear warm-up and a half cosine over the steps of the fit."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
+from pe_lightning.modules.priors import prior_from
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, blend_weight, spaced_axes
 
 GRID, FIRST, STEP = (18, 24), (1, 0), (2, 3)
@@ -54,7 +55,10 @@ def one_value(prior: LocalPrior, samples: torch.Tensor, y: float, x: float) -> f
             inner = patch[1:5, 1:5]
             scale, weight = inner.std(unbiased=False) + 0.02, math.cos(math.pi * (u - 0.5) / 2) ** 2
             weight *= math.cos(math.pi * (v - 0.5) / 2) ** 2
+            if prior.negated and inner[1:3, 1:3].mean() < inner.mean():
+                scale = -scale
             turned, (p, q) = (patch - inner.mean()) / scale, (u, v)
+            inner = turned[1:5, 1:5]
             down, right = inner[2:].sum() - inner[:2].sum(), inner[:, 2:].sum() - inner[:, :2].sum()
             if down < 0:
                 turned, p = turned.flip(0), 1 - p
@@ -67,7 +71,12 @@ def one_value(prior: LocalPrior, samples: torch.Tensor, y: float, x: float) -> f
     return float(base) + (1 - math.cos(math.pi * y) ** 2 * math.cos(math.pi * x) ** 2) * total
 
 
-def test_values_are_those_of_the_formula_at_any_stride_and_offset(prior, values):
+@pytest.mark.parametrize("negated", [True, False])
+def test_values_are_those_of_the_formula_at_any_stride_and_offset(prior, values, negated):
+    """Weights that were trained without negation do not say so in their arguments."""
+    spec = {name: value for name, value in prior.spec().items() if negated or name != "negated"}
+    state, prior = prior.state_dict(), prior_from(spec)
+    prior.load_state_dict(state)
     field = LocalGrid(prior, values, GRID, FIRST, STEP)
     axes = [torch.tensor([0.0, 0.12, 0.5, 0.77, 0.99]), torch.tensor([0.02, 0.31, 0.5, 0.98])]
     expected = [
@@ -105,6 +114,18 @@ def test_reflected_and_transposed_samples_have_reflected_and_transposed_values(p
     turned = LocalGrid(prior, values.flip(0).transpose(0, 1), (8, 9), (0, 0), (1, 1))
     mirrored = torch.stack([points[:, 1], (8 - points[:, 0] * 9) / 9], 1)
     torch.testing.assert_close(turned.at(mirrored), field.at(points), rtol=1e-4, atol=1e-5)
+
+
+def test_the_negative_of_samples_has_negative_values(prior, values):
+    points = torch.rand(20, 2, generator=torch.Generator().manual_seed(3))
+    field, negative = (LocalGrid(prior, some, (9, 8), (0, 0), (1, 1)) for some in (values, 1 - values))
+    torch.testing.assert_close(negative.at(points), 1 - field.at(points), rtol=0, atol=1e-5)
+
+
+def test_a_prior_for_three_axes_leaves_that_for_two_as_it_is(prior):
+    frames = prior.for_axes(3)
+    assert (frames.num_axes, prior.num_axes) == (3, 2)
+    assert all(a is b for a, b in zip(frames.parameters(), prior.parameters(), strict=True))
 
 
 def test_flat_cells_are_bicubic_and_cells_without_training_too(values):
