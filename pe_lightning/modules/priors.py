@@ -53,20 +53,25 @@ def read_prior(name: str) -> LocalPrior:
             raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
         if hashlib.sha256(path.read_bytes()).hexdigest() != card(name)["sha256"]:
             raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
-    elif not Path(name).exists():
+    elif not Path(name).expanduser().is_file():
         raise InputError(
-            f"unknown prior {name!r}: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
+            f"unknown prior {name!r}, and there is no such file: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
             "pe-lightning fit --config prior/pictures"
         )
     else:
         path = locate(name)
     checkpoint = read_checkpoint(path)
-    if PRIOR_KEY not in checkpoint or checkpoint[PRIOR_KEY] is None:
+    if checkpoint.get(PRIOR_KEY) is None:
         raise InputError(
             f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config prior/pictures, or {SHIPPED[0]}"
         )
-    prior = prior_from(checkpoint[PRIOR_KEY])
-    prior.load_state_dict(_state(checkpoint["state_dict"]))
+    try:
+        prior = prior_from(checkpoint[PRIOR_KEY])
+        prior.load_state_dict(_state(checkpoint["state_dict"]))
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"the prior of {name!r} is damaged: its arguments and its weights do not agree") from error
+    if not all(weight.isfinite().all() for weight in prior.parameters()):
+        raise InputError(f"the prior of {name!r} has weights that are not finite: train it again with a smaller --model.lr")
     return prior
 
 

@@ -12,7 +12,8 @@ from pe_lightning.data.drawing import draw_words
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
 from pe_lightning.modules import Adaptive, Local
-from pe_lightning.modules.priors import card, read_prior, shipped_file
+from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file
+from pe_lightning.networks.local import LocalPrior
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,24 @@ def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
     monkeypatch.setattr("pe_lightning.modules.priors.card", lambda name: {"sha256": "0"})
     with pytest.raises(InputError, match="damaged"):
         read_prior("pictures")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda spec, state: ({**spec, "width": 9}, state), "do not agree"),
+        (lambda spec, state: ({**spec, "widht": 8}, state), "do not agree"),
+        (lambda spec, state: (spec, {}), "do not agree"),
+        (lambda spec, state: (spec, {name: value * torch.nan for name, value in state.items()}), "not finite"),
+        (lambda spec, state: (None, state), "holds no prior"),
+    ],
+)
+def test_a_damaged_prior_is_refused(change, message, tmp_path):
+    prior = LocalPrior("tri", width=8)
+    spec, state = change(prior.spec(), {f"prior.{name}": value for name, value in prior.state_dict().items()})
+    torch.save({PRIOR_KEY: spec, "state_dict": state}, tmp_path / "prior.ckpt")
+    with pytest.raises(InputError, match=message):
+        read_prior(str(tmp_path / "prior.ckpt"))
 
 
 def test_an_unknown_prior_is_refused_for_any_signals(make_trainer):
