@@ -84,8 +84,8 @@ class Methods:
         """``Local``."""
         return LocalGrid(self.prior, values, grid, (0, 0), step)
 
-    def weight(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> float:
-        """The weight of the prior in ``Adaptive``."""
+    def both(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> MixedGrid:
+        """``Adaptive`` with the prior."""
 
         def alone(known: Tensor, wide: Sequence[float]) -> AdaptiveGrid:
             return self.adaptive(known, wide, grid)
@@ -93,12 +93,8 @@ class Methods:
         def local(known: Tensor, wide: Sequence[float]) -> LocalGrid:
             return self.local(known, wide, grid)
 
-        return held_out_weight(alone, local, values, grid, (0, 0), step)
-
-    def both(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> MixedGrid:
-        """``Adaptive`` with the prior."""
-        fit, local = self.adaptive(values, step, grid), self.local(values, step, grid)
-        return MixedGrid(fit, local, self.weight(values, step, grid), values)
+        fields = self.adaptive(values, step, grid), self.local(values, step, grid)
+        return MixedGrid(*fields, held_out_weight(alone, local, fields, values, grid, (0, 0), step), values)
 
 
 def psnr(error: Tensor) -> float:
@@ -115,12 +111,13 @@ def scores(methods: Methods, truth: Tensor, stride: int) -> dict[str, tuple[floa
     rest[::stride, ::stride] = False
     odd[1::2, 1::2] = True
     batch = GridBatch(tuple(x[::stride] for x in axes), known[None])
+    mixed = methods.both(known, step, grid)
     found = {
         "bicubic": interpolate("bicubic", batch, axes)[0],
-        "Adaptive": methods.adaptive(known, step, grid).predict(axes),
-        "Local *": methods.local(known, step, grid).predict(axes),
+        "Adaptive": mixed.fit.predict(axes),
+        "Local *": mixed.prediction.predict(axes),
     }
-    weight = methods.weight(known, step, grid)
+    weight = mixed.weight
     found["Adaptive, prior *"] = torch.lerp(found["Adaptive"], found["Local *"], weight)
     result = {name: (psnr((values - truth)[rest]), psnr((values - truth)[odd])) for name, values in found.items()}
     return {**result, "weight": (weight, weight)}
@@ -249,27 +246,52 @@ def enlarged() -> None:
         print(f"{name} enlarged by 2: " + ", ".join(f"{key} {psnr(v - truth):.2f}" for key, v in found.items()), flush=True)
 
 
+class _FramesBetween:
+    """A field of every second frame, as one of all: frames are interpolated by Keys' cubic convolution."""
+
+    def __init__(self, frames: LocalFrames, ratio: float) -> None:
+        self.frames, self.ratio = frames, ratio
+
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        return self.frames.predict([axes[0] * self.ratio, *axes[1:]])
+
+    def at(self, points: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
 def clip() -> None:
-    """Every frame known at every second pixel of both axes: Adaptive of the cube and of frames, the prior frame by frame."""
+    """Clips of which every frame, or every second one, is known at every second pixel: the prior frame by frame."""
+    for last, step in ((56, (1, 2, 2)), (72, (2, 2, 2))):
+        movie = VideoDataModule("samples://bigbuckbunny", frames=(40, last), resize=(192, 192))
+        clip_at(movie.dataset.in_memory()[0].float(), step)
+
+
+def clip_at(truth: Tensor, step: tuple[int, int, int]) -> None:
+    """One clip ``(T, H, W, C)`` of :func:`clip`."""
     methods, bank = Methods("pictures"), Bank("laplace", 3, 12, (2, 6))
-    truth = VideoDataModule("samples://bigbuckbunny", frames=(40, 56), resize=(192, 192)).dataset.in_memory()[0].float()
-    known, grid, first, step = truth[:, ::2, ::2].contiguous(), truth.shape[:3], (0, 0, 0), (1, 2, 2)
+    grid, first = truth.shape[:3], (0, 0, 0)
+    known = truth[:: step[0], ::2, ::2].contiguous()
     rest, axes = torch.ones(grid, dtype=torch.bool), grid_axes(grid)
-    rest[:, ::2, ::2] = False
+    rest[:: step[0], ::2, ::2] = False
 
     def alone(values: Tensor, wide: Sequence[float]) -> AdaptiveGrid:
         return AdaptiveGrid(bank, values, grid, first, wide, 0.8, RIDGE)
 
-    def local(values: Tensor, wide: Sequence[float]) -> LocalFrames:
-        return LocalFrames(methods.prior, values, grid, first, wide, (1, 2))
+    def local(values: Tensor, wide: Sequence[float]) -> _FramesBetween:
+        count = len(values)
+        frames = LocalFrames(methods.prior, values, (count, *grid[1:]), first, (1, *wide[1:]), (1, 2))
+        return _FramesBetween(frames, grid[0] / (count * wide[0]))
 
-    frames = torch.stack([methods.adaptive(frame, (2, 2), grid[1:]).predict(axes[1:]) for frame in known])
-    cube, prior = alone(known, step).predict(axes), local(known, step).predict(axes)
-    weight = held_out_weight(alone, local, known, grid, first, step, (1, 2))
-    found = {"Adaptive": cube, "Adaptive, frames": frames, "Local *": prior}
-    found["Adaptive, prior *"] = torch.lerp(cube, prior, weight)
-    print(f"clip of {tuple(grid)}: " + ", ".join(f"{name} {psnr((v - truth)[rest]):.2f}" for name, v in found.items()))
-    print(f"weight of the prior {weight:.2f}", flush=True)
+    fields = alone(known, step), local(known, step)
+    cube, prior = (field.predict(axes) for field in fields)
+    weight = held_out_weight(alone, local, fields, known, grid, first, step, (1, 2))
+    found = {"Adaptive": cube, "Local *": prior, "Adaptive, prior *": torch.lerp(cube, prior, weight)}
+    if step[0] == 1:
+        frames = [methods.adaptive(frame, (2, 2), grid[1:]).predict(axes[1:]) for frame in known]
+        found["Adaptive, frames"] = torch.stack(frames)
+    print(f"clip of {tuple(grid)}, every {step}: ", end="")
+    print(", ".join(f"{name} {psnr((v - truth)[rest]):.2f}" for name, v in found.items()), end="")
+    print(f"; weight of the prior {weight:.2f}", flush=True)
 
 
 def train_perceptron(inputs: Tensor, targets: Tensor, steps: int, width: int) -> torch.nn.Module:

@@ -179,8 +179,9 @@ class Adaptive(SampledModule):
             return local_field(prior, values, grid, first, step, spaced)
 
         with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
-            weight = held_out_weight(alone, local, fit.values, grid, first, step, spaced)
-        return MixedGrid(fit, local(fit.values, step), weight, fit.values) if weight else fit
+            prediction = local(fit.values, step)
+            weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, step, spaced)
+        return MixedGrid(fit, prediction, weight, fit.values) if weight else fit
 
     def _fit(self, place: int, ridge: float) -> Fit:
         network, info = self.network, self.require_info()

@@ -7,8 +7,8 @@ The cell at the samples ``(i, j)``, ``(i, j + 1)``, ``(i + 1, j)``, ``(i + 1, j 
 
 ``b`` is Keys' bicubic interpolation, ``psi`` the features of an encoder, ``C(p)`` the output of a perceptron for the patch
 ``p`` of the 6 x 6 samples around the cell, normalised by mean and deviation ``s`` of its inner 4 x 4, and negated where the
-cell is darker than these. The second factor is zero at samples, which are thus reproduced. The function of a cell is used up to half a cell beyond its borders, where it is
-blended with those of its neighbours.
+cell is darker than these. The second factor is zero at samples, which are thus reproduced. The function of a cell is used up
+to half a cell beyond its borders, where it is blended with those of its neighbours.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class LocalPrior(Encoding):
 
 
 def _differences(like: Tensor) -> Tensor:
-    """Weights ``(36, 3)`` of differences of the inner samples: lower minus upper half, right minus left, middle minus mean."""
+    """Differences of the inner samples, ``(36, 3)``: lower minus upper half, right minus left, middle minus mean."""
     side, inner, middle = torch.tensor([[0.0, -1, -1, 1, 1, 0], [0.0, 1, 1, 1, 1, 0], [0.0, 0, 1, 1, 0, 0]])
     from_mean = torch.outer(middle, middle) / 4 - torch.outer(inner, inner) / 16
     return torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean]).flatten(1).T.to(like)
