@@ -52,7 +52,7 @@ from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
 
-SECTIONS = ("pictures", "others", "strides", "enlarged", "clip", "rows", "missing", "time", "encoders", "figure")
+SECTIONS = ("pictures", "others", "strides", "enlarged", "clip", "rows", "missing", "time", "encoders", "weights", "figure")
 ENCODERS: dict[str, dict[str, Any]] = {
     "gau, 3": {"encoder": {"name": "gau", "num_features": 3, "sigma": 0.27}},
     "gau, 5": {},
@@ -73,8 +73,8 @@ Pictures = dict[str, list[Tensor]]
 class Methods:
     """The methods that are compared: known samples and their distance -> a field."""
 
-    def __init__(self, prior: str) -> None:
-        self.prior, self.bank = read_prior(prior), Bank("laplace", 2, 12, (2, 6))
+    def __init__(self, prior: str | LocalPrior) -> None:
+        self.prior, self.bank = read_prior(prior) if isinstance(prior, str) else prior, Bank("laplace", 2, 12, (2, 6))
 
     def adaptive(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> AdaptiveGrid:
         """``Adaptive`` without a prior."""
@@ -220,6 +220,38 @@ def encoders(steps: int, figure: Path | None) -> None:
         right.semilogx(sorted(by_steps), [by_steps[count] for count in sorted(by_steps)], "o-")
         right.set_xlabel("steps (gau, 5)")
         fig.savefig(figure, dpi=110)
+
+
+def weights(steps: int) -> None:
+    """The rule of the weight beside the best weights, of pictures that the prior was not trained on.
+
+    Two priors are trained, each on half of the photographs, and scored on the other half.
+    """
+    photographs, found = PatchDataModule().pictures["photographs"], dict[str, list[tuple[float, float, float, float]]]()
+    count = len(photographs) // 2  # they are followed by the same at half size
+    for half in (0, 1):
+        data = PatchDataModule()
+        data.pictures["photographs"] = [p for k, p in enumerate(photographs) if k % count % 2 != half]
+        methods = Methods(trained({}, steps, data))
+        kinds = {"photographs": [unit(p) for k, p in enumerate(photographs) if k % count % 2 == half]}
+        if half == 0:
+            kinds |= held_out_pictures(4) | other_pictures()
+        for kind, pictures in kinds.items():
+            for picture in pictures:
+                truth = picture[tuple(slice(max(0, n - 448) // 2, max(0, n - 448) // 2 + 448) for n in picture.shape[:2])]
+                known, grid, axes = truth[::2, ::2].contiguous(), truth.shape[:2], grid_axes(truth.shape[:2])
+                mixed = methods.both(known, (2, 2), grid)
+                rest = torch.ones(grid, dtype=torch.bool)
+                rest[::2, ::2] = False
+                own, other = ((field.predict(axes) - truth)[rest].double() for field in (mixed.fit, mixed.prediction))
+                best = float((own * (own - other)).sum() / ((own - other).square().sum() + 1e-12))
+                best = min(1.0, max(0.0, best))
+                gains = [psnr(torch.lerp(own, other, w)) - psnr(own) for w in (mixed.weight, best)]
+                found.setdefault(kind, []).append((mixed.weight, best, *gains))
+    for kind, each in found.items():
+        weight, best, gain, gain_of_best = np.mean(each, 0)
+        print(f"{kind} ({len(each)}): weight {weight:.2f}, best {best:.2f}; gain over Adaptive {gain:+.3f}, worst ", end="")
+        print(f"{min(row[2] for row in each):+.3f}, with the best weights {gain_of_best:+.3f}", flush=True)
 
 
 def lanczos(plane: Tensor) -> Tensor:
@@ -465,7 +497,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", default="pictures,others", help="sections, separated by commas: " + ", ".join(SECTIONS))
     parser.add_argument("--paths", nargs="*", help="pictures of one size or a folder, in place of those of scikit-image")
     parser.add_argument("--count", type=int, default=4, help="pictures of words")
-    parser.add_argument("--steps", type=int, default=1500, help="training steps of the section encoders")
+    parser.add_argument("--steps", type=int, default=1500, help="training steps of the sections encoders and weights")
     parser.add_argument("--figure", type=Path, help="file for the figure of the sections encoders and figure")
     parser.add_argument("--prior", default="pictures", help="a shipped prior or a checkpoint")
     parser.add_argument("--ship", help="a checkpoint: make its prior one of the package, and do nothing else")
@@ -487,6 +519,7 @@ def main(arguments: list[str] | None = None) -> None:
     run["time"] = large
     run["enlarged"] = enlarged
     run["encoders"] = lambda: encoders(options.steps, options.figure)
+    run["weights"] = lambda: weights(options.steps)
     run |= {"clip": clip, "rows": rows, "missing": missing}
     run["figure"] = lambda: figure(options.figure or Path("prior.jpg"))
     for section in chosen:
