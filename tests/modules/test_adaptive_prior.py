@@ -32,7 +32,7 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
         trainer.test(model, data, verbose=False)
         scores[name] = model.psnr
         trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
-    assert scores["mixed"] > scores["alone"] + 0.3
+    assert scores["mixed"] > scores["alone"] + 1
     axes = [torch.arange(n) / n for n in (80, 72)]
     mixed, alone, local = (models[name].predict_grid(axes) for name in ("mixed", "alone", "local"))
     (weight,) = models["mixed"].describe()["prior"]["weight"]
@@ -68,7 +68,7 @@ def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words,
     frame = Local()
     fit(frame, TensorDataModule(clip[:, 1]), make_trainer, 0)
     torch.testing.assert_close(local[:, 1], frame.predict_grid(axes[1:]))
-    assert models["mixed"].psnr > models["alone"].psnr + 0.3
+    assert models["mixed"].psnr > models["alone"].psnr + 0.7
 
 
 @pytest.mark.parametrize("noise", ["none", "auto"])
