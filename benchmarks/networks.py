@@ -230,7 +230,7 @@ def width_of(parameters: float, inputs: int) -> int:
     return max(4, round((math.sqrt(linear**2 + 8 * parameters) - linear) / 4))
 
 
-def smaller(kind: str, score: Published, samples: int, size: int) -> SimpleMLP:
+def smaller(kind: str, score: Published, samples: int, size: int, steps: int) -> SimpleMLP:
     """Returns a network with as many parameters per trained sample as the published one."""
     parameters = score.parameters * samples / score.samples
     if kind == "relu, hash":
@@ -250,6 +250,8 @@ def smaller(kind: str, score: Published, samples: int, size: int) -> SimpleMLP:
     options: dict[str, Any] = {}
     if activation == "relu":
         options = {"sigmoid": True, "optimizer": partial(torch.optim.Adam, lr=1e-2)}
+    if activation == "gabor":  # the rate falls to a tenth, as in its authors' program; their omega is for larger pictures
+        options = {"omega": 10, "lr_scheduler": partial(torch.optim.lr_scheduler.ExponentialLR, gamma=0.1 ** (1 / steps))}
     return SimpleMLP(encoder="identity", activation=activation, depth=3, width=width_of(parameters, 2), **options)
 
 
@@ -270,7 +272,7 @@ def compare_with_published(folder: str, names: list[str], count: int, steps: int
             )
             share = score.parameters / score.samples
             if (share, score.held_out) not in scores:
-                module, fit = smaller(kind, score, (size // stride) ** 2, size), trainer(steps)
+                module, fit = smaller(kind, score, (size // stride) ** 2, size, steps), trainer(steps)
                 began = time.process_time()
                 fit.fit(module, data)
                 seconds = time.process_time() - began
