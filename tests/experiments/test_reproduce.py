@@ -225,6 +225,12 @@ def test_tables_of_other_papers_have_their_settings_and_published_values():
     assert published["CARA"] == {"parameters": [207_000, 337_000, 471_000], "published": [40.03, 46.24, 48.00]}
     with pytest.raises(InputError, match="2 numbers of parameters and 1 values"):
         published_scores([1, 2], [3.0])
+    for quick in (False, True):
+        stored = {entry.labels["block"]: entry.settings for entry in load("kodak").entries(quick)}
+        decay, steps = (stored["wire"][key] for key in ("model.lr_scheduler.init_args.gamma", "trainer.max_steps"))
+        assert decay**steps == pytest.approx(0.1, rel=0.01)  # the rate of WIRE falls to a tenth
+        # a grid is the least-squares optimum only without a ridge
+        assert [stored[name]["model.ridge"] for name in ("sparse", "grid", "bspline")] == [0, 0, 0]
 
 
 def test_a_table_shows_published_curves_and_interpolation_for_each_set_of_signals():
