@@ -356,7 +356,7 @@ def measured(folder: str, arguments: list[str]) -> tuple[int, int, float]:
 
 
 def total_variation(noisy: np.ndarray, image: Tensor, deviation: float) -> float:
-    """PSNR of a grid of nodes at the samples that is fitted with a penalty of its total variation, at the best of six weights."""
+    """PSNR of a grid with nodes at the samples, fitted with a penalty of its total variation, at the best of six weights."""
     from skimage.restoration import denoise_tv_chambolle
 
     weights = [deviation * share for share in (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)]
@@ -370,7 +370,15 @@ def noise(paths: list[str]) -> None:
 
     options = {"channel_axis": -1, "convert2ycbcr": True, "rescale_sigma": True, "method": "BayesShrink", "mode": "soft"}
     print(f"\nnoise: all pixels, {len(paths)} pictures, PSNR in dB against the picture without noise\n")
-    columns = ["noise", "as it is", "total variation", "denoise_wavelet", "with bior4.4", "cycle_spin(3) of it", "keep: auto"]
+    columns = [
+        "noise",
+        "as it is",
+        "total variation",
+        "denoise_wavelet",
+        "with bior4.4",
+        "cycle_spin(3) of it",
+        "keep: auto",
+    ]
     print(f"| {' | '.join([*columns, 'core s', 'numbers kept'])} |\n|{' ---: |' * (len(columns) + 2)}")
     for deviation in (0.03, 0.08, 0.15):
         rows = []
