@@ -69,7 +69,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
         return report["psnr"][judge] if math.isfinite(report["psnr"][judge]) else math.inf
 
     def rank(report: dict[str, Any]) -> float:
-        return score(report) + TIE_DB * (report["encoder"] == PREFERRED)
+        return score(report) + (TIE_DB if report["encoder"] == PREFERRED else 0.0)
 
     first, *others = LIFTINGS
     reports = [tried(encoder, first) for encoder in shifted.values()]
