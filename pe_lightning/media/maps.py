@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib.dates
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.data.batches import SignalInfo
@@ -284,8 +286,12 @@ def plot_map(
         row[0].set_title(f"{name}, {len(known)} points", fontsize=11)
         for panel in row:
             panel.set(xlabel=across, ylabel=up)
-            for axis, label in (("x", across), ("y", up)):
-                if found.axes[label].dtype.kind != "M":  # dates choose their own ticks
-                    panel.locator_params(axis, nbins=5)
+            for axis, label in ((panel.xaxis, across), (panel.yaxis, up)):
+                if found.axes[label].dtype.kind == "M":
+                    locator: Any = matplotlib.dates.AutoDateLocator(minticks=3, maxticks=5)  # type: ignore[no-untyped-call]
+                    axis.set_major_locator(locator)
+                    axis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+                else:
+                    axis.set_major_locator(MaxNLocator(5))
     figure.suptitle(caption, fontsize=11)
     return save_figure(path, figure)
