@@ -161,7 +161,7 @@ class LearnableFourier(Grouped):
             three trained samples, or one position of the tokens of an attention model, as in the paper.
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
         mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
-            features. Below a perceptron it is slower, for a small gain on photographs (docs/learned.md).
+            features. Below a perceptron it is slower, also in steps (docs/learned.md).
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
         hidden: Hidden units ``|H|`` of the MLP.
         groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
