@@ -219,6 +219,7 @@ def encoders(steps: int, figure: Path | None) -> None:
         left.set_xlabel(f"dB over bicubic, {steps} steps")
         right.semilogx(sorted(by_steps), [by_steps[count] for count in sorted(by_steps)], "o-")
         right.set_xlabel("steps (gau, 5)")
+        right.set_ylabel("dB over bicubic")
         fig.savefig(figure, dpi=110)
 
 

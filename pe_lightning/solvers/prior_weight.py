@@ -14,8 +14,7 @@ falls. The weight for the samples themselves is
 .. math:: 0.3 + 0.6 w' + 0.25 \log_2 (E_1 / E_2),
 
 in [0, 1]. It is zero where :math:`w' \le 0`, :math:`R_2 < 0.3` or :math:`R_4 < 0`, as of noise and of oscillations that
-larger spacings do not show. The three numbers were fitted to the best weights of pictures that the prior had not seen
-(docs/prior.md).
+larger spacings do not show. The three numbers were chosen on pictures that the prior had not seen (docs/prior.md).
 """
 
 from __future__ import annotations
