@@ -70,7 +70,7 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
     else:
         module = _module_of(checkpoint, source)
         if not isinstance(module, CoordinateModule):
-            raise InputError(f"{type(module).__name__} is not a function of coordinates; export it as safetensors")
+            raise InputError(f"{type(module).__name__} is not a function of coordinates: type --format safetensors")
         write_atomically(path, _onnx(module) if format == "onnx" else _torch_export(module))
     print(path)
     return 0
@@ -189,7 +189,7 @@ class PointwiseModel(nn.Module):
         self.networks = nn.ModuleList(stack.network_of(signal) for signal in range(stack.num_signals))
         if type(self.networks[0]).forward is nn.Module.forward:
             raise InputError(
-                f"{type(module).__name__} answers from all trained samples, not by a network; export it as safetensors"
+                f"{type(module).__name__} predicts from its trained samples, without a network: type --format safetensors"
             )
 
     def forward(self, coords: Tensor) -> Tensor:
