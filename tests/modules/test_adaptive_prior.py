@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+import yaml
 from fits import fit, signals
 
+import pe_lightning
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.drawing import draw_words
 from pe_lightning.data.sampling import GridSampling, RandomSampling
@@ -88,6 +92,8 @@ def test_a_prior_without_support_changes_nothing(noise, make_trainer):
 def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
     assert shipped_file("pictures").stat().st_size < 400_000
     assert read_prior("pictures").num_params == card("pictures")["num_params"]
+    recipe = yaml.safe_load((Path(pe_lightning.__file__).parent / "configs/prior/pictures.yaml").read_text())
+    assert recipe["trainer"]["max_steps"] == card("pictures")["steps"]
     monkeypatch.setattr("pe_lightning.modules.priors.card", lambda name: {"sha256": "0"})
     with pytest.raises(InputError, match="damaged"):
         read_prior("pictures")

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pe_lightning.data.drawing import draw_picture, draw_words
 from pe_lightning.errors import InputError
-from pe_lightning.modules.priors import read_prior
+from pe_lightning.modules.priors import PRIOR_KEY, read_prior
 from pe_lightning.networks.local import blend_weight
 from pe_lightning.tasks import PatchDataModule, PatchRegression
 from pe_lightning.tasks.patches import STRIDES, shipped_photographs
@@ -101,6 +101,13 @@ def test_a_short_fit_is_better_than_bicubic_and_its_checkpoint_is_a_prior(make_t
     prior, patches = read_prior(str(tmp_path / "last.ckpt")), torch.rand(3, 6, 6)
     torch.testing.assert_close(prior.coefficients(patches), trained.prior.coefficients(patches))
     assert not any(parameter.requires_grad for parameter in prior.parameters())
+    again = PatchRegression.load_from_checkpoint(tmp_path / "last.ckpt")
+    torch.testing.assert_close(again.prior.coefficients(patches), prior.coefficients(patches))
+    before = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    del before[PRIOR_KEY]["negated"]  # as written before patches were negated
+    torch.save(before, tmp_path / "before.ckpt")
+    assert not read_prior(str(tmp_path / "before.ckpt")).negated
+    assert not PatchRegression.load_from_checkpoint(tmp_path / "before.ckpt").prior.negated
 
 
 def test_what_cannot_be_trained_on_is_refused(tmp_path):
