@@ -96,9 +96,7 @@ def test_models_that_cannot_be_exported_are_refused(run, capsys, monkeypatch: py
 
     assert "no model at 'nowhere': give a run directory" in error("nowhere")
     folder, _ = run("adaptive")
-    assert "Adaptive predicts from its trained samples, without a network: type --format safetensors" in error(
-        str(folder), "--format", "torch_export"
-    )
+    assert "Adaptive predicts from its trained samples, without a network" in error(str(folder), "--format", "torch_export")
     other = tmp_path / "other.safetensors"
     other.write_bytes(b"\x00" * 40)
     assert "cannot read" in error(str(other), "--format", "checkpoint")
