@@ -70,13 +70,18 @@ class SignalsStrategy(DDPStrategy):
         return Process(self.global_rank, self.world_size).share(num_signals)
 
     def gather(self, shard: Tensor, num_signals: int) -> Tensor:
-        """Concatenates the tensors of all processes along the first axis, in order of rank, on every process."""
+        """Concatenates the tensors of all processes along the first axis, in order of rank, on every process.
+
+        Processes exchange them by the devices of the fit; at its end Lightning has moved the module to the CPU.
+        """
         shares = [Process(rank, self.world_size).share(num_signals) for rank in range(self.world_size)]
-        padded = shard.new_zeros(max(share.stop - share.start for share in shares), *shard.shape[1:])
+        rows = max(share.stop - share.start for share in shares)
+        padded = shard.new_zeros(rows, *shard.shape[1:], device=self.root_device)
         padded[: len(shard)] = shard.detach()
         received = [torch.empty_like(padded) for _ in shares]
         dist.all_gather(received, padded)
-        return torch.cat([one[: share.stop - share.start] for one, share in zip(received, shares, strict=True)])
+        parts = [one[: share.stop - share.start] for one, share in zip(received, shares, strict=True)]
+        return torch.cat(parts).to(shard.device)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """The parameters of all signals, on every process."""

@@ -53,9 +53,10 @@ class PeakMemory(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Collects the peaks of all processes; called in each of them."""
-        on_device = pl_module.device.type == "cuda"
-        device = torch.cuda.max_memory_allocated(pl_module.device) if on_device else 0
-        own = torch.tensor([peak_resident_bytes(), device], dtype=torch.int64, device=pl_module.device)
+        used = trainer.strategy.root_device  # Lightning has moved the module to the CPU
+        on_device = used.type == "cuda"
+        device = torch.cuda.max_memory_allocated(used) if on_device else 0
+        own = torch.tensor([peak_resident_bytes(), device], dtype=torch.int64, device=used)
         resident, devices = trainer.strategy.all_gather(own).reshape(-1, 2).T.tolist()
         self._found = {
             "resident_bytes": max(resident),

@@ -110,6 +110,7 @@ class StableRank(PeriodicCallback):
         batch = to_device(require_signals("StableRank", trainer).calibration_batch(), module.device)
         if self._coords is None:
             self._coords = sample_coordinates(batch, self.points).to(next(module.parameters()).dtype)
+        self._coords = self._coords.to(module.device)  # after the last step Lightning moves the module to the CPU
         if self._features is None or module.networks.features_are_trained:
             self._features = encoding_rank(module, batch, self._coords)
         return {"features": self._features, **layer_ranks(module, self._coords)}

@@ -169,7 +169,8 @@ def point_density(
     values: Tensor, axes: Sequence[Tensor] | None, mask: Tensor | None, num_axes: int, distributed: bool
 ) -> list[float]:
     """Samples per unit length of each axis of a grid with as many samples as there are points, mean over signals."""
-    count = torch.tensor(float(values.shape[1]) if mask is None else mask.float().mean().item() * values[0, ..., 0].numel())
+    own = float(values.shape[1]) if mask is None else mask.float().mean().item() * values[0, ..., 0].numel()
+    count = torch.tensor(own, device=values.device)
     if distributed and torch.distributed.is_initialized():
         torch.distributed.all_reduce(count)
     if axes is None:
