@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from fits import GAU, MODULES, SAMPLINGS, signals
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
+from pe_lightning.callbacks import PeakMemory, StableRank, TimeToPSNR
 from pe_lightning.data import Batching, TensorDataModule
 from pe_lightning.data.sampling import GridSampling
 from pe_lightning.encoders.base import registry as encoders
@@ -20,12 +21,13 @@ from pe_lightning.networks.activations import activations
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its data, and the number of training steps."""
+    """A model, its data, the number of training steps, and callbacks."""
 
     model: Callable[[], CoordinateModule]
     values: Callable[[], Tensor] = lambda: signals(3, 24, 20)
     data: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
+    callbacks: Callable[[], list[Callback]] = list
 
 
 def _with_gap() -> Tensor:
@@ -55,6 +57,7 @@ CASES: dict[str, Case] = {
     "chunks of signals": Case(lambda: MODULES["simple"](signals_per_chunk=2), steps=3),
     "one learned encoder": Case(lambda: ComplexLinear("lff", shared_encoder=True), steps=3),
     "validation": Case(MODULES["simple"], data={"validation": 0.2}, steps=3),
+    "callbacks": Case(MODULES["simple"], steps=3, callbacks=lambda: [StableRank(2), PeakMemory(), TimeToPSNR([5.0])]),
     "gap, simple": Case(MODULES["simple"], _with_gap, steps=3),
     "gap, exact": Case(_exact(), _with_gap),
     "gap, adaptive": Case(Adaptive, _with_gap),
@@ -80,6 +83,7 @@ def scores(case: Case, trainer: Trainer) -> dict[str, Tensor]:
     """The scores of all signals, fitted and evaluated by the trainer; values and deviations at points are on its device."""
     torch.manual_seed(0)
     model = case.model()
+    trainer.callbacks.extend(case.callbacks())
     trainer.fit(model, TensorDataModule(case.values(), **case.data))
     trainer.test(model, TensorDataModule(case.values(), **case.data), verbose=False)
     device = trainer.strategy.root_device

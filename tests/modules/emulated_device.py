@@ -15,8 +15,11 @@ import sys
 import tempfile
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from lightning.pytorch import Trainer
@@ -32,7 +35,12 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from device_cases import CASES, assert_equal, scores
+from device_cases import CASES, Case, assert_equal, scores
+from fits import GAU, signals
+
+from pe_lightning.data import grid_axes
+from pe_lightning.distributed import SignalsStrategy
+from pe_lightning.solvers import solve_blocks, solve_points
 
 NAME = "emulated"
 DEVICE = torch.device("privateuseone", 0)
@@ -164,6 +172,31 @@ class EmulatedAccelerator(Accelerator):
         return NAME
 
 
+def check_collectives() -> None:
+    """Processes of GPUs exchange tensors of the GPUs only: solvers, and signals after the fit, when they are on the CPU."""
+
+    def exchange(tensor: Tensor, *_: Any) -> None:
+        assert isinstance(tensor, Emulated), "a tensor of the CPU is exchanged"
+
+    def gather(received: list[Tensor], tensor: Tensor) -> None:
+        exchange(tensor)
+        received[0].copy_(tensor)
+
+    alone = {"is_initialized": lambda: True, "get_world_size": lambda: 2}
+    with (
+        Operations(),
+        Functions(),
+        patch.multiple(torch.distributed, all_reduce=exchange, broadcast=exchange, all_gather=gather, **alone),
+    ):
+        values, axes = signals(2, 24, 20).to(DEVICE), [x.to(DEVICE) for x in grid_axes((24, 20))]
+        mask = torch.rand(24, 20).to(DEVICE) < 0.5
+        solve_points(values, GAU, axes=axes, mask=mask, distributed=True)
+        solve_blocks([((0, 0), values)], GAU, axes)
+        stub = SimpleNamespace(world_size=1, root_device=DEVICE)
+        fitted = signals(2, 24, 20)
+        assert torch.equal(SignalsStrategy.gather(stub, fitted, 2), fitted)  # type: ignore[arg-type]
+
+
 def main() -> None:
     """Prints a line for each case, and the traceback of what fails. Exit status: 1 if something does."""
     warnings.simplefilter("ignore")
@@ -174,15 +207,20 @@ def main() -> None:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         settings = {"default_root_dir": folder, "inference_mode": False, "num_sanity_val_steps": 0, "devices": 1, **quiet}
-        for name, case in CASES.items():
+
+        def check_fit(case: Case) -> None:
+            expected = scores(case, Trainer(accelerator="cpu", max_steps=case.steps, **settings))
+            with Operations(), Functions():
+                strategy = SingleDeviceStrategy(DEVICE, accelerator=EmulatedAccelerator())
+                found = scores(case, Trainer(strategy=strategy, max_steps=case.steps, **settings))
+            assert_equal(found, expected, decibels=0.01)
+
+        checks = {"collectives": check_collectives, **{name: partial(check_fit, case) for name, case in CASES.items()}}
+        for name, check in checks.items():
             if any(part not in name for part in sys.argv[1:]):
                 continue
-            expected = scores(case, Trainer(accelerator="cpu", max_steps=case.steps, **settings))
             try:
-                with Operations(), Functions():
-                    strategy = SingleDeviceStrategy(DEVICE, accelerator=EmulatedAccelerator())
-                    trainer = Trainer(strategy=strategy, max_steps=case.steps, **settings)
-                    assert_equal(scores(case, trainer), expected, decibels=0.01)
+                check()
                 print(name, "ok", flush=True)
             except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError):
                 traceback.print_exc()
