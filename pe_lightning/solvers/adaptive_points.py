@@ -67,6 +67,9 @@ FACTOR_CHANGE = (0.5, 1.25)
 is extrapolated."""
 FEW_HELD_OUT = 400
 """Held-out samples below which further tenths are held out in turn, up to five."""
+SMOOTHING_POWER = 1.0
+"""Least power of the variograms that smooth: that of 1/2 rises so steeply that its values at samples follow their noise, and
+held-out samples do not show it."""
 MIN_CALIBRATION = 20
 """Fewest held-out samples that weigh and calibrate; with fewer the bank is alone and the factor is one."""
 FLOAT32_RIDGE = 2.0**-7
@@ -112,12 +115,12 @@ class HeldOut(NamedTuple):
 
 
 class HeldOutErrors(NamedTuple):
-    """Errors at held-out samples."""
+    """Errors at held-out samples, of the bank and of the ``M`` power variograms that are mixed with it."""
 
     level: Tensor
     """Number of the level that predicts each sample, ``(H,)``."""
     errors: Tensor
-    """Prediction minus sample of the bank and of each power variogram, ``(1 + K, H, C)``."""
+    """Prediction minus sample, ``(1 + M, H, C)``."""
     deviations: Callable[[], Tensor]
     """Computes standard deviations that are not calibrated, ``(H, C)``."""
 
@@ -322,7 +325,8 @@ class AdaptivePoints:
         grid: Samples of the whole signal per axis, ``N_a``: the unit of lengths.
         window: Standard deviation of the local mean of errors, in spacings of a grid.
         ridge: Ridge of the local fits.
-        keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction.
+        keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction, to which the
+            variogram of the least power does not contribute.
         periodic: Which axes are periodic; by default none. Samples near the seam are repeated beyond it.
         held_out: Samples that calibrate standard deviations, with the predictions of another fit.
         refit: Another fit whose standard deviations are calibrated: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
@@ -360,7 +364,9 @@ class AdaptivePoints:
         self.levels = {0: self._level(values, self.places, None)}
         nugget = ridge if ridge > RIDGE else 0.0
         self.powers = PowerKriging(values, self.places, self.levels[0].cells.tree, nugget)
-        self._is_mixed = held_out is None and refit is None and len(bank.forms) > 1
+        is_mixed = held_out is None and refit is None and len(bank.forms) > 1
+        least = 0.0 if keeps_samples else SMOOTHING_POWER
+        self._members = [m for m, power in enumerate(POWERS) if power >= least] if is_mixed else []
         self._calibrations: dict[int, Calibration] | None = None
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
@@ -521,7 +527,8 @@ class AdaptivePoints:
             weights = least_error_weights(errors[:, which], errors)
             ratios = torch.einsum("m,mhc->hc", weights, errors[:, which]).abs() / deviations[which]
             factor = (torch.quantile(ratios, COVERAGE, dim=0) / COVERAGE_DEVIATIONS).to(self.values)
-            all_weights = torch.cat([weights.to(alone), alone.new_zeros(len(alone) - len(errors))])
+            all_weights = torch.zeros_like(alone)
+            all_weights[[0, *(1 + member for member in self._members)]] = weights.to(alone)
             found[n] = Calibration(all_weights, factor)
         return found
 
@@ -536,16 +543,15 @@ class AdaptivePoints:
         fit = AdaptivePoints(self.bank, *rest, False, self._periodic)
         places = coords[held].double() * self.scale
         number, sample, _ = fit._numbers(places)
-        count = 1 + (len(POWERS) if self._is_mixed else 0)
-        errors = values.new_empty(count, len(held), values.shape[-1])
+        errors = values.new_empty(1 + len(self._members), len(held), values.shape[-1])
         if predict is not None:
             errors[0] = predict(held) - values[held]
         for n, which in _by_level(number):
             at = places[which], sample[which]
             if predict is None:
                 errors[0, which] = fit._by_bank(n, *at) - values[held[which]]
-            if count > 1:
-                errors[1:, which] = fit._by_powers(n, *at, range(len(POWERS))) - values[held[which]]
+            if self._members:
+                errors[1:, which] = fit._by_powers(n, *at, self._members) - values[held[which]]
 
         def deviations() -> Tensor:
             found = torch.empty_like(errors[0])
