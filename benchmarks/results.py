@@ -368,9 +368,10 @@ def main() -> None:
         parser.error(f"{', '.join(missing)}: give --pictures FOLDER, or --only others")
     torch.set_num_threads(1)
     for name in chosen:
-        results[name] = measure(name, options.pictures)
+        entry = measure(name, options.pictures)
+        results = {**read(), name: entry}  # another process may have written entries in the meantime
         FILE.write_text(HEADER + yaml.safe_dump(results, sort_keys=True, width=120))
-        print(f"{name}: {results[name]['core_seconds']} core seconds, {results[name]['values']}", flush=True)
+        print(f"{name}: {entry['core_seconds']} core seconds, {entry['values']}", flush=True)
     write_pages(results)
 
 

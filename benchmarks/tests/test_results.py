@@ -49,3 +49,18 @@ def test_numbers_are_written_with_the_decimals_of_the_page():
         results.fill_in("<!-- = a.d.psnr -->1", file)
     with pytest.raises(SystemExit, match=r"-1\.45 now: change the sentence"):
         results.fill_in("<!-- = a.c.psnr - a.b.psnr -->1", file)
+
+
+def test_a_measurement_keeps_entries_that_another_process_wrote_in_the_meantime(tmp_path, monkeypatch):
+    import results
+
+    def measured(name, folder):
+        results.FILE.write_text("b: 2\n")
+        return {"core_seconds": 1, "values": {}}
+
+    monkeypatch.setattr(results, "FILE", tmp_path / "results.yaml")
+    monkeypatch.setattr(results, "measure", measured)
+    monkeypatch.setattr(results, "write_pages", lambda found: None)
+    monkeypatch.setattr("sys.argv", ["results.py", "--only", "sound"])
+    results.main()
+    assert results.read() == {"b": 2, "sound": {"core_seconds": 1, "values": {}}}
