@@ -140,7 +140,8 @@ class ScoreTable:
     def notes(self) -> Iterator[str]:
         """Explanations below the table."""
         count = len(self.baseline.test)
-        interval = f"with {CONFIDENCE:.0%} t intervals over {count} signals" if count > 1 else "one signal has no interval"
+        over = f"with {CONFIDENCE:.0%} t intervals over {count} signals"
+        interval = over if count > 1 else "without intervals, which need two signals or more"
         yield f"Differences: against {self.baseline.name}, paired by signal, {interval}."
         yield "Means ± standard deviation over signals."
         if self.missing_baseline:

@@ -64,7 +64,7 @@ def test_one_signal_has_no_interval(make_run, tmp_path):
     make_run("a/1", (30.0,))
     (table,) = tables(tmp_path)
     assert difference(table, "bicubic interpolation") == pytest.approx((-10.0, math.nan, math.nan, 1), nan_ok=True)
-    assert "one signal has no interval" in next(table.notes)
+    assert "without intervals, which need two signals or more" in next(table.notes)
 
 
 def test_one_encoder_in_several_networks_is_a_row_per_network(make_run, tmp_path):
