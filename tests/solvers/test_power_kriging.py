@@ -78,6 +78,6 @@ def test_a_signal_that_a_power_variogram_predicts_is_predicted_as_well(wide):
     coords = torch.cartesian_prod(axis, axis).reshape(48, 48, 2)
     fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), truth[~missing], coords[~missing], (48, 48), 0.8, RIDGE)
     alone = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), truth[~missing], coords[~missing], (48, 48), 0.8, RIDGE)
-    alone._is_mixed = False
+    alone._members = []
     error, other = ((f.at(coords[missing]) - truth[missing]).square().mean() for f in (fit, alone))
     assert error < 0.01 * other
