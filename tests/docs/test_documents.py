@@ -36,6 +36,7 @@ from pe_lightning.callbacks import WandbSettings
 from pe_lightning.command_line import verbs
 from pe_lightning.command_line.arguments import rewrite
 from pe_lightning.command_line.cli import parse, prepare
+from pe_lightning.experiments.reproduce import definition
 from pe_lightning.media.signals import write_signal
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,8 @@ BLOCK = re.compile(
 )
 INLINE = re.compile(r"(?<![`\w])`((?:[A-Z_]+=\S+ )?pe-lightning \w+ [^`]+)`")
 MARK = re.compile(r"run with (?P<extra>\S.*)|save as (?P<file>\w+\.py)|parse only: (?P<reason>\S.*)")
+RECIPES = {"RowDataModule": "row/depth", "VideoDataModule": "video/complex_gau"}
+"""Recipes with the data of a table, for commands that change its options."""
 OTHERS = {"pip", "pytest", "wandb"}
 """Programs of others: what they do is not ours to test."""
 LEFT_OUT = ("...", "…")
@@ -196,9 +199,13 @@ def _parse_verb(verb: str, arguments: list[str], sandbox: Path) -> None:
         hands_on = any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values())
         if not given or not hands_on:
             return
+        config = "image/demo"
+        if verb == "reproduce" and any(word.startswith("--data.") for word in given):
+            data = definition.load(arguments[0]).base.get("data")
+            config = RECIPES.get(str(data), config)
         verb, arguments = "fit", given[:]  # options of fit, handed on
         if not {"--config", "--model"} & set(arguments):
-            arguments = ["--config", "image/demo", *arguments]
+            arguments = ["--config", config, *arguments]
     if "--ckpt_path" in arguments:
         arguments[arguments.index("--ckpt_path") + 1] = str(sandbox / "RUN/checkpoints/last.ckpt")
     prepare()
