@@ -1,5 +1,7 @@
 """Fits that are killed, interrupted, and resumed."""
 
+import signal
+
 import pytest
 from stopping import checkpoint, fit, metrics, only_run, run_fit, stopped
 
@@ -59,6 +61,8 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
 def test_a_signal_stops_after_a_step_with_all_results_and_the_fit_can_be_resumed(tmp_path, signum, devices):
     steps = ["--data.steps_per_epoch", "50", "--trainer.max_steps"]
     ended = [*stopped(60, signum, rank=0), *devices]
+    if signum == signal.SIGHUP:
+        signal.signal(signum, signal.SIG_DFL)  # under nohup it is ignored, in processes that are started too
     done = run_fit(tmp_path / "s", "demo.yaml", *steps, "150", *ended, launched=bool(devices), wandb=signum == 15)
     assert done.returncode == 128 + signum, done.stderr
     run = only_run(tmp_path / "s")
