@@ -509,6 +509,7 @@ class AdaptivePoints:
                     change = found.factor / self._calibrated([coarser])[0].factor
                     found = found._replace(factor=found.factor * change.clamp(*FACTOR_CHANGE).sqrt())
                 self._calibrations = {0: found}
+            self.__dict__.pop("_errors_of_tenths", None)  # they hold fits of nearly the size of this one
         return self._calibrations[min(number, max(self._calibrations))]
 
     def _calibrated(self, splits: Sequence[HeldOut]) -> dict[int, Calibration]:

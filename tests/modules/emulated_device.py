@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.accelerators import Accelerator
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -141,35 +141,10 @@ class Functions(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class EmulatedAccelerator(Accelerator):
-    """The device, for a Trainer."""
+class EmulatedAccelerator(CPUAccelerator):
+    """The device, for a Trainer: that of the CPU but for the check of the device's type."""
 
     def setup_device(self, device: torch.device) -> None: ...
-
-    def teardown(self) -> None: ...
-
-    def get_device_stats(self, device: Any) -> dict[str, Any]:
-        return {}
-
-    @staticmethod
-    def parse_devices(devices: Any) -> list[int]:
-        return list(range(int(devices)))
-
-    @staticmethod
-    def get_parallel_devices(devices: list[int]) -> list[torch.device]:
-        return [torch.device(DEVICE.type, index) for index in devices]
-
-    @staticmethod
-    def auto_device_count() -> int:
-        return 1
-
-    @staticmethod
-    def is_available() -> bool:
-        return True
-
-    @staticmethod
-    def name() -> str:
-        return NAME
 
 
 def check_collectives() -> None:

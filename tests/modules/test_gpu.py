@@ -14,10 +14,10 @@ from fits import GAU, MODULES, MakeTrainer
 
 from pe_lightning.modules import ComplexLinear
 
-on_gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+
+def on_gpu(test: Any) -> Any:
+    """Marks a test that needs a GPU."""
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
 
 
 def compare(case: Case, make_trainer: MakeTrainer, decibels: float, **more: Any) -> None:
@@ -27,18 +27,19 @@ def compare(case: Case, make_trainer: MakeTrainer, decibels: float, **more: Any)
     assert_equal(gpu, cpu, decibels)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=on_gpu) for name in CASES])
+@on_gpu
+@pytest.mark.parametrize("name", CASES)
 def test_a_fit(name: str, make_trainer: MakeTrainer) -> None:
     compare(CASES[name], make_trainer, decibels=0.05)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=on_gpu) for kind in MODULES])
+@on_gpu
+@pytest.mark.parametrize("kind", MODULES)
 def test_mixed_precision(kind: str, make_trainer: MakeTrainer) -> None:
     compare(Case(MODULES[kind], steps=20), make_trainer, decibels=0.5, precision="bf16-mixed")
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@on_gpu
 def test_a_band_of_gram_matrices(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     from pe_lightning.networks import gram
 

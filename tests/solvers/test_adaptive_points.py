@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -94,11 +96,13 @@ def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other(monkeypa
 
 def test_the_choice_of_the_ridge_and_the_calibration_share_their_held_out_fits(monkeypatch):
     """A tenth of the samples is predicted once, and standard deviations are computed for the chosen ridge alone."""
-    random, fits, spreads = torch.Generator().manual_seed(0), [], []
+    random, fits, spreads, alive = torch.Generator().manual_seed(0), [], [], []
     places = 20 * torch.rand(400, 2, generator=random)
     init, at = AdaptivePoints.__init__, adaptive_points.PointLevel.at
     monkeypatch.setattr(
-        AdaptivePoints, "__init__", lambda self, *given, **named: fits.append(1) or init(self, *given, **named)
+        AdaptivePoints,
+        "__init__",
+        lambda self, *given, **named: fits.append(1) or alive.append(weakref.ref(self)) or init(self, *given, **named),
     )
     monkeypatch.setattr(adaptive_points.PointLevel, "at", lambda *given: spreads.append(given[-1:] == (True,)) or at(*given))
     fit = field(torch.rand(400, 1, generator=random), places, (20, 20))
@@ -108,6 +112,8 @@ def test_the_choice_of_the_ridge_and_the_calibration_share_their_held_out_fits(m
     fit.calibration(0)
     assert len(fits) == 1 + 5
     assert any(spreads)
+    gc.collect()
+    assert sum(made() is not None for made in alive) == 1, "the others are released"
 
 
 def test_smoothed_values_at_samples_do_not_follow_their_noise():
