@@ -1,0 +1,45 @@
+"""Files and numbers of an earlier state of the code: its checkpoints load, and fits are equal to rounding.
+
+``make.py`` wrote the files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from make import CASES, EXPECTED, FOLDER, RECIPES, fitted, keys, predictions, run, scores
+
+import pe_lightning
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
+GOLDEN = json.loads(EXPECTED.read_text())
+
+
+@pytest.fixture(autouse=True)
+def _working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_checkpoints_and_fits_predict_what_they_did(name: str) -> None:
+    expected = [torch.tensor(values) for values in GOLDEN["predictions"][name]]
+    for model, tolerance in ((pe_lightning.load(FOLDER / f"{name}.ckpt"), 2e-6), (fitted(name), 2e-4)):
+        found = [tensor.flatten() for tensor in predictions(model)]
+        # a loaded exact fit has no standard deviations, which need its samples
+        torch.testing.assert_close(found, expected[: len(found)], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_have_the_same_scores_and_fields(name: str, tmp_path: Path) -> None:
+    metrics, _ = run(tmp_path, *RECIPES[name])
+    assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-3)
+    assert set(GOLDEN["keys"][name]) <= set(keys(metrics))
+
+
+@pytest.mark.parametrize("name", ["adaptive", "closed_form", "points", "random_points"])
+def test_saved_configurations_repeat_their_run(name: str, tmp_path: Path) -> None:
+    metrics, _ = run(tmp_path, "--config", str(FOLDER / f"{name}.yaml"))
+    assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-3)
