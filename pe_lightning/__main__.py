@@ -94,8 +94,6 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: The arguments; ``None`` for those of the process.
     """
-    if args is None:  # before torch is imported: busy-waiting threads would take the cores of other programs
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -1,20 +1,24 @@
 """The number of threads of a computation, chosen by the size of its work.
 
 Threads that wait for each other cost more than they save where the work is small: a factorisation of a few hundred columns
-synchronises its threads thousands of times, and each time waits for the operating system if another program runs.
+synchronises its threads thousands of times, and each time waits for the operating system if another program runs. Large
+products use several threads (:func:`sized_threads`). Many small systems are divided into blocks that do not depend on each
+other, which several threads take in turn, each with one thread inside (:func:`side_by_side`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-__all__ = ["OPERATIONS_PER_THREAD", "sized_threads", "solve_operations", "threads_for_values"]
+__all__ = ["OPERATIONS_PER_THREAD", "one_thread", "side_by_side", "sized_threads", "solve_operations", "threads_for_values"]
 
 OPERATIONS_PER_THREAD = 1e10
 """Floating-point operations that are worth a thread: about half a second of one core."""
@@ -22,7 +26,11 @@ MAX_COUNTED_FEATURES = 1024
 """Features per axis that the estimate assumes at most: longer axes have fewer features than samples, or local ones."""
 
 Parameters = ParamSpec("Parameters")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_available: ContextVar[int | None] = ContextVar("available", default=None)
+"""Threads outside the outermost :func:`sized_threads`; ``None`` outside."""
 
 
 @contextmanager
@@ -39,11 +47,54 @@ def sized_threads(operations: float) -> Iterator[None]:
     if number == before:
         yield
         return
+    outside = _available.set(_available.get() or before)
     torch.set_num_threads(number)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+        _available.reset(outside)
+
+
+def one_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a function of many small operations: one thread, except in :func:`side_by_side`."""
+
+    @wraps(function)
+    def in_one_thread(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with sized_threads(0):
+            return function(*args, **kwargs)
+
+    return in_one_thread
+
+
+def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], device: torch.device) -> list[Result]:
+    """The results of a function for independent items, in their order, computed in as many threads as are available.
+
+    Each item has one thread of PyTorch, BLAS and LAPACK, so that results do not depend on the number of threads.
+    The number of threads outside the outermost :func:`sized_threads` is the limit; a call within an item is sequential.
+    Modes of autograd are those of the caller. The first exception is raised here, after items that have begun.
+
+    Args:
+        function: Is called once for each item, and writes nothing that another call reads.
+        items: The items. With several threads they are all held at once.
+        device: Of the tensors. Items on an accelerator are computed one after another.
+    """
+    items = list(items)
+    width = min(len(items), _available.get() or torch.get_num_threads())
+    with sized_threads(0):
+        if width <= 1 or device.type != "cpu":
+            return [function(item) for item in items]
+        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+        def call(item: Item) -> Result:
+            with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+                return function(item)
+
+        pool = ThreadPoolExecutor(width, initializer=torch.set_num_threads, initargs=(1,))
+        try:
+            return list(pool.map(call, items))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def solve_operations(shape: Sequence[int], passes: int) -> float:

@@ -1,7 +1,8 @@
-"""Small solves take one thread, and give the others back."""
+"""Small solves take one thread, and give the others back; blocks of small systems are computed side by side."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
@@ -10,9 +11,13 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.shifted import Gaussian
+from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
-from pe_lightning.threads import OPERATIONS_PER_THREAD, sized_threads
+from pe_lightning.solvers import adaptive_points, solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.threads import OPERATIONS_PER_THREAD, side_by_side, sized_threads
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +62,48 @@ def test_small_solves_run_in_one_thread_and_restore_the_number_also_after_an_err
     with pytest.raises(InputError):
         solve_grid(values, Probe(), ridge=-1.0)
     assert torch.get_num_threads() == 4
+
+
+def test_items_run_at_the_same_time_with_one_thread_each_in_the_modes_of_the_caller() -> None:
+    meeting = threading.Barrier(4, timeout=30)
+
+    def seen(item: int) -> tuple[int, int, bool, bool]:
+        meeting.wait()  # all four items have begun
+        inner = side_by_side(lambda _: threading.get_ident(), range(2), CPU)
+        assert set(inner) == {threading.get_ident()}
+        return item, torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    assert side_by_side(seen, range(4), CPU) == [(item, 1, True, False) for item in range(4)]
+    with torch.inference_mode(), sized_threads(0):  # the limit is the number of threads outside
+        assert side_by_side(seen, range(4), CPU) == [(item, 1, False, True) for item in range(4)]
+    assert torch.get_num_threads() == 4
+    new = threading.Thread(target=lambda: threads.append(torch.get_num_threads()))
+    threads: list[int] = []
+    new.start()
+    new.join()
+    assert threads == [4]
+
+
+def test_an_exception_of_an_item_reaches_the_caller_and_threads_are_restored() -> None:
+    def fails(item: int) -> None:
+        raise InputError(f"item {item}")
+
+    with pytest.raises(InputError, match="item 0"):
+        side_by_side(fails, range(8), CPU)
+    assert torch.get_num_threads() == 4
+
+
+def test_local_fits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptive_points, "MAX_NUMBERS", {"cpu": 1 << 15})  # many blocks
+    generator = torch.Generator().manual_seed(0)
+    coords, values = torch.rand(300, 2, generator=generator), torch.rand(300, 2, generator=generator)
+    points = torch.rand(200, 2, generator=generator)
+    results = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, adaptive_points.RIDGE)
+        some = points.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(fit.at(some).sum(), some)
+        results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))
+        assert torch.get_num_threads() == number
+    assert torch.equal(*results)

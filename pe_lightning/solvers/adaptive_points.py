@@ -26,7 +26,8 @@ from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
 from pe_lightning.solvers.gaps import has_wide_gaps
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
-from pe_lightning.solvers.power_kriging import POWERS, PowerKriging, blocks_of
+from pe_lightning.solvers.power_kriging import POWERS, Block, PowerKriging, blocks_of
+from pe_lightning.threads import one_thread, side_by_side
 
 __all__ = ["NOISE_RIDGES", "RIDGE", "AdaptivePoints", "HeldOut"]
 
@@ -219,14 +220,34 @@ class PointLevel:
     @torch.no_grad()
     def errors(self, cells: Tensor) -> Tensor:
         """Leave-one-out errors of the samples of neighbourhoods: mean squares over channels, ``(B, n, M)``."""
-        around = torch.unique(self.cell[self.near[cells]])
-        core = self.cells.core
-        for some in around[~self._has_errors[around]].split(self._chunk(len(self.forms))):
-            errors = self._fit(some, self._offsets(some)[2], None)[0].held_out(core)[0].square().mean(-1)
-            own = self.own[some]
-            self._errors[self.near[some][:, -core:][own]] = errors.mT[own]
-        self._has_errors[around] = True
+        self._prepare_errors(cells)
         return self._errors[self.near[cells]]
+
+    def _prepare_errors(self, cells: Tensor) -> None:
+        """Computes the errors of the samples of neighbourhoods where they are not known yet."""
+        core = self.cells.core
+
+        def errors(some: Tensor) -> Tensor:
+            return self._fit(some, self._offsets(some)[2], None)[0].held_out(core)[0].square().mean(-1).mT
+
+        self._compute(cells, self._has_errors, self._errors, errors, self._chunk(len(self.forms)))
+
+    def _compute(self, cells: Tensor, known: Tensor, table: Tensor, compute: Callable[[Tensor], Tensor], size: int) -> None:
+        """Computes the entries of a table of the samples of neighbourhoods, ``size`` cells at once, where they are missing.
+
+        Args:
+            cells: ``(B,)``.
+            known: Cells whose samples have an entry, ``(G,)`` booleans; changed.
+            table: ``(P, *)``; changed.
+            compute: Cells ``(b,)`` -> entries of their samples ``(b, core, *)``.
+            size: Cells that are computed at once.
+        """
+        around = torch.unique(self.cell[self.near[cells]])
+        parts = around[~known[around]].split(size)
+        for some, found in zip(parts, side_by_side(compute, parts, self.values.device), strict=True):
+            own = self.own[some]
+            table[self.near[some][:, -self.cells.core :][own]] = found[own]
+        known[around] = True
 
     def _mixture(self, distances: Tensor, errors: Tensor) -> Tensor:
         """Weights of the members, ``(B, q, M)``, from squared distances ``(B, q, n)`` to samples and their errors."""
@@ -236,19 +257,24 @@ class PointLevel:
     @torch.no_grad()
     def residuals(self, cells: Tensor) -> Tensor:
         """Leave-one-out errors of the mixture per channel, and their variances before scaling: ``(B, n, C + 1)``."""
-        around = torch.unique(self.cell[self.near[cells]])
+        self._prepare_residuals(cells)
+        return self._residuals[self.near[cells]]
+
+    def _prepare_residuals(self, cells: Tensor) -> None:
+        """Computes the residuals of the samples of neighbourhoods where they are not known yet."""
         core = self.cells.core
-        for some in around[~self._has_residuals[around]].split(self._chunk(MAX_MEMBERS)):
+        self._prepare_errors(torch.unique(self.cell[self.near[cells]]))
+
+        def residuals(some: Tensor) -> Tensor:
             _, _, offsets = self._offsets(some)
-            mixture = self._mixture(_to_others(offsets, core), self.errors(some))
+            mixture = self._mixture(_to_others(offsets, core), self._errors[self.near[some]])
             shares, members = _strongest(mixture)
             found, variance = self._fit(some, offsets, members)[0].held_out(core)
             samples = self.near[some][:, -core:]
             residual = torch.einsum("bcj,bjcv->bcv", shares, found) + (self.targets - self.values)[samples]
-            both = torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
-            self._residuals[samples[self.own[some]]] = both[self.own[some]]
-        self._has_residuals[around] = True
-        return self._residuals[self.near[cells]]
+            return torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
+
+        self._compute(cells, self._has_residuals, self._residuals, residuals, self._chunk(MAX_MEMBERS))
 
     def mean_error(self) -> float:
         """Mean squared leave-one-out error of the mixture, over :data:`CALIBRATION_CELLS` cells."""
@@ -274,24 +300,31 @@ class PointLevel:
         Returns:
             ``(Q, C)``.
         """
-        indices, values = [], []
-        for block in blocks_of(self.cell[sample], len(self.near), self._chunk(MAX_MEMBERS)):
+        cells = torch.unique(self.cell[sample])
+        self._prepare_errors(cells)
+        if spread:
+            self._prepare_residuals(cells)
+            self.everywhere()
+
+        def values(block: Block) -> Tensor:
             centre, unit, offsets = self._offsets(block.groups)
+            near = self.near[block.groups]
             at = ((points[block.points] - centre) / unit).to(self.values)
             distances = (at[:, :, None] - offsets[:, None]).square().sum(-1)
-            mixture = self._mixture(distances, self.errors(block.groups))
-            shares, members = _strongest(mixture, block.valid)
+            shares, members = _strongest(self._mixture(distances, self._errors[near]), block.valid)
             fit, forms = self._fit(block.groups, offsets, members)
             similarity = self._similarity(at, offsets, forms)
             if spread:
                 variance = torch.einsum("bqj,bjq->bq", shares, fit.variance(similarity))
-                found = (variance[..., None] * self._scale(distances, self.residuals(block.groups))).sqrt()
+                found = (variance[..., None] * self._scale(distances, self._residuals[near])).sqrt()
             else:
                 found = torch.einsum("bqj,bjqc->bqc", shares, fit.predict(similarity))
-            indices.append(block.points[block.valid])
-            values.append(found[block.valid])
-        everything = torch.cat(values)
-        return torch.empty_like(everything).index_copy(0, torch.cat(indices), everything)
+            return found[block.valid]
+
+        blocks = list(blocks_of(self.cell[sample], len(self.near), self._chunk(MAX_MEMBERS)))
+        everything = torch.cat(side_by_side(values, blocks, self.values.device))
+        indices = torch.cat([block.points[block.valid] for block in blocks])
+        return torch.empty_like(everything).index_copy(0, indices, everything)
 
     # -- standard deviations ----------------------------------------------------------------------------------------------
 
@@ -438,6 +471,7 @@ class AdaptivePoints:
         number = torch.where(distance <= GAP_DISTANCE * unit, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
         return number, sample, distance < KNOWN_DISTANCE * spacing
 
+    @one_thread
     def _evaluate(self, points: Tensor, spread: bool) -> Tensor:
         places = points.double() * self.scale
         found = self.values.new_zeros(len(points), self.values.shape[-1])

@@ -20,6 +20,8 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from pe_lightning.threads import side_by_side
+
 __all__ = ["POWERS", "Block", "PowerKriging", "blocks_of"]
 
 POWERS = (0.5, 1.0, 2.0, 3.0)
@@ -98,8 +100,8 @@ class PowerKriging:
         _, group, counts = torch.unique(group, return_inverse=True, return_counts=True)
         centres = torch.zeros(len(counts), places.shape[1], dtype=places.dtype, device=places.device)
         centres = centres.index_add_(0, group, places.detach()) / counts[:, None]
-        indices, found = [], []
-        for block in blocks_of(group, len(counts), max(1, MAX_NUMBERS // self.count**2)):
+
+        def fits(block: Block) -> Tensor:
             near = self._neighbours(centres[block.groups])
             around = self.places[near]
             centre = around.mean(1, keepdim=True)
@@ -107,14 +109,15 @@ class PowerKriging:
             unit = offsets.square().sum(-1).mean(1).sqrt()[:, None, None]
             unit = torch.where(unit > 0, unit, 1.0)
             values = self.values[near].double()
-            fits = self._solve(offsets / unit, values, (places[block.points] - centre) / unit, members)
+            found = self._solve(offsets / unit, values, (places[block.points] - centre) / unit, members)
             low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
             margin = EXTRAPOLATION * (high - low)
-            fits = fits.clamp(low - margin, high + margin).to(self.values)
-            indices.append(block.points[block.valid])
-            found.append(fits[:, block.valid])
-        everything = torch.cat(found, 1)
-        return torch.empty_like(everything).index_copy(1, torch.cat(indices), everything)
+            return found.clamp(low - margin, high + margin).to(self.values)[:, block.valid]
+
+        blocks = list(blocks_of(group, len(counts), max(1, MAX_NUMBERS // self.count**2)))
+        everything = torch.cat(side_by_side(fits, blocks, self.values.device), 1)
+        indices = torch.cat([block.points[block.valid] for block in blocks])
+        return torch.empty_like(everything).index_copy(1, indices, everything)
 
     def _neighbours(self, centres: Tensor) -> Tensor:
         """As many samples from each octant of directions as there are, the nearest first: ``(B, D)`` -> ``(B, n)``."""
