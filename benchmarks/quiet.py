@@ -21,7 +21,8 @@ def machine() -> str:
 
 def make_trainer(steps: int, precision: Any = "32-true") -> Trainer:
     """A Trainer without loggers, checkpoints, bars and validation."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    for name in ("lightning.pytorch", "pe_lightning"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # Lightning 2.6 with torch >= 2.13
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # the data is one batch in memory
     return Trainer(

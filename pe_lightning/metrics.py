@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
-from torchmetrics import Metric
+import torch.distributed as dist
+from torch import Tensor, nn
 
 from pe_lightning.registry import Registry
 
@@ -27,28 +28,51 @@ __all__ = [
 ]
 
 
-class SignalMetric(Metric, ABC):
+class SignalMetric(nn.Module, ABC):
     """A score per signal, from sums over samples.
 
-    A subclass names its :attr:`sums`, defines their summands in :meth:`terms` and the score in :meth:`compute`. States are
-    float64. Only samples inside the mask are counted; predictions are not clamped.
+    A subclass names its :attr:`sums`, defines their summands in :meth:`terms` and the score in :meth:`compute`. The sums
+    are float64 whatever the precision of the model that has the metric, and are not in checkpoints. Only samples inside the
+    mask are counted; predictions are not clamped.
 
     Args:
         num_signals: Number of signals ``S``.
         sync_on_compute: Whether the score is that of the sums over all processes.
     """
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
+    higher_is_better: ClassVar[bool] = True
     unit: ClassVar[str] = ""
     sums: ClassVar[tuple[str, ...]] = ()
     count: Tensor
 
     def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
-        super().__init__(sync_on_compute=sync_on_compute)
+        super().__init__()
+        self.sync_on_compute = sync_on_compute
+        self._states: list[str] = []
         for name in (*self.sums, "count"):
-            self.add_state(name, torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_sum(name, torch.zeros(num_signals, dtype=torch.float64))
+
+    def add_sum(self, name: str, zeros: Tensor) -> None:
+        """Adds an attribute that is summed over batches and processes, and starts at zero."""
+        self._states.append(name)
+        setattr(self, name, zeros)
+
+    def reset(self) -> None:
+        """Starts new sums."""
+        for name in self._states:
+            setattr(self, name, torch.zeros_like(getattr(self, name)))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the sums are."""
+        return self.count.device
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SignalMetric:
+        """Moves the sums with the module, and keeps their precision."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in self._states:
+            setattr(self, name, getattr(self, name).to(fn(getattr(self, name)).device))
+        return self
 
     @abstractmethod
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
@@ -58,6 +82,7 @@ class SignalMetric(Metric, ABC):
     def compute(self) -> Tensor:
         """The score per signal from the sums, ``(S,)``: NaN where no sample was counted."""
 
+    @torch.no_grad()
     def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
         """Adds a batch.
 
@@ -83,11 +108,21 @@ class SignalMetric(Metric, ABC):
         for name, values in zip(self.sums, self.terms(prediction.to(precise), target.to(precise)), strict=True):
             per_sample = values.to(precise).sum(-1).flatten(1)
             setattr(self, name, getattr(self, name) + torch.where(flat, per_sample, 0.0).sum(1, dtype=torch.float64))
-        self.count += flat.sum(1) * target.shape[-1]
+        self.count = self.count + flat.sum(1) * target.shape[-1]
 
     def per_signal(self) -> Tensor:
-        """The score per signal, always of shape ``(S,)``; torchmetrics squeezes the result of :meth:`compute`."""
-        return self.compute().reshape(-1)
+        """The score per signal of the sums over all processes, ``(S,)``."""
+        if not (self.sync_on_compute and dist.is_available() and dist.is_initialized()):
+            return self.compute()
+        own = {name: getattr(self, name) for name in self._states}
+        for name, value in own.items():
+            total = value.clone()
+            dist.all_reduce(total)
+            setattr(self, name, total)
+        score = self.compute()
+        for name, value in own.items():
+            setattr(self, name, value)
+        return score
 
 
 metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning.metrics")  # type: ignore[type-abstract]
@@ -234,8 +269,8 @@ class AveragePrecision(SignalMetric):
         super().__init__(num_signals, sync_on_compute)
         self.thresholds = torch.arange(10, 20, dtype=torch.float64) / 20
         for name, shape in (("right", (10, self.classes, self.levels + 1)), ("given", (self.classes, self.levels + 1))):
-            self.add_state(name, torch.zeros(num_signals, *shape), dist_reduce_fx="sum")
-        self.add_state("boxes", torch.zeros(num_signals, self.classes), dist_reduce_fx="sum")
+            self.add_sum(name, torch.zeros(num_signals, *shape))
+        self.add_sum("boxes", torch.zeros(num_signals, self.classes))
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         """Empty: the counts are not sums over samples."""
@@ -252,7 +287,7 @@ class AveragePrecision(SignalMetric):
         mask = torch.ones(len(self.count), len(target), dtype=torch.bool) if mask is None else mask.cpu()
         for found, true, sets in zip(prediction.double().nan_to_num().cpu(), target.double().cpu(), mask.T, strict=True):
             self._add_picture(found, true[true[:, 4] >= 0], sets.nonzero()[:, 0].to(self.device))
-        self.count += mask.sum(1).to(self.device)
+        self.count = self.count + mask.sum(1).to(self.device)
 
     def _add_picture(self, found: Tensor, true: Tensor, sets: Tensor) -> None:
         low, high = torch.maximum(found[:, None, :2], true[:, :2]), torch.minimum(found[:, None, 2:4], true[:, 2:4])

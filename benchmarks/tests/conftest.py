@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
+    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch", "pe_lightning")]
     levels = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, levels, strict=True):  # benchmarks silence Lightning in their process

@@ -7,24 +7,29 @@
 ((32, 32), torch.Size([2, 512]))
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.datamodules import (
-    ImageDataModule,
-    LabelledDataModule,
-    PointsDataModule,
-    RowDataModule,
-    TensorDataModule,
-    VideoDataModule,
-    make_datamodule,
-)
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.splits import GridSplit, PointSplit, Protocol, Split
+
+if TYPE_CHECKING:
+    from pe_lightning.data.datamodule import SignalDataModule
+    from pe_lightning.data.datamodules import (
+        ImageDataModule,
+        LabelledDataModule,
+        PointsDataModule,
+        RowDataModule,
+        TensorDataModule,
+        VideoDataModule,
+        make_datamodule,
+    )
 
 __all__ = [
     "Axis",
@@ -57,3 +62,11 @@ __all__ = [
     "point_coordinates",
     "samplings",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """DataModules are imported when they are used, and Lightning with them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.datamodules"), name)
+    return value

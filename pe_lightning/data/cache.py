@@ -18,7 +18,6 @@ from typing import Any
 import h5py
 import numpy as np
 from filelock import Timeout
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning import __version__
 from pe_lightning.cache_folder import CacheError, CacheFolder
@@ -27,6 +26,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import reading
 from pe_lightning.data.values import decoded_blocks
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.hdf5 import PatientFile
 
 __all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]

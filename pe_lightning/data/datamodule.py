@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.checks import choice, number
@@ -31,7 +30,7 @@ from pe_lightning.data.signals import Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit, Protocol, Split
 from pe_lightning.data.values import FileValues, check_known, known_samples, load, unit_blocks
-from pe_lightning.distributed import Process, SignalsStrategy
+from pe_lightning.distributed import SIGNALS_STRATEGY, Process, rank_zero_info
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
@@ -325,9 +324,9 @@ class SignalDataModule(LightningDataModule):
         """Dataset and process of a fit: all signals and this rank, or this rank's signals (strategy ``signals``)."""
         trainer = self.trainer
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
-        if trainer is None or not fitting or not isinstance(trainer.strategy, SignalsStrategy):
+        if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
             return self.dataset, self.process
-        own = trainer.strategy.shard(self.info.num_signals)
+        own = self.process.share(self.info.num_signals)
         if self._shard is None or self._shard[0] != own:
             self._shard = (own, self.dataset.of(own))
         return self._shard[1], Process()

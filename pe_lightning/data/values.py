@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.blocks import Block, grid_blocks
 from pe_lightning.checks import check_memory
 from pe_lightning.data.signals import AnyArray, ArrayLike, RawSignals
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = [

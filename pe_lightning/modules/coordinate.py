@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
 
@@ -17,6 +16,7 @@ from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import full_precision

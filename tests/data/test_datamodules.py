@@ -37,8 +37,9 @@ from pe_lightning.data import (
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources import sources
-from pe_lightning.distributed import Process, SignalsStrategy
+from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError, argument_names
+from pe_lightning.modules.sharding import SignalsStrategy
 
 CPU = torch.device("cpu")
 

@@ -39,7 +39,7 @@ from device_cases import CASES, Case, assert_equal, scores
 from fits import GAU, signals
 
 from pe_lightning.data import grid_axes
-from pe_lightning.distributed import SignalsStrategy
+from pe_lightning.modules.sharding import SignalsStrategy
 from pe_lightning.solvers import solve_blocks, solve_points
 
 NAME = "emulated"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
 from pe_lightning.checks import integers
 from pe_lightning.data.signals import AnyArray, Scaling
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = [

@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lightning.pytorch.utilities import rank_zero_info
-
 from pe_lightning.checks import choice, integer
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import in_place, read_arrays
@@ -28,6 +26,7 @@ from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, expand, format_of
 from pe_lightning.data.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers
 from pe_lightning.data.sources.stacks import read_stack_arrays
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = ["Alpha", "ImageSource", "read_picture"]

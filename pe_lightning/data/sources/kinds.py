@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lightning.pytorch.utilities import rank_zero_info
-
 from pe_lightning.data.sources.arrays import MAX_CHANNELS, find_array
 from pe_lightning.data.sources.paths import (
     ARRAYS,
@@ -22,6 +20,7 @@ from pe_lightning.data.sources.paths import (
     visible_files,
 )
 from pe_lightning.data.sources.samples import SCHEME, video_samples
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = ["MAX_CHANNELS", "Kind", "Layout", "UnclearKind", "describe_layouts", "kind_of", "plausible_layouts"]

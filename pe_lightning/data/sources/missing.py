@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
 from pe_lightning.data.signals import AnyArray, RawSignals
@@ -23,6 +22,7 @@ from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.checks import float_for, with_nan
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand, format_of, reading
 from pe_lightning.data.sources.pictures import decode_image, to_unit
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = ["Missing", "MissingLike", "read_mask", "spread_mask"]

@@ -11,9 +11,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lightning.pytorch.utilities import rank_zero_info
-
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean, paragraph
 
 __all__ = [

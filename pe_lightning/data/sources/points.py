@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.checks import choice
 from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
@@ -18,6 +17,7 @@ from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
 from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, read_cells
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
 

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.checks import choice, integer, is_integer
 from pe_lightning.data.random_keys import chosen_positions
@@ -34,6 +33,7 @@ from pe_lightning.data.sources.paths import (
 from pe_lightning.data.sources.pictures import to_unit
 from pe_lightning.data.sources.sound import read_sound
 from pe_lightning.data.sources.tables import read_tables
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = ["RowSource"]

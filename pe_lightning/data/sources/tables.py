@@ -11,12 +11,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from lightning.pytorch.utilities import rank_zero_info
 from numpy.typing import NDArray
 
 from pe_lightning.data.signals import RawSignals
 from pe_lightning.data.sources.checks import join_scalings, one_length, value_scaling
 from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean
 
 __all__ = [

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = ["TensorSource"]

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from av.sidedata.sidedata import Type as SideDataType
 from av.stream import Disposition
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.checks import check_area
 from pe_lightning.data.sources.clips import Clip, frames_at_once
 from pe_lightning.data.sources.paths import SourceFile, reading
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
 __all__ = ["even_frames", "frame_places", "read_stored_frames", "read_video"]
