@@ -39,7 +39,7 @@ from together import seconds
 
 from pe_lightning.callbacks import PSNRProgressBar, RunRecorder
 from pe_lightning.data import ImageDataModule, TensorDataModule
-from pe_lightning.encoders import registry, shifted
+from pe_lightning.encoders import kernels, registry
 from pe_lightning.encodings import Simple
 from pe_lightning.modules import ComplexLinear, SimpleMLP
 
@@ -58,12 +58,12 @@ def adam(parameters: Any, rate: float) -> torch.optim.Adam:
 
 def loop_complex(data: ImageDataModule, encoder: str = "gau", cut: bool = True, flush: bool = False) -> Step:
     """A step of the complex model in bare PyTorch; without ``cut``, features are as small as float32 holds."""
-    batch, module, least = data.train_batch(), ComplexLinear(encoder), shifted.MIN_EXPONENT[torch.float32]
+    batch, module, least = data.train_batch(), ComplexLinear(encoder), kernels.MIN_EXPONENT[torch.float32]
     if not cut:
-        shifted.MIN_EXPONENT[torch.float32] = -math.inf
+        kernels.MIN_EXPONENT[torch.float32] = -math.inf
     module.build_from(data)
     first, second = module.encoding.axis_features(batch.axes)
-    shifted.MIN_EXPONENT[torch.float32] = least
+    kernels.MIN_EXPONENT[torch.float32] = least
     values = batch.values[0].permute(2, 0, 1)
     target = (values - values.mean((1, 2), keepdim=True)).contiguous()
     weight = torch.zeros_like(module.weight[0]).requires_grad_()

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from docstring_parser import parse
+from docstring_parser import DocstringStyle, parse
 from jsonargparse import ArgumentParser
 
 from pe_lightning.registry import find_registry
@@ -155,7 +155,7 @@ def argument_descriptions(cls: type[Any]) -> Iterator[tuple[str, str, str]]:
     texts: dict[str, str] = {}
     documented = list(reversed(cls.__mro__))
     for base in documented:
-        for parameter in parse(base.__doc__ or "").params:
+        for parameter in parse(base.__doc__ or "", DocstringStyle.GOOGLE).params:
             texts[parameter.arg_name] = plain_text(parameter.description or "")
             if parameter.arg_name.startswith("**"):  # "Arguments of :class:`~package.Parent`"
                 parents = re.findall(r":class:`~?([\w.]+)`", parameter.description or "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from docstring_parser import parse
+from docstring_parser import DocstringStyle, parse
 
 from pe_lightning import encoders, modules, networks
 from pe_lightning.encoders import Encoder
@@ -107,7 +107,10 @@ def _fenced(example: re.Match[str]) -> str:
 
 def _arguments(cls: type) -> list[str]:
     """A table of the constructor's arguments, with the rule for a default width."""
-    described = {entry.arg_name: entry.description or "" for entry in parse(inspect.getdoc(cls) or "").params}
+    documents = [
+        parse(base.__doc__ or "", DocstringStyle.GOOGLE) for base in reversed(cls.__mro__)
+    ]  # a base documents what its subclasses share
+    described = {entry.arg_name: entry.description or "" for document in documents for entry in document.params}
     width = cls.width if issubclass(cls, Encoder) else None
     rows = []
     initialiser = inspect.signature(cls.__init__)  # type: ignore[misc]  # cls is a class, not an instance

@@ -19,27 +19,6 @@ from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 
-__all__ = [
-    "DEFAULT_NUM_FEATURES",
-    "CountLike",
-    "Encoder",
-    "EncoderLike",
-    "Samples",
-    "Trained",
-    "Use",
-    "Width",
-    "WidthLike",
-    "check_choice",
-    "check_count",
-    "check_positive",
-    "exact_dtype",
-    "mean",
-    "plain",
-    "points",
-    "registry",
-    "set_trainable",
-]
-
 T = TypeVar("T")
 
 DEFAULT_NUM_FEATURES = 256
@@ -163,15 +142,17 @@ class Encoder(nn.Module, ABC):
     num_axes: int
     trainable: bool = False
     per_feature: bool = False
-    _given: dict[str, Any]
+    arguments: dict[str, Any]
+    """Every constructor argument as it was given, or its default: the description in checkpoints and of copies."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Stores the given arguments, from which :meth:`copy` and checkpoints rebuild the encoder."""
+        """Records the arguments."""
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
+        bound.apply_defaults()
         # a checkpoint holds plain values only, not NumPy numbers
         given = {key: plain(value) for key, value in list(bound.arguments.items())[1:]}
-        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "arguments", given)
         return self
 
     def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
@@ -197,11 +178,7 @@ class Encoder(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def periodic(self) -> Encoder:
-        """This encoder with features of period 1, for a periodic axis.
-
-        Raises:
-            InputError: If it has no such features.
-        """
+        """This encoder with features of period 1, for a periodic axis; an :class:`InputError` if it has none."""
         raise InputError(
             f"encoder {self.name!r} has no periodic features, and an axis of the data is periodic: use linf or a shifted "
             "encoder, such as laplace, gau or tri"
@@ -247,12 +224,32 @@ class Encoder(nn.Module, ABC):
         """The number of features; for ``"auto"`` that until samples are known."""
         return DEFAULT_NUM_FEATURES if value == "auto" else check_count(self, "num_features", value)
 
-    def width_value(self, value: WidthLike, resolution: float, maximum: float = 1e12) -> float:
-        """The value of the argument of :attr:`width`: that of the rule for ``None`` and ``"auto"``."""
+    def set_width(
+        self, value: WidthLike, per_unit: float, trainable: bool = False, each: bool = False, maximum: float = 1e12
+    ) -> None:
+        """Sets the argument of :attr:`width`: to the value, or to that of its rule for ``None`` and ``"auto"``.
+
+        Args:
+            value: The given value.
+            per_unit: Features per unit length, for the rule.
+            trainable: Whether the width is trained.
+            each: Whether each feature has its own; a Fourier encoder has one width, and factors of the frequencies.
+            maximum: Largest value.
+        """
         assert self.width is not None
-        if value is None or value == "auto":
-            return self.width.rule(resolution)
-        return check_positive(self, self.width.argument, value, maximum)
+        self.trainable = check_choice(self, "trainable", trainable, (False, True))
+        self.per_feature = check_choice(self, "per_feature", each, (False, True))
+        if each and not trainable:
+            raise InputError(f"{type(self).__name__}: per_feature: true needs trainable: true")
+        name = self.width.argument
+        by_rule = value is None or value == "auto"
+        start = self.width.rule(per_unit) if by_rule else check_positive(self, name, value, maximum)
+        if trainable:
+            shape = (self.num_features,) if each and self.resolution else ()
+            logarithm = torch.full(shape, math.log(start), dtype=torch.float32, device="cpu")
+            self.register_parameter(f"log_{name}", nn.Parameter(logarithm))
+        else:
+            setattr(self, name, start)
 
     @property
     def features_per_unit(self) -> float:
@@ -275,7 +272,7 @@ class Encoder(nn.Module, ABC):
         if self.num_axes not in (1, num_axes):
             return self  # for the encoding to refuse
         rules = {**self.from_samples, **(self.from_positions if samples.use == "tokens" else {})}
-        changes = {key: rule(samples.per_unit) for key, rule in rules.items() if self._given.get(key, "auto") == "auto"}
+        changes = {key: rule(samples.per_unit) for key, rule in rules.items() if self.arguments.get(key) == "auto"}
         made = self.copy(num_axes=num_axes, **changes) if changes else self
         if samples.use == "linear":
             made = made._one_feature_per(samples.spacing or 1 / mean_samples, mean_samples)
@@ -294,18 +291,16 @@ class Encoder(nn.Module, ABC):
             spacing = max(spacing, 1 / samples)  # narrower features would leave some points without any
         count = self.multiple * math.ceil(1 / (self.multiple * spacing) - 1e-6)
         changes: dict[str, Any] = {"num_features": count}
-        arguments = registry.parameters(type(self))
-        padding = self._given.get("padding", "auto")
-        if "spacing" in arguments and padding != "wrap" and abs(count * spacing - 1) > 1e-9:
+        padding = self.arguments.get("padding")
+        if "spacing" in self.arguments and padding != "wrap" and abs(count * spacing - 1) > 1e-9:
             changes["spacing"] = spacing
-        if "padding" in arguments and padding == "auto":
+        if padding == "auto":
             changes["padding"] = "edge"
         return self.copy(**changes)
 
     @property
     def _has_default_width(self) -> bool:
-        """Whether there is a width and its argument is ``None``, as given or by default."""
-        return self.width is not None and self.spec()["init_args"][self.width.argument] is None
+        return self.width is not None and self.arguments[self.width.argument] is None
 
     def sample_value(self, name: str, value: Any) -> Any:
         """The value of an argument of :attr:`from_samples`; for ``"auto"`` that until samples are known."""
@@ -327,21 +322,16 @@ class Encoder(nn.Module, ABC):
     @property
     def is_open(self) -> bool:
         """Whether the number of features is left to the data."""
-        parameter = registry.parameters(type(self)).get("num_features")
-        return parameter is not None and self._given.get("num_features", parameter.default) == "auto"
+        return bool(self.arguments.get("num_features") == "auto")
 
     def automatic(self) -> str | None:
         """Name of the argument of the width, if it was given as ``"auto"``; else ``None``."""
         argument = None if self.width is None else self.width.argument
-        value = self._given.get(argument or "")
-        return argument if isinstance(value, str) and value == "auto" else None
+        return argument if self.arguments.get(argument or "") == "auto" else None
 
     def resolved(self) -> dict[str, Any]:
-        """The value of every constructor argument: the attribute of its name, what was given, or the default."""
-        return {
-            key: plain(getattr(self, key, self._given.get(key, parameter.default)))
-            for key, parameter in registry.parameters(type(self)).items()
-        }
+        """The value of every constructor argument: the attribute of its name, or what was given."""
+        return {key: plain(getattr(self, key, given)) for key, given in self.arguments.items()}
 
     def spec(self) -> dict[str, Any]:
         """The description ``{"class_path": ..., "init_args": {...}}``, from which :func:`resolve` makes an equal encoder.
@@ -350,28 +340,24 @@ class Encoder(nn.Module, ABC):
         Learned values are not in it.
         """
         cls = type(self)
-        arguments = {key: self._given.get(key, parameter.default) for key, parameter in registry.parameters(cls).items()}
-        return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": arguments}
+        return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": dict(self.arguments)}
 
     def changed_arguments(self) -> dict[str, Any]:
-        """The arguments of :meth:`spec` that differ from their defaults."""
+        """The arguments that differ from their defaults."""
         parameters = registry.parameters(type(self))
-        return {key: value for key, value in self.spec()["init_args"].items() if value != parameters[key].default}
+        return {key: value for key, value in self.arguments.items() if value != parameters[key].default}
 
     def copy(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed, defaults resolved again and learned state kept.
 
         Parameters, and buffers that :attr:`learned` names, are learned if they differ from their initial values. They are
         carried over, except those whose initial value a changed argument sets: a learned width starts from a new ``sigma``.
-
-        Raises:
-            InputError: If the class has no such argument, the change gives a learned tensor another shape, or the class
-                does not declare which arguments set the initial value of a learned parameter.
+        A change that gives a learned tensor another shape is an :class:`InputError`.
         """
         changes = registry.arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
-        made, words = self._rebuilt(changes), ", ".join(f"{name}={value!r}" for name, value in changes.items())
+        made = self._rebuilt(changes)
         state, target = _state(self), _state(made)
         may_be_learned = [key for key in state if key in self.learned or isinstance(state[key], nn.Parameter)]
         initial = _state(self._rebuilt({})) if may_be_learned else {}
@@ -379,6 +365,7 @@ class Encoder(nn.Module, ABC):
             value, new = state[key], target.get(key)
             if key in initial and torch.equal(initial[key], value):
                 continue
+            words = ", ".join(f"{name}={value!r}" for name, value in changes.items())
             if key not in self.learned and not set(changes) <= {"num_features", "num_axes"}:
                 raise InputError(
                     f"{self.name!r} does not declare which arguments set the initial value of the learned {key!r}, so that "
@@ -399,7 +386,7 @@ class Encoder(nn.Module, ABC):
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
         """The encoder as constructed, but for ``changes``; on the device, of the dtype and as trainable as this one."""
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            made = type(self)(**{**self._given, **changes})
+            made = type(self)(**{**self.arguments, **changes})
         state = _state(self)
         for key, tensor in _state(made).items():
             if key in state:
@@ -447,11 +434,7 @@ def mean(samples: Sequence[float]) -> float:
 
 
 def points(encoder: Encoder, x: Tensor) -> Tensor:
-    """Coordinates ``x`` as points ``(*batch, num_axes)``, in the dtype to compute features in.
-
-    Raises:
-        InputError: If ``x`` has another number of coordinates.
-    """
+    """Coordinates ``x`` as points ``(*batch, num_axes)``, in the dtype to compute features in."""
     coords = x.to(exact_dtype(x))[..., None] if encoder.num_axes == 1 else x.to(exact_dtype(x))
     if coords.shape[-1:] != (encoder.num_axes,):
         raise InputError(
@@ -494,39 +477,16 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-class Trained:
-    """Descriptor of a positive argument: a number, or the exponential of a parameter if the encoder is ``trainable``.
-
-    It is a class attribute with the name of the argument. The constructor calls :func:`set_trainable` and then assigns the
-    initial value. The parameter ``log_<name>`` holds the logarithm.
-
-    Args:
-        each: Whether ``per_feature`` makes it one value per feature, ``(num_features,)``.
-    """
-
-    def __init__(self, each: bool = False) -> None:
-        self.each = each
+class TrainedWidth:
+    """Attribute named as a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, encoder: Encoder, owner: type) -> float | Tensor:
-        log: Tensor | None = getattr(encoder, f"log_{self.name}", None)
-        given: float | Tensor = encoder.__dict__[self.name] if log is None else log.exp()
-        return given
+        logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)
+        width: float | Tensor = vars(encoder)[self.name] if logarithm is None else logarithm.exp()
+        return width
 
     def __set__(self, encoder: Encoder, value: float) -> None:
-        if getattr(encoder, "trainable", False):
-            shape = (encoder.num_features,) if self.each and encoder.per_feature else ()
-            start = torch.full(shape, math.log(value), dtype=torch.float32, device="cpu")
-            encoder.register_parameter(f"log_{self.name}", nn.Parameter(start))
-        else:
-            encoder.__dict__[self.name] = value
-
-
-def set_trainable(encoder: Encoder, trainable: bool, per_feature: bool) -> None:
-    """Checks and sets both attributes of an encoder."""
-    encoder.trainable = check_choice(encoder, "trainable", trainable, (False, True))
-    encoder.per_feature = check_choice(encoder, "per_feature", per_feature, (False, True))
-    if per_feature and not trainable:
-        raise InputError(f"{type(encoder).__name__}: per_feature: true needs trainable: true")
+        vars(encoder)[self.name] = value

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder
 
-__all__ = ["constant_error", "misses_constant"]
-
 MAX_CONSTANT_ERROR = 0.1
 """Error above which a draw is said not to represent a constant."""
 DRAWN_ARGUMENT = "seed"

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import CountLike, Encoder, check_count, check_positive, exact_dtype, registry
-from pe_lightning.encoders.shifted import PaddingLike, Shifted, cell, multiply
-
-__all__ = ["Identity", "Noise", "Sine", "Square"]
+from pe_lightning.encoders.kernels import KERNELS
+from pe_lightning.encoders.shifted import PaddingLike, Shifted, cell
 
 
 @registry.register("identity")
@@ -78,24 +77,51 @@ class Noise(Encoder):
         return self.table[row].to(x.dtype)
 
 
+class _Wave(Shifted):
+    """Base of shifted waves: the width of the kernel is a period.
+
+    Args:
+        frequency: Frequency ``f``, in periods per unit length.
+    """
+
+    def __init__(
+        self,
+        num_features: CountLike = "auto",
+        frequency: float = 1.0,
+        padding: PaddingLike = "auto",
+        spacing: float | None = None,
+    ) -> None:
+        super().__init__(num_features, padding, spacing)
+        self.frequency = check_positive(self, "frequency", frequency)
+
+    @property
+    def unit(self) -> float:
+        """The period."""
+        return 1 / self.frequency
+
+    def distance(self, delta: Tensor) -> Tensor:
+        """The mean over a period, which the integral over the shifts is if ``2f`` is a whole number."""
+        assert self.kernel.similarity is not None
+        return self.kernel.similarity(delta * self.frequency)
+
+
 @registry.register("sine")
-class Sine(Shifted):
+class Sine(_Wave):
     r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
+
+    The similarity is :math:`D(\Delta) = \frac12 \cos(2\pi f \Delta) + c^2`, if ``2f`` is a whole number (``f``, with ``c``).
 
     When to use:
         A control: the rank is at most 2, however many features there are. Represents a single wave only.
 
     Args:
-        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
-        frequency: Frequency ``f``, in periods per unit length.
-        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
-        spacing: Distance between neighbouring shifts; default ``1/K``.
         offset: Constant ``c`` >= 0 that is added to every feature; the rank is then up to 3. The authors' figures have 0.7.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """
 
     formula = "sin(2π f (t_i - x)), t_i = i/K"
+    kernel = KERNELS["sine"]
 
     def __init__(
         self,
@@ -105,17 +131,16 @@ class Sine(Shifted):
         spacing: float | None = None,
         offset: float = 0.0,
     ) -> None:
-        super().__init__(num_features, padding, spacing)
-        self.frequency = check_positive(self, "frequency", frequency)
+        super().__init__(num_features, frequency, padding, spacing)
         self.offset = check_positive(self, "offset", offset, minimum=0)
 
-    def kernel(self, offsets: Tensor) -> Tensor:
-        """The sine of the offset, which is ``x - t_i``."""
-        return multiply(offsets, -2 * math.pi * self.frequency).sin_().add_(self.offset)
+    def forward(self, x: Tensor) -> Tensor:
+        """The sine at every shift, plus the offset."""
+        return (super().forward(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r""":math:`D(\Delta) = \frac12 \cos(2\pi f \Delta) + c^2`, if ``2f`` is a whole number (``f`` itself, with ``c``)."""
-        return 0.5 * torch.cos(2 * math.pi * self.frequency * delta) + self.offset**2
+        """That of the sine, plus the squared offset."""
+        return super().distance(delta) + self.offset**2
 
     def stable_rank(self, num_samples: int) -> float:
         """The sum of all squared singular values over the largest, where samples and shifts cover whole periods.
@@ -123,55 +148,34 @@ class Sine(Shifted):
         The sine and the cosine have 1/4 each, the constant has ``c`` squared.
         """
         shares = (0.25, 0.25, self.offset**2)
-        return self._bounded_rank(sum(shares) / max(shares), num_samples)
+        return self._bounded(sum(shares) / max(shares), num_samples)
 
 
 @registry.register("square")
-class Square(Shifted):
+class Square(_Wave):
     r"""Shifted square waves: :math:`\psi_i(x) = \operatorname{sgn} \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
 
-    Piecewise constant: no gradient with respect to ``x``.
+    Piecewise constant: no gradient with respect to ``x``. :math:`D(\Delta) = 1 - 4f|\Delta|` for :math:`|\Delta| \le
+    1/2f`, of period ``1/f``, if ``2f`` is whole. (The paper prints :math:`1 - 2|\Delta|`, which has ``f = 1/2``.)
 
     When to use:
         A control: distances are preserved linearly up to half a period, at a stable rank near that of ``sine``.
-
-    Args:
-        num_features: Number of shifts ``K``; ``auto``: as many as trained samples.
-        frequency: Frequency ``f``, in periods per unit length.
-        padding: Number of further shifts past each end, ``edge`` or ``wrap`` (:class:`Shifted`).
-        spacing: Distance between neighbouring shifts; default ``1/K``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """
 
     formula = "sgn sin(2π f (t_i - x)), t_i = i/K"
-
-    def __init__(
-        self,
-        num_features: CountLike = "auto",
-        frequency: float = 1.0,
-        padding: PaddingLike = "auto",
-        spacing: float | None = None,
-    ) -> None:
-        super().__init__(num_features, padding, spacing)
-        self.frequency = check_positive(self, "frequency", frequency)
+    kernel = KERNELS["square"]
 
     def forward(self, x: Tensor) -> Tensor:
         """The sign of the half period the offset is in; 0 within rounding of a jump, where samples often are."""
         with torch.no_grad():
             half_periods = self.offsets(x).mul_(-2 * self.frequency)
-            rounding = 4 * torch.finfo(exact_dtype(x)).eps * max(1.0, 2 * self.frequency)
+            rounding = 4 * torch.finfo(half_periods.dtype).eps * max(1.0, 2 * self.frequency)
             on_a_jump = (half_periods - half_periods.round()).abs_() <= rounding
             sign = half_periods.floor_().remainder(2).mul_(-2).add_(1)
             return sign.masked_fill_(on_a_jump, 0).to(x.dtype)
 
-    def distance(self, delta: Tensor) -> Tensor:
-        r""":math:`D(\Delta) = 1 - 4f|\Delta|` for :math:`|\Delta| \le 1/2f`, of period ``1/f``; if ``2f`` is whole.
-
-        (The paper prints :math:`1 - 2|\Delta|`, which has ``f = 1/2``.)
-        """
-        return (4 * (self.frequency * delta.abs()).remainder(1) - 2).abs() - 1
-
     def stable_rank(self, num_samples: int) -> float:
         r""":math:`\min(N, \pi^2/4)`, if ``2f`` is whole: the fundamental has 8/π² of a square wave's energy."""
-        return self._bounded_rank(math.pi**2 / 4, num_samples)
+        return self._bounded(math.pi**2 / 4, num_samples)

@@ -23,8 +23,6 @@ from pe_lightning.encoders.base import (
 from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.errors import InputError
 
-__all__ = ["Directional"]
-
 
 @registry.register("directional")
 class Directional(Encoder):
@@ -52,9 +50,6 @@ class Directional(Encoder):
 
     Shape:
         ``(*batch, 2)`` in [0, 1], or ``(*batch,)`` on one axis -> ``(*batch, num_features)``.
-
-    Raises:
-        InputError: If ``num_features`` does not divide among the directions, or ``directions`` is odd for products.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11, for four directions.
     """

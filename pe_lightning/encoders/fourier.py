@@ -12,18 +12,15 @@ from torch import Tensor, nn
 from pe_lightning.encoders.base import (
     CountLike,
     Encoder,
-    Trained,
+    TrainedWidth,
     Width,
     WidthLike,
     check_choice,
     check_count,
     points,
     registry,
-    set_trainable,
 )
 from pe_lightning.errors import InputError
-
-__all__ = ["Basic", "Fourier", "LinearFourier", "LogFourier", "RandomFourier", "waves"]
 
 
 class Fourier(Encoder):
@@ -31,11 +28,11 @@ class Fourier(Encoder):
 
     A subclass defines :meth:`frequencies_like`.
 
+    Args:
+        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
+
     Shape:
         ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
-
-    Raises:
-        InputError: If ``num_features`` is odd.
     """
 
     multiple = 2
@@ -64,18 +61,22 @@ class Fourier(Encoder):
 
 
 class _Octaves(Fourier):
-    """Base of the encoders with frequencies from 2^0 to 2^sigma; a subclass defines their spacing."""
+    """Base of the encoders with frequencies from 2^0 to 2^sigma; a subclass defines their spacing.
+
+    Args:
+        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
+        per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
+    """
 
     learned: ClassVar = {"log_sigma": ("sigma",), "log_factors": ()}
 
-    sigma = Trained()
+    sigma = TrainedWidth()
 
     def __init__(
         self, num_features: CountLike = "auto", sigma: WidthLike = None, trainable: bool = False, per_feature: bool = False
     ) -> None:
         super().__init__(num_features)
-        set_trainable(self, trainable, per_feature)
-        self.sigma = self.width_value(sigma, self.num_features, maximum=64)
+        self.set_width(sigma, self.num_features, trainable, per_feature, maximum=64)
         if per_feature:
             self.log_factors = nn.Parameter(torch.zeros(self.num_features // 2, dtype=torch.float32, device="cpu"))
 
@@ -100,11 +101,8 @@ class LinearFourier(_Octaves):
         dependent on [0, 1]. No ridge helps against frequencies above the Nyquist frequency of the samples.
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 2``, at least 1; below :class:`SimpleMLP` ``log2 n - 3`` for ``n`` trained samples per axis.
-        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
-        per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
         whole: Whether frequencies are rounded to whole numbers, so that features have period 1, for a periodic axis.
             ``sigma`` is then at least ``log2(K/2)``, by default equal to it, so that no two are the same.
 
@@ -149,11 +147,8 @@ class LogFourier(_Octaves):
         the frequencies lie below the square root of the highest one and are nearly dependent on [0, 1].
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Exponent of the highest frequency, which is ``2**sigma`` periods per unit length. Default
             ``log2 K - 1.5``, at least 1; below :class:`SimpleMLP` ``log2 n - 2.5`` for ``n`` trained samples per axis.
-        trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
-        per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 51.
     """
@@ -181,7 +176,6 @@ class RandomFourier(Fourier):
         feature for several axes. Needs a ridge as a linear model. Results vary with the draw.
 
     Args:
-        num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``; below :class:`SimpleMLP`
             ``n/19`` for ``n`` trained samples per axis. Larger is rougher.
         seed: Seed of the draw.
@@ -202,7 +196,7 @@ class RandomFourier(Fourier):
     learned: ClassVar = {"log_sigma": ("sigma",), "frequencies": ("seed",)}
     frequencies: Tensor
 
-    sigma = Trained()
+    sigma = TrainedWidth()
 
     def __init__(
         self,
@@ -214,8 +208,7 @@ class RandomFourier(Fourier):
         per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, num_axes)
-        set_trainable(self, trainable, per_feature)
-        self.sigma = self.width_value(sigma, self.num_features)
+        self.set_width(sigma, self.num_features, trainable, per_feature)
         self.seed = check_count(self, "seed", seed, minimum=0)
         generator = torch.Generator("cpu").manual_seed(self.seed)
         # float32 whatever the default dtype, so that every draw is the same

@@ -20,8 +20,6 @@ from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_c
 from pe_lightning.encoders.fourier import waves
 from pe_lightning.errors import InputError
 
-__all__ = ["AxisSines", "FlatSines", "Grouped", "JointSines", "LearnableFourier", "Modulator", "PositionMLP", "round_mean"]
-
 
 class Modulator(nn.Module):
     r"""The MLP after features of a position: :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`.
@@ -84,14 +82,15 @@ class Grouped(Encoder):
         num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         num_axes: Number of coordinates of a point, ``G * M``.
         groups: Number ``G`` of groups. All share their weights.
-        mlp: Whether the MLP comes after the features.
-        num_inputs: Features of a group below the MLP; without it there are ``D / G``.
+        mlp: Whether the MLP comes after the features, as in ``lff``.
+        num_inputs: Features of a group below the MLP, a cosine and a sine per frequency; without it there are ``D / G``.
+        hidden: Hidden units ``|H|`` of the MLP.
+        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
+        dropout: Share of the hidden units that are left out in training.
+        seed: Seed of all initial weights.
 
     Shape:
         ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
-
-    Raises:
-        InputError: If the groups do not divide the axes or the features.
     """
 
     joint = True
@@ -156,20 +155,14 @@ class LearnableFourier(Grouped):
         closed-form fit.
 
     Args:
-        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
         gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length; larger is smoother. ``auto``:
             three trained samples, or one position of the tokens of an attention model, as in the paper.
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
         mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
             features. Below a perceptron it is slower, also in steps (docs/learned.md).
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
-        hidden: Hidden units ``|H|`` of the MLP.
-        groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
-        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
         dropout: Share of the hidden units that are left out in training; the paper's captioning has 0.2.
         kl: Weight of a loss that keeps ``W_r`` near a normal distribution of mean zero (see :meth:`penalty`).
-        seed: Seed of all initial weights.
-        num_axes: Number of coordinates of a point, ``G * M``.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Algorithm 1 and Eqs. 10-11.
@@ -242,7 +235,12 @@ def round_mean(samples: Sequence[float]) -> int:
 
 
 class _Sines(Grouped):
-    """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies."""
+    """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies.
+
+    Args:
+        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
+            samples.
+    """
 
     axiswise = False
     from_samples: ClassVar = {"num_positions": round_mean}
@@ -285,19 +283,6 @@ class FlatSines(_Sines):
         A baseline that shows what is lost when axes are flattened: a row's end is next to the next row's start, and between
         rows the number means nothing. On one axis it is the Transformer's own encoding.
 
-    Args:
-        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
-        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
-            samples.
-        mlp: Whether an MLP comes after the sinusoids, as in ``lff``.
-        num_inputs: Number of sinusoids of a group below the MLP, even; without it there are ``D / G``.
-        hidden: Hidden units of the MLP.
-        groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
-        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
-        dropout: Share of the hidden units that are left out in training.
-        seed: Seed of the weights of the MLP.
-        num_axes: Number of coordinates of a point.
-
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Sine-1D in Table 7; Vaswani et al., *Attention Is All You Need*, NeurIPS 2017, Sec. 3.5.
     """
@@ -326,19 +311,6 @@ class AxisSines(_Sines):
         Works as fixed position encoding of attention models. As features of signals it fails on detail off the axes, and
         most of its frequencies are far below one period: the stable rank is near 2.
 
-    Args:
-        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
-        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
-            samples.
-        mlp: Whether an MLP comes after the sinusoids, as in ``lff``.
-        num_inputs: Number of sinusoids of a group below the MLP, even; without it there are ``D / G``.
-        hidden: Hidden units of the MLP.
-        groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
-        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
-        dropout: Share of the hidden units that are left out in training.
-        seed: Seed of the weights of the MLP.
-        num_axes: Number of coordinates of a point.
-
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Sine-2D and Sine-4D in Tables 5 and 7; Vaswani et al., *Attention Is All You Need*, NeurIPS 2017, Sec. 3.5.
     """
@@ -363,19 +335,6 @@ class JointSines(_Sines):
         A baseline of learnable Fourier features. In 2-D all its waves run between the directions (1, 1) and (1, 2), so that
         positions across these look alike.
 
-    Args:
-        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
-        num_positions: Number ``P`` of positions per unit length, the highest frequency in radians; ``auto``: of the trained
-            samples.
-        mlp: Whether an MLP comes after the sinusoids, as in ``lff``.
-        num_inputs: Number of sinusoids of a group below the MLP, even; without it there are ``D / G``.
-        hidden: Hidden units of the MLP.
-        groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
-        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
-        dropout: Share of the hidden units that are left out in training.
-        seed: Seed of the weights of the MLP.
-        num_axes: Number of coordinates of a point.
-
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     App. C; Vaswani et al., *Attention Is All You Need*, NeurIPS 2017, Sec. 3.5.
     """
@@ -394,14 +353,6 @@ class PositionMLP(Grouped):
 
     When to use:
         The baseline for what Fourier features add to the MLP of ``lff``: alone it learns only what is smooth.
-
-    Args:
-        num_features: Number ``D`` of features of the output; ``auto``: as many as trained samples.
-        hidden: Hidden units.
-        groups: Number ``G`` of groups that the coordinates are divided into. All share their weights.
-        dropout: Share of the hidden units that are left out in training.
-        seed: Seed of all initial weights.
-        num_axes: Number of coordinates of a point.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     MLP in Tables 7-9.

@@ -11,8 +11,6 @@ from pe_lightning.encoders.base import Encoder
 from pe_lightning.linalg.local import BLOCK_COLUMNS, Local
 from pe_lightning.linalg.operators import TOLERANCE
 
-__all__ = ["bandwidth", "interpolates", "is_local", "local_features"]
-
 MIN_FEATURES = 1024
 """Fewest features of a banded matrix; below this, dense solvers are as fast."""
 COORDINATES_AT_ONCE = 1 << 14

@@ -15,11 +15,19 @@ from torch import Tensor, nn
 from pe_lightning.encoders.base import Encoder, check_count, points, registry
 from pe_lightning.encoders.tables import Cells, axes_of, cells_of, interpolate, share_of_samples, strides
 
-__all__ = ["Lines", "Planes"]
-
 
 class _LowRank(Encoder):
-    """Piecewise linear functions of each axis, and piecewise bilinear ones of pairs of axes: one table after the other."""
+    """Piecewise linear functions of each axis, and piecewise bilinear ones of pairs of axes: one table after the other.
+
+    Args:
+        rank: Number of products, which are the features.
+        cells: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples. More are not
+            trained.
+        seed: Seed of the initial values, from 0.1 to 0.5.
+
+    Shape:
+        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, rank)``.
+    """
 
     joint = True
     normalizable = False
@@ -67,15 +75,6 @@ class Lines(_LowRank):
         Works for signals that are nearly sums of few products of functions of one axis, with few parameters in many
         dimensions. Fails on diagonal structures, which need many components.
 
-    Args:
-        rank: Number of products, which are the features.
-        cells: Cells of all axes, or a list of one per axis; ``auto``: as many as trained samples. More are not trained.
-        seed: Seed of the initial values, from 0.1 to 0.5.
-        num_axes: Number of coordinates of a point.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, rank)``.
-
     Reference: Chen et al., *TensoRF: Tensorial Radiance Fields*, ECCV 2022, Sec. 3 (CP).
     """
 
@@ -103,14 +102,7 @@ class Planes(_LowRank):
         resolution does not hold.
 
     Args:
-        rank: Number of components, which are the features.
-        cells: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples.
         plane_cells: Cells of the planes, likewise; ``auto``: a quarter of the trained samples.
-        seed: Seed of the initial values, from 0.1 to 0.5.
-        num_axes: Number of coordinates of a point.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, rank)``.
 
     Reference: Sivgin et al., *Geometric Algebra Planes: Convex Implicit Neural Volumes*, arXiv 2411.13525, without
     the volume; Fridovich-Keil et al., *K-Planes*, CVPR 2023.
@@ -121,12 +113,7 @@ class Planes(_LowRank):
     from_samples: ClassVar = {"cells": share_of_samples(1), "plane_cells": share_of_samples(4)}
 
     def __init__(
-        self,
-        rank: int = 32,
-        cells: Cells = "auto",
-        plane_cells: Cells = "auto",
-        seed: int = 0,
-        num_axes: int = 1,
+        self, rank: int = 32, cells: Cells = "auto", plane_cells: Cells = "auto", seed: int = 0, num_axes: int = 1
     ) -> None:
         super().__init__(rank, axes_of(num_axes, cells, plane_cells))
         self.cells = cells_of(self, "cells", cells)

@@ -17,8 +17,6 @@ from pe_lightning.encoders.learned_fourier import MODULATOR_LEARNED, Grouped, ro
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
-__all__ = ["Cells", "Embedding", "Grids", "HashGrid", "axes_of", "cells_of", "interpolate", "share_of_samples", "strides"]
-
 PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
 """Factors of the hash per axis: those of the paper, and of its reference implementation for more than three axes."""
 
@@ -85,15 +83,34 @@ def share_of_samples(divisor: float) -> Callable[[Sequence[float]], list[int]]:
 
 
 class _Levels(Encoder):
-    """Grids of increasing resolution with a few features each; grids with more than ``limit`` nodes are hashed."""
+    """Grids of increasing resolution with a few features each; grids with more than :attr:`table_size` nodes are hashed.
+
+    Args:
+        num_levels: Number of levels.
+        level_features: Features of each level; the output has ``num_levels * level_features``.
+        finest: Cells ``N_L`` of the last level, of all axes or a list of one per axis. ``auto`` is a quarter of the trained
+            samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
+        span: How many times finer the last level is than the first, ``N_L / N_1``.
+        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
+
+    Shape:
+        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_levels * level_features)``.
+    """
 
     joint = True
     normalizable = False
     learned: ClassVar = {"table": ("seed",)}
     from_samples: ClassVar = {"finest": share_of_samples(4)}
+    table_size: int | None = None
 
     def __init__(
-        self, num_levels: int, level_features: int, finest: Cells, span: float, limit: int | None, seed: int, num_axes: int
+        self,
+        num_levels: int = 8,
+        level_features: int = 4,
+        finest: Cells = "auto",
+        span: float = 4.0,
+        seed: int = 0,
+        num_axes: int = 1,
     ) -> None:
         levels = check_count(self, "num_levels", num_levels)
         self.level_features = check_count(self, "level_features", level_features)
@@ -103,7 +120,7 @@ class _Levels(Encoder):
         coarser = [self.span ** -((levels - 1 - level) / max(levels - 1, 1)) for level in range(levels)]
         self.cells = [[max(1, math.floor(n * share + 1e-6)) for n in self.finest] for share in coarser]
         dense = [math.prod(n + 2 for n in cells) for cells in self.cells]
-        self.sizes = [min(nodes, limit or nodes) for nodes in dense]
+        self.sizes = [min(nodes, self.table_size or nodes) for nodes in dense]
         self.hashed = [size < nodes for size, nodes in zip(self.sizes, dense, strict=True)]
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
         start = torch.empty(sum(self.sizes), self.level_features, dtype=torch.float32, device="cpu")
@@ -135,17 +152,8 @@ class HashGrid(_Levels):
         its cells are finer than their spacing: cells without samples keep their initial values.
 
     Args:
-        num_levels: Number of levels.
-        level_features: Features of each level; the output has ``num_levels * level_features``.
-        finest: Cells ``N_L`` of the last level, of all axes or a list of one per axis. ``auto`` is a quarter of the trained
-            samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
-        span: How many times finer the last level is than the first, ``N_L / N_1``.
         table_size: Number ``T`` of rows of a level's table.
-        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
         num_axes: Number of coordinates of a point, at most 7.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_levels * level_features)``.
 
     Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
     Sec. 3.
@@ -164,7 +172,7 @@ class HashGrid(_Levels):
         num_axes: int = 1,
     ) -> None:
         self.table_size = check_count(self, "table_size", table_size)
-        super().__init__(num_levels, level_features, finest, span, self.table_size, seed, num_axes)
+        super().__init__(num_levels, level_features, finest, span, seed, num_axes)
         if self.num_axes > len(PRIMES):
             raise InputError(f"HashGrid: num_axes must be at most {len(PRIMES)}, got {num_axes!r}")
 
@@ -179,33 +187,11 @@ class Grids(_Levels):
         Works as ``hash`` does, without collisions, in one or two dimensions. In three its tables are too large: take
         ``hash`` or ``planes``.
 
-    Args:
-        num_levels: Number of levels.
-        level_features: Features of each level; the output has ``num_levels * level_features``.
-        finest: Cells of the last level, of all axes or a list of one per axis. ``auto``: a quarter of the trained samples.
-        span: How many times finer the last level is than the first.
-        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
-        num_axes: Number of coordinates of a point.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_levels * level_features)``.
-
     Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
     Sec. 3.
     """
 
     formula = "linear interpolation in dense tables of trained vectors, several resolutions"
-
-    def __init__(
-        self,
-        num_levels: int = 8,
-        level_features: int = 4,
-        finest: Cells = "auto",
-        span: float = 4.0,
-        seed: int = 0,
-        num_axes: int = 1,
-    ) -> None:
-        super().__init__(num_levels, level_features, finest, span, None, seed, num_axes)
 
 
 @registry.register("embed")
@@ -227,15 +213,8 @@ class Embedding(Grouped):
         interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
         mlp: Whether an MLP comes after the vectors, as in ``lff``.
         num_inputs: Length of the vector of a group below the MLP; without it there are ``num_features / groups``.
-        hidden: Hidden units of the MLP.
         groups: Number of groups that the coordinates are divided into. All share their weights.
-        layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
-        dropout: Share of the hidden units that are left out in training.
         seed: Seed of all initial weights; the vectors are normal, of mean squared length one.
-        num_axes: Number of coordinates of a point.
-
-    Raises:
-        InputError: If an axis would have no feature.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Embed-1D, -2D and -4D in Tables 7-9.

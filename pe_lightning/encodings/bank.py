@@ -14,8 +14,6 @@ from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.errors import InputError
 
-__all__ = ["Bank"]
-
 REFERENCE_FEATURES = 64
 """Number of features that a default width is computed for; in units of the spacing the width does not depend on it."""
 
@@ -36,9 +34,6 @@ class Bank(Encoding):
         num_axes: Number of coordinate axes ``D``, 1 to 3.
         angles: Number of directions in 2-D; with 0 there is only the first member.
         aspects: Aspects of the other members, each above 1.
-
-    Raises:
-        InputError: If the encoder has no closed form of :math:`D`, or another argument is out of range.
     """
 
     name: ClassVar[str] = "bank"

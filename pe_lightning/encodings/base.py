@@ -12,8 +12,6 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.base import plain
 from pe_lightning.errors import InputError
 
-__all__ = ["EncoderList", "Encoding", "largest_row_norm"]
-
 MAX_LISTED_VALUES = 64
 """Numbers of a learned parameter that are listed one by one in a description."""
 

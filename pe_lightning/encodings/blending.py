@@ -11,8 +11,6 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.complex import Complex
 from pe_lightning.errors import InputError
 
-__all__ = ["MAX_COORDINATE", "Blended", "blending_weights"]
-
 MAX_COORDINATE = 0.999
 """Coordinates are clamped to this, as in the papers' experiments, so that every point has a node to its right."""
 
@@ -38,10 +36,6 @@ class Blended(nn.Module):
         encoding: The complex encoding, with its scales.
         nodes: Number of nodes on each axis, on ``linspace(0, 1, nodes)``. Default: as many as the axis has features, as in
             the papers.
-
-    Raises:
-        InputError: If an encoder has no closed form of ``D``, or its features at neighbouring nodes do not overlap, so
-            that the weights are 0/0 (``impulse``, narrow ``rect``).
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15
     and 43-49.

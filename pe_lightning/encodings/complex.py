@@ -17,8 +17,6 @@ from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
 
-__all__ = ["Complex", "changed", "per_axis", "samples_per_unit", "sized"]
-
 MAX_WEIGHTS = 1 << 26
 """Most weights of a signal with ``num_features: auto``: 1 GB with gradients and moments of Adam."""
 MAX_DENSE_FEATURES = 4096
@@ -40,9 +38,6 @@ class Complex(Encoding):
         num_axes: Number of coordinate axes ``D``.
         normalize: Divide each axis's features by their largest row norm over the training coordinates (see
             :meth:`calibrate`), so that gradient descent sees features of one size whatever the encoder.
-
-    Raises:
-        InputError: If the number of encoders is not ``num_axes``, or an encoder is joint over several axes.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """

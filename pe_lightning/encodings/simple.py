@@ -13,8 +13,6 @@ from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 
-__all__ = ["Layout", "Simple"]
-
 Layout = Literal["auto", "axes", "directions", "joint"]
 
 
@@ -39,9 +37,6 @@ class Simple(Encoding):
 
     Shape:
         ``(*batch, D)`` -> ``(*batch, num_features)``.
-
-    Raises:
-        InputError: If the width does not divide among the directions, or the layout does not exist for the encoder.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 16;
     four directions: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11.

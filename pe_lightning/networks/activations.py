@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from pe_lightning import checks
 from pe_lightning.encoders.base import exact_dtype
-from pe_lightning.encoders.shifted import exponential
+from pe_lightning.encoders.kernels import exponential
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 

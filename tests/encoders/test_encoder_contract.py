@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 import torch
+from docstring_parser.google import parse
 
 from pe_lightning.encoders import Encoder, Width, create, names, registry, resolve
 from pe_lightning.errors import InputError
@@ -162,9 +163,10 @@ def test_every_argument_is_typed_and_documented(name: str) -> None:
     parameters = registry.parameters(cls)
     hints = get_type_hints(cls.__init__)
     doc = inspect.getdoc(cls) or ""
-    section = re.search(r"^Args:\n((?:    .*\n|\n)+)", doc, re.MULTILINE)
-    documented = re.findall(r"^    (\w+): (?=\S)", section[1], re.MULTILINE) if section else []
-    assert documented == list(parameters)
+    own = [parameter.arg_name for parameter in parse(doc).params]
+    shared = {parameter.arg_name for base in cls.__mro__ for parameter in parse(inspect.getdoc(base) or "").params}
+    assert own == [key for key in parameters if key in own]
+    assert set(parameters) <= shared
     assert set(parameters) <= set(hints)
     for key, parameter in parameters.items():
         assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
