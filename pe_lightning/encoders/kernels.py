@@ -22,13 +22,14 @@ class Kernel:
     r"""A kernel :math:`\kappa(u)`, and what follows from it in closed form.
 
     Args:
-        value: :math:`\kappa(u)`; may overwrite ``u``.
+        value: :math:`\kappa(d/w)` of offsets ``d``, which it may overwrite, and the width ``w``: scaled in as few passes as
+            the kernel allows.
         reach: Largest ``|u|`` at which the kernel is not negligible; ``None`` if there is none.
         similarity: :math:`\int \kappa(v)\,\kappa(v + u)\,dv`; over one period, divided by it, if the kernel is periodic.
         integral: :math:`\int_0^u \kappa(v)\,dv`; defined at infinity unless the kernel is periodic.
     """
 
-    value: Callable[[Tensor], Tensor]
+    value: Callable[[Tensor, float | Tensor], Tensor]
     reach: float | None = None
     similarity: Callable[[Tensor], Tensor] | None = None
     integral: Callable[[Tensor], Tensor] | None = None
@@ -79,39 +80,39 @@ def _bspline_similarity(u: Tensor) -> Tensor:
 
 KERNELS: dict[str, Kernel] = {
     "gau": Kernel(
-        lambda u: exponential(u.pow_(2), -0.5),
+        lambda d, w: exponential(d.pow_(2), -0.5 / w**2),
         reach=math.sqrt(-2 * math.log(NEGLIGIBLE)),
         similarity=lambda u: math.sqrt(math.pi) * torch.exp(-u.square() / 4),
         integral=lambda u: math.sqrt(math.pi / 2) * torch.erf(u / math.sqrt(2)),
     ),
     "tri": Kernel(
-        lambda u: u.abs_().neg_().add_(1).relu_(),
+        lambda d, w: multiply(d.abs_(), -1 / w).add_(1).relu_(),
         reach=1.0,
         # (the paper prints max(1 - |u|/2, 0)^2, 17 % off in shape)
         similarity=_bspline,
         integral=lambda u: u.sign() * (1 - _falling(u, 1)[0].square()) / 2,
     ),
     "laplace": Kernel(
-        lambda u: exponential(u.abs_(), -1.0),
+        lambda d, w: exponential(d.abs_(), -1 / w),
         reach=-math.log(NEGLIGIBLE),
         similarity=lambda u: (1 + u.abs()) * torch.exp(-u.abs()),
         integral=lambda u: -u.sign() * torch.expm1(-u.abs()),
     ),
     "rect": Kernel(
-        lambda u: ((u >= -0.5) & (u < 0.5)).to(u.dtype),
+        lambda d, w: ((d >= -w / 2) & (d < w / 2)).to(d.dtype),
         reach=0.5,
         similarity=lambda u: (1 - u.abs()).clamp_min(0),
         integral=lambda u: u.clamp(-0.5, 0.5),
     ),
-    "keys": Kernel(_keys, reach=2.0, integral=_keys_integral),
-    "bspline": Kernel(_bspline, reach=2.0, similarity=_bspline_similarity, integral=_bspline_integral),
+    "keys": Kernel(lambda d, w: _keys(d / w), reach=2.0, integral=_keys_integral),
+    "bspline": Kernel(lambda d, w: _bspline(d / w), reach=2.0, similarity=_bspline_similarity, integral=_bspline_integral),
     "sine": Kernel(
-        lambda u: u.mul_(-2 * math.pi).sin_(),
+        lambda d, w: multiply(d, -2 * math.pi / w).sin_(),
         similarity=lambda u: torch.cos(2 * math.pi * u) / 2,
         integral=lambda u: (torch.cos(2 * math.pi * u) - 1) / (2 * math.pi),
     ),
     "square": Kernel(
-        lambda u: -torch.sgn(torch.sin(2 * math.pi * u)),
+        lambda d, w: -torch.sgn(torch.sin(2 * math.pi / w * d)),
         # (the paper prints 1 - 2|delta|, which is this for a frequency of 1/2)
         similarity=lambda u: (4 * u.abs().remainder(1) - 2).abs() - 1,
         integral=lambda u: (u.remainder(1) - 0.5).abs() - 0.5,

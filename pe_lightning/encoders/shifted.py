@@ -22,7 +22,7 @@ from pe_lightning.encoders.base import (
     plain,
     registry,
 )
-from pe_lightning.encoders.kernels import KERNELS, Kernel, multiply
+from pe_lightning.encoders.kernels import KERNELS, Kernel
 from pe_lightning.errors import InputError
 
 PaddingLike: TypeAlias = int | Literal["edge", "wrap", "auto"]
@@ -105,7 +105,7 @@ class Shifted(Encoder):
 
     def forward(self, x: Tensor) -> Tensor:
         """The kernel at every shift."""
-        return self.kernel.value(multiply(self.offsets(x), 1 / self.unit)).to(x.dtype)
+        return self.kernel.value(self.offsets(x), self.unit).to(x.dtype)
 
     def position(self, x: Tensor) -> Tensor:
         """Fractional index of the largest feature at coordinates."""
@@ -156,14 +156,15 @@ class Shifted(Encoder):
         return self._bounded(squared / (mass**2 * self.common_unit), num_samples)
 
     def _bounded(self, rank: float | Tensor, num_samples: int) -> float:
-        return max(1.0, min(float(rank), num_samples, self.num_shifts))
+        return max(1.0, min(torch.as_tensor(rank, dtype=torch.float64).item(), num_samples, self.num_shifts))
 
 
 @registry.register("gau")
 class Gaussian(Shifted):
     r"""Shifted Gaussians: :math:`\psi_i(x) = \exp(-(x - t_i)^2 / 2\sigma^2)`, :math:`t_i = i/K`.
 
-    The similarity is :math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`; the stable rank is :math:`1 / 2\sqrt\pi \sigma`.
+    The similarity is :math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`, and the stable
+    rank is :math:`1 / 2\sqrt\pi \sigma`.
 
     When to use:
         Works as a linear model on grids, where it is the best of the papers' encoders. With too small a ``sigma`` the
