@@ -16,9 +16,9 @@ from pe_lightning.solvers import solve_grid, solve_points
 
 
 @contextmanager
-def busy_cores() -> Iterator[None]:
-    """One busy process per core."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+def busy_cores(number: int = os.cpu_count() or 1) -> Iterator[None]:
+    """Busy processes, by default one per core."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
     finally:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -27,13 +28,23 @@ from pe_lightning.linalg import (
 )
 from pe_lightning.solvers.points import excess_error
 from pe_lightning.solvers.solution import Solution
+from pe_lightning.threads import side_by_side
 
-__all__ = ["GridSolver", "LowRankWarning"]
+__all__ = ["GridSolver", "LowRankWarning", "centred"]
+
+LayerIndex: TypeAlias = tuple[slice, slice]
+"""Some signals and channels."""
 
 MIN_RANK_SHARE = 0.1
 """Degrees of freedom over the full rank, geometric mean over the axes, below which :class:`LowRankWarning` is given."""
 MAX_FLOAT32_CONDITION = 100.0
 """Joint condition number up to which sums over banded features are rotated in float32; the error is 1e-7 times it."""
+
+
+NUMBERS_AT_ONCE = 1 << 18
+"""Numbers of the layers that a thread computes at once, about: few enough for the cache of a CPU."""
+MAX_LAYER = 1 << 22
+"""Numbers of a layer above which all threads share its products."""
 
 
 class LowRankWarning(UserWarning):
@@ -98,15 +109,19 @@ class GridSolver:
         self._check(block, origin)
         with full_precision(block.device):
             dtype = self._dtype = torch.promote_types(block.dtype, torch.float32)
-            x = block.movedim(-1, 1).to(dtype)
-            if not self._banded:
-                x = x.contiguous()  # products with banded features copy slices instead
-            flat = x.flatten(2)
-            squares = torch.linalg.vector_norm(flat, dim=2, dtype=torch.float64).square()
-            sums = torch.stack([flat.sum(2, dtype=torch.float64), squares, torch.full_like(squares, flat.shape[2])])
+            layers = block.movedim(-1, 1)
+            projectors, corner = self._rows(origin, layers.shape[2:], torch.float64 if self._banded else dtype)
+
+            def projected(index: LayerIndex) -> list[Tensor]:
+                x = layers[index].to(dtype)
+                if not self._banded:
+                    x = x.contiguous()  # products with banded features copy slices instead
+                return [*_sums(x), self._project(x, projectors)]
+
+            total, squares, x = by_layers(projected, layers.shape, block.device)
+            sums = torch.stack([total, squares, torch.full_like(squares, math.prod(layers.shape[2:]))])
             if not torch.isfinite(sums).all():
                 raise InputError(f"the block at {origin} holds values that are NaN, infinite or too large to be squared")
-            x, corner = self._project(x, origin)
             shape = (*x.shape[:2], *(factor.projector.shape[1] for factor in self.factors))
             if not self._blocks:
                 self._sums = torch.zeros_like(sums)
@@ -142,18 +157,26 @@ class GridSolver:
             if all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent, other, strict=True)):
                 raise InputError(f"the block over {extent} overlaps the one over {other}")
 
-    def _project(self, x: Tensor, origin: list[int]) -> tuple[Tensor, list[int]]:
-        """The sums of one block over the columns that it has entries in, and the first of these columns per axis."""
-        block, corner, dtype = x, [0] * len(self.grid), torch.float64 if self._banded else x.dtype
-        for axis in contraction_order(x.shape[2:], [factor.projector.shape[1] for factor in self.factors]):
+    def _rows(
+        self, origin: list[int], sizes: Sequence[int], dtype: torch.dtype
+    ) -> tuple[list[tuple[int, GridOperator]], list[int]]:
+        """The matrices that multiply a block, with their axes, in their order, and the first column of each axis."""
+        found, corner = [], [0] * len(self.grid)
+        for axis in contraction_order(sizes, [factor.projector.shape[1] for factor in self.factors]):
             projector = self.factors[axis].projector
-            if isinstance(projector, Identity) and x.shape[2 + axis] == self.grid[axis]:
+            if isinstance(projector, Identity) and sizes[axis] == self.grid[axis]:
                 continue
             if not isinstance(projector, Banded):  # cached after its conversion
                 projector = self._projectors.setdefault(id(projector), projector.to(dtype))
-            corner[axis], rows = projector.rows(origin[axis], origin[axis] + x.shape[2 + axis]).trimmed()
+            corner[axis], rows = projector.rows(origin[axis], origin[axis] + sizes[axis]).trimmed()
+            found.append((axis, rows))
+        return found, corner
+
+    def _project(self, x: Tensor, projectors: Sequence[tuple[int, GridOperator]]) -> Tensor:
+        """The sums of layers of one block over the columns that it has entries in."""
+        for axis, rows in projectors:
             x = rows.rmv(x, 2 + axis)
-        return (x.clone() if x is block else x), corner
+        return x if projectors else x.clone()
 
     def reduce(self) -> None:
         """Adds the sums of all processes, once; does nothing without :mod:`torch.distributed`."""
@@ -203,22 +226,30 @@ class GridSolver:
                 cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
             used = singular > cutoff
             response = torch.where(used, singular / (singular.square() + absolute), 0.0)
-            coefficients = torch.empty_like(self._spectrum)
-            residual, inside = torch.empty_like(self._sums[0]), torch.empty_like(self._sums[0])
-            for s, c in itertools.product(range(len(residual)), range(residual.shape[1])):
-                t = self._spectrum[s, c].double()  # one channel at a time, to save memory
-                coefficients[s, c] = t * response
-                inside[s, c] = t.square().sum()
-                residual[s, c] = (t * (1 - singular * response)).square().sum()
+            rest = 1 - singular * response
+            ranks = tuple(factor.rank for factor in self.factors)
+            bases = [factor.basis.to(self._dtype) for factor in self.factors]
+            spectrum = self._spectrum
+
+            def solved(index: LayerIndex) -> list[Tensor]:
+                some = spectrum[index]
+                coefficients = torch.empty_like(some)
+                norms = some.new_empty(2, *some.shape[:2], dtype=torch.float64)
+                for s, c in itertools.product(range(some.shape[0]), range(some.shape[1])):
+                    t = some[s, c].double()  # one channel at a time, to save memory
+                    coefficients[s, c] = t * response
+                    norms[0, s, c] = t.dot(t)
+                    t *= rest
+                    norms[1, s, c] = t.dot(t)
+                return [*norms, mode_products(coefficients.reshape(*some.shape[:2], *ranks), bases)]
+
+            inside, residual, weight = by_layers(solved, (*spectrum.shape[:2], singular.numel()), spectrum.device)
             truncated = residual.sum(1) if ridge == 0 else torch.zeros_like(residual[:, 0])
             if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
                 # the part of the data outside the range of the features; exactly zero where they have full rank
                 centered = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
                 residual += (centered - inside).clamp_min(0)
             norm = inside.sum(1) + residual.sum(1) - truncated
-            ranks = tuple(factor.rank for factor in self.factors)
-            bases = [factor.basis.to(self._dtype) for factor in self.factors]
-            weight = mode_products(coefficients.reshape(*coefficients.shape[:2], *ranks), bases)
         effective = float((singular * response).sum())
         full = math.prod(min(factor.shape) for factor in self.factors)
         if (effective / full) ** (1 / len(self.factors)) < MIN_RANK_SHARE:
@@ -271,16 +302,74 @@ class GridSolver:
         """
         spectrum = self._projection
         self._projection = spectrum.new_empty(0)
-        ones = [factor.projector.rmv(spectrum.new_ones(factor.shape[0], dtype=torch.float64)) for factor in self.factors]
-        joint = reduce(torch.kron, ones).to(spectrum.dtype).reshape(spectrum.shape[2:])
-        for s, c in itertools.product(range(spectrum.shape[0]), range(spectrum.shape[1])):
-            spectrum[s, c].sub_(joint, alpha=float(mean[s, c]))
         rotated = [(axis, f.rotation, f.condition) for axis, f in enumerate(self.factors) if f.rotation is not None]
-        if math.prod(condition for _, _, condition in rotated) <= MAX_FLOAT32_CONDITION:
-            spectrum = spectrum.to(self._dtype)
-        for axis, rotation, _ in rotated:
-            spectrum = mode_product(spectrum, rotation.T.to(spectrum.dtype), 2 + axis)
-        return spectrum.to(self._dtype).flatten(2)
+        precise = math.prod(condition for _, _, condition in rotated) > MAX_FLOAT32_CONDITION
+        dtype = spectrum.dtype if precise else self._dtype
+        joint = None
+        if self.center:
+            ones = [factor.projector.rmv(spectrum.new_ones(factor.shape[0], dtype=torch.float64)) for factor in self.factors]
+            joint = reduce(torch.kron, ones).to(spectrum.dtype).reshape(spectrum.shape[2:])
+
+        def rotate(index: LayerIndex) -> list[Tensor]:
+            some = spectrum[index]
+            if joint is not None:
+                for layer, layer_mean in zip(some.flatten(0, 1), mean[index].flatten().tolist(), strict=True):
+                    layer.sub_(joint, alpha=layer_mean)
+            some = some.to(dtype)
+            for axis, rotation, _ in rotated:
+                some = mode_product(some, rotation.T.to(dtype), 2 + axis)
+            return [some.to(self._dtype).flatten(2)]
+
+        return by_layers(rotate, spectrum.shape, spectrum.device)[0]
+
+
+def by_layers(
+    function: Callable[[LayerIndex], Sequence[Tensor]], shape: Sequence[int], device: torch.device
+) -> list[Tensor]:
+    """Results of a function for groups of layers, computed side by side, as one tensor ``(S, C, *)`` each.
+
+    Layers of very many numbers are one group: all threads share their products.
+
+    Args:
+        function: Signals and channels of a group -> tensors ``(s, c, *)``. It writes nothing that another group reads.
+        shape: ``(S, C, *sizes)``.
+        device: Of the tensors.
+    """
+    signals, channels, *sizes = shape
+    numbers = math.prod(sizes)
+    count = max(1, NUMBERS_AT_ONCE // max(1, numbers))
+    everything = slice(None)
+    if device.type != "cpu" or numbers > MAX_LAYER or signals * channels <= count:
+        return list(function((everything, everything)))
+    if signals > 1:
+        count = max(1, count // channels)
+        groups = [(slice(start, start + count), everything) for start in range(0, signals, count)]
+    else:
+        groups = [(everything, slice(start, start + count)) for start in range(0, channels, count)]
+    parts = side_by_side(function, groups, device)
+    return [torch.cat(each, 0 if signals > 1 else 1) for each in zip(*parts, strict=True)]
+
+
+def centred(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Means ``(S, C)`` of values ``(S, N_1, ..., N_D, C)``, and the values minus them, stored layer by layer."""
+    layers = values.movedim(-1, 1)
+
+    def subtract(index: LayerIndex) -> list[Tensor]:
+        some = layers[index].contiguous()
+        mean = (_sums(some)[0] / max(1, math.prod(some.shape[2:]))).to(some.dtype)
+        return [mean, torch.sub(some, mean.reshape(*mean.shape, *[1] * (some.ndim - 2)))]
+
+    mean, result = by_layers(subtract, layers.shape, values.device)
+    return mean, result.movedim(1, -1)
+
+
+def _sums(x: Tensor) -> Tensor:
+    """Sum and sum of squares of each layer in float64: ``(s, c, *)`` -> ``(2, s, c)``; one layer is converted at a time."""
+    found = x.new_empty(2, *x.shape[:2], dtype=torch.float64)
+    for s, c in itertools.product(range(x.shape[0]), range(x.shape[1])):
+        layer = x[s, c].flatten().double()
+        found[0, s, c], found[1, s, c] = layer.sum(), layer.dot(layer)
+    return found
 
 
 def _extent(block: Tensor, origin: Sequence[int]) -> list[tuple[int, int]]:

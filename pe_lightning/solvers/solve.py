@@ -17,7 +17,7 @@ from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, full_precision, min_tolerance
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
-from pe_lightning.solvers.grid import GridSolver
+from pe_lightning.solvers.grid import GridSolver, centred
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
@@ -85,9 +85,7 @@ def solve_grid(
     solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
     mean = values.new_zeros(len(values), values.shape[-1])
     if center:  # before the projection, which is more accurate in float32
-        mean = values.flatten(1, -2).mean(1, dtype=torch.float64).to(values.dtype)
-        centred = values.movedim(-1, 1).clone(memory_format=torch.contiguous_format)  # the layout of the solver
-        values = centred.sub_(mean.reshape(*mean.shape, *[1] * len(sizes))).movedim(1, -1)
+        mean, values = centred(values)
     solver.accumulate(values)
     solution = solver.solve(choice.ridge)
     seconds = time.perf_counter() - began
