@@ -66,6 +66,8 @@ class Interpolation:
     """Scattered training samples of all signals together up to which tables show it."""
     max_places: ClassVar[float] = math.inf
     """Predicted places of all signals together up to which tables show it, from scattered training samples."""
+    program: ClassVar[str] = ""
+    """The function of a public library that does the same; tables name it where it is ahead of a fit."""
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         """Whether tables show this baseline for signals of this shape and these training samples.
@@ -182,6 +184,7 @@ class Nearest(Interpolation):
     For scattered points by Euclidean distance, in samples if the points are samples of a grid.
     """
 
+    program = "scipy.interpolate.NearestNDInterpolator"
     on_grids = on_points = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,6 +201,7 @@ class Nearest(Interpolation):
 class Linear(Interpolation):
     """Linear interpolation along each axis: bilinear on images."""
 
+    program = "scipy.interpolate.RegularGridInterpolator"
     on_grids = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -233,6 +237,7 @@ class CubicConvolution(Interpolation):
 class Spline(Interpolation):
     """The interpolating cubic spline along each axis, twice continuously differentiable, with not-a-knot ends."""
 
+    program = "scipy.interpolate.CubicSpline"
     on_grids = True
 
     def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -252,6 +257,7 @@ class Spline(Interpolation):
 class Delaunay(Interpolation):
     """Linear interpolation on the Delaunay triangulation of scattered points; in 1-D, between neighbours."""
 
+    program = "scipy.interpolate.LinearNDInterpolator"
     on_points = True
     max_points = 1 << 21
 
@@ -291,6 +297,7 @@ class Delaunay(Interpolation):
 class CloughTocher(Interpolation):
     """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes (SciPy)."""
 
+    program = "scipy.interpolate.CloughTocher2DInterpolator"
     on_points = True
     max_points = 1 << 17
 
@@ -332,6 +339,7 @@ class _RadialBasis(Interpolation):
 class LinearRadialBasis(_RadialBasis):
     """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place (SciPy)."""
 
+    program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
     kernel = "linear"
 
 
@@ -339,6 +347,7 @@ class LinearRadialBasis(_RadialBasis):
 class ThinPlate(_RadialBasis):
     """Thin plate splines fitted to the nearest 50 samples of every place (SciPy)."""
 
+    program = "scipy.interpolate.RBFInterpolator(neighbors=50)"
     kernel = "thin_plate_spline"
 
 
@@ -349,6 +358,7 @@ class InverseDistance(Interpolation):
     Reference: Shepard, *A two-dimensional interpolation function for irregularly-spaced data*, ACM Conference, 1968.
     """
 
+    program = "sklearn.neighbors.KNeighborsRegressor(12)"
     on_points = True
     max_places = 1 << 21
 
@@ -372,6 +382,7 @@ class Biharmonic(Interpolation):
     of Mathematics and Mathematical Sciences, 2018.
     """
 
+    program = "skimage.restoration.inpaint_biharmonic"
     on_points = True
     max_places = 60_000  # one system for all
 

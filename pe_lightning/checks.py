@@ -15,7 +15,18 @@ import psutil
 
 from pe_lightning.errors import InputError, did_you_mean, show_bytes
 
-__all__ = ["check_claim", "check_memory", "choice", "flag", "free_memory", "integer", "integers", "is_integer", "number"]
+__all__ = [
+    "check_claim",
+    "check_fill_options",
+    "check_memory",
+    "choice",
+    "flag",
+    "free_memory",
+    "integer",
+    "integers",
+    "is_integer",
+    "number",
+]
 
 T = TypeVar("T")
 MAX_INTEGER = 2**63 - 1
@@ -114,6 +125,43 @@ def choice(name: str, value: T, allowed: object) -> T:
 def flag(name: str, value: object) -> bool:
     """The value if it is true or false."""
     return bool(choice(name, value, (True, False)))
+
+
+def check_fill_options(
+    model: object,
+    encoder: str | None,
+    smooth: bool,
+    upscale: int,
+    prior: str,
+    std: bool,
+    folds: str,
+    block: int | None,
+    grow: int | None,
+) -> None:
+    """Refuses arguments of :func:`pe_lightning.fill` that do not go together.
+
+    Raises:
+        InputError: If some do not.
+    """
+    choice("upscale", upscale, (1, 2, 3, 4))
+    choice("folds", folds, ("auto", "random", "blocks", "none"))
+    for name, value, least in (("block", block, 1), ("grow", grow, 0)):
+        if value is not None:
+            integer(name, value, least)
+    if isinstance(model, str):
+        choice("model", model, ("auto", "adaptive", "exact"))
+    if encoder is not None and model == "adaptive":
+        raise InputError("--encoder is for the exact fit: add --model exact, or leave --encoder out")
+    if std and (smooth or upscale > 1):
+        raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
+    if smooth and upscale > 1:
+        raise InputError(
+            "--smooth and --upscale are two steps: fill with --smooth first, then enlarge the result with --upscale"
+        )
+    if prior != "none" and (upscale == 1 or encoder is not None or not isinstance(model, str) or model == "exact"):
+        raise InputError(
+            "--prior is for pictures that the adaptive fit enlarges: add --upscale 2 (3, 4), or leave --prior out"
+        )
 
 
 MAX_COMPRESSION_RATIO = 2000

@@ -1,4 +1,7 @@
-"""Files that are written as a whole or not at all."""
+"""Files by their names, and files that are written as a whole or not at all.
+
+Nothing here imports torch: commands check their inputs and outputs by it before they import what they need.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,134 @@ import errno
 import io
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import uuid4
 
-from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.errors import InputError, did_you_mean, show_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["append_lines", "figure_bytes", "replacing", "save_figure", "write_atomically"]
+__all__ = [
+    "ARRAYS",
+    "PICTURES",
+    "Format",
+    "append_lines",
+    "check_outputs",
+    "check_readable",
+    "figure_bytes",
+    "format_of_suffix",
+    "no_such_file",
+    "replacing",
+    "save_figure",
+    "stem_of",
+    "suffixes_of",
+    "write_atomically",
+]
+
+Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "parquet", "video", "nifti"]
+
+PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})
+ARRAYS: frozenset[Format] = frozenset({"npy", "npz", "hdf5"})
+
+SUFFIXES_OF_FORMAT: dict[Format, str] = {
+    "picture": ".bmp .gif .jp2 .jpeg .jpg .pbm .pgm .png .pnm .ppm .webp",
+    "tiff": ".tif .tiff",
+    "npy": ".npy",
+    "npz": ".npz",
+    "hdf5": ".h5 .hdf5",
+    "sound": ".aif .aiff .flac .mp3 .ogg .wav",
+    "table": ".csv .tsv .txt",
+    "parquet": ".parquet .pq",
+    "video": ".3gp .avi .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv .y4m",
+    "nifti": ".nii .nii.gz",
+}
+FORMAT_OF_SUFFIX: dict[str, Format] = {
+    suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes.split()
+}
+
+
+def format_of_suffix(path: Path) -> Format | None:
+    """The format that the suffix of a file names; ``None`` if unknown."""
+    return FORMAT_OF_SUFFIX.get(".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower())
+
+
+def suffixes_of(formats: Collection[Format]) -> list[str]:
+    """Lower-case suffixes of some formats, sorted."""
+    return sorted(suffix for suffix, format in FORMAT_OF_SUFFIX.items() if format in formats)
+
+
+def stem_of(path: Path) -> str:
+    """The name of a file without its suffix, which may be ``.nii.gz``."""
+    return path.stem.removesuffix(".nii")
+
+
+# -- before work ----------------------------------------------------------------------------------------------------------
+
+
+def check_readable(given: str, samples: Iterable[str] = ()) -> None:
+    """Refuses what is neither a file with content nor a folder.
+
+    Args:
+        given: The path.
+        samples: Names of samples that may have been meant.
+
+    Raises:
+        InputError: If it is an address, does not exist, or is an empty file, a pipe or a device.
+    """
+    path = Path(given).expanduser()
+    if "://" in given:
+        raise InputError(
+            f"cannot read {given!r}: paths are files, folders and samples://NAME; download it and give the file"
+        )
+    if path.is_dir():
+        return
+    if not path.is_file():
+        if os.path.lexists(path):
+            raise InputError(f"{given!r} is neither a file nor a folder, but a pipe, a device or a broken link")
+        raise no_such_file(path, samples)
+    if path.stat().st_size == 0:  # also files of /proc, some of which are endless
+        raise InputError(f"{given!r} is empty")
+
+
+def no_such_file(path: Path, samples: Iterable[str] = ()) -> InputError:
+    """The error about a path that does not exist, with similar names and samples."""
+    parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
+    name = path.relative_to(parent).parts[0]
+    near = did_you_mean(name, [entry.name for entry in parent.iterdir()])
+    if not near and path.stem in samples:
+        near = f"; did you mean 'samples://{path.stem}'?"
+    where = "" if name == str(path) else f"; there is no {name!r}"
+    return InputError(f"no such file or folder: {str(path)!r}{where} in {str(parent.absolute())!r}{near}")
+
+
+def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) -> None:
+    """Refuses to write a file that exists, that is read, or that is written twice.
+
+    Args:
+        outputs: Every file that will be written.
+        inputs: Every file that is read; none of them is replaced, with ``force`` either.
+        force: Whether files that exist may be replaced.
+
+    Raises:
+        InputError: If one of these is so.
+    """
+    read, written = {path.expanduser().resolve() for path in inputs}, set()
+    for path in outputs:
+        real = path.expanduser().resolve()
+        if real in read or any(path.exists() and one.exists() and path.samefile(one) for one in read):
+            raise InputError(f"{str(path)!r} would be written, and is read: choose another name, --out OTHER")
+        if real in written:
+            raise InputError(f"{str(path)!r} would be written twice: write the results one by one, under names of their own")
+        if path.is_dir() or (os.path.lexists(path) and not force):
+            raise InputError(f"{str(path)!r} exists: choose another name, --out OTHER, or replace files with --force")
+        written.add(real)
+
+
+# -- writing --------------------------------------------------------------------------------------------------------------
 
 
 def write_atomically(path: str | Path, content: str | bytes | memoryview) -> None:
@@ -32,30 +151,43 @@ def write_atomically(path: str | Path, content: str | bytes | memoryview) -> Non
 
 
 @contextmanager
-def replacing(path: Path, size: int | None = None) -> Iterator[Path]:
-    """Yields the path of a temporary file of the same suffix, which replaces ``path`` on success; deleted on an exception.
+def replacing(path: Path, size: int | None = None, force: bool = True) -> Iterator[Path]:
+    """Yields a temporary path of the same suffix, which becomes ``path`` on success; deleted on an exception.
 
-    The caller creates the temporary file, so that it has the usual permissions.
+    The caller creates the temporary file or folder, so that it has the usual permissions.
 
     Args:
-        path: The file to replace.
+        path: The file or folder.
         size: Number of bytes that will be written, if known; named in the error.
+        force: Whether a file of this name is replaced. If not, of several processes that write it one succeeds.
 
     Raises:
-        InputError: If the file cannot be written: a full disk, a folder without write permission.
+        InputError: If it cannot be written: it exists, the disk is full, the folder has no write permission.
     """
     temporary = path.with_name(f".{uuid4().hex}.part{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
+        if temporary.is_dir():
+            os.rename(temporary, path)  # fails if there is a folder with files
+            return
         with temporary.open("r+b") as file:
             os.fsync(file.fileno())
+        if not force:
+            _claim(path)
         os.replace(temporary, path)
     except OSError as error:
         raise _not_written(path, size, error) from error
     finally:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink(missing_ok=True)
+
+
+def _claim(path: Path) -> None:
+    try:
+        path.open("xb").close()
+    except FileExistsError as error:
+        raise InputError(f"{str(path)!r} has been written by another program meanwhile; that file is kept") from error
 
 
 def append_lines(path: Path, lines: str) -> None:

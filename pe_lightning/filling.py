@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning import checks
 from pe_lightning.blocks import grid_axes, point_coordinates
+from pe_lightning.checks import check_fill_options
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.datamodules import TensorDataModule
@@ -30,13 +30,12 @@ from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import SourceFile
-from pe_lightning.data.sources.paths import missing as no_such_file
-from pe_lightning.data.sources.samples import SCHEME, sample_path, video_samples
+from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.errors import InputError
-from pe_lightning.files import replacing
+from pe_lightning.files import check_readable, replacing
 from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
-from pe_lightning.media.originals import Original, check_fit_memory, read_original, signals_of
+from pe_lightning.media.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.modules.priors import NO_PRIOR
 from pe_lightning.quiet_fits import fit_quietly, quiet
@@ -51,7 +50,6 @@ __all__ = [
     "check_suffix",
     "fill",
     "read_file",
-    "write_original",
     "write_std",
 ]
 
@@ -134,7 +132,8 @@ class Filled:
         if self.original is None:
             raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
         check_suffix(Path(path), self.original)
-        write_original(Path(path), self.original, self.stack)
+        with replacing(Path(path)) as temporary:
+            self.original.write(temporary, self.stack)
         return Path(path)
 
 
@@ -152,6 +151,7 @@ def fill(
     axes: int | None = None,
     seed: int = 0,
     std: bool = False,
+    grow: int | None = None,
 ) -> Filled:
     """Fills the missing samples of a file or an array.
 
@@ -179,6 +179,8 @@ def fill(
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         seed: Seed of folds and models.
         std: Whether to compute standard deviations of missing samples too, which takes further fits.
+        grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
+            the file is a JPEG, which spreads damage around it, else 0.
 
     Returns:
         The filled values and their scores.
@@ -194,25 +196,8 @@ def fill(
         >>> bool(np.isfinite(fill(picture).values).all())
         True
     """
-    checks.choice("upscale", upscale, (1, 2, 3, 4))
-    checks.choice("folds", folds, FoldsLike)
-    if block is not None:
-        checks.integer("block", block, 1)
-    if isinstance(model, str):
-        checks.choice("model", model, ModelName)
-    if encoder is not None and model == "adaptive":
-        raise InputError("--encoder is for the exact fit: add --model exact, or leave --encoder out")
-    if std and (smooth or upscale > 1):
-        raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
-    if smooth and upscale > 1:
-        raise InputError(
-            "--smooth and --upscale are two steps: fill with --smooth first, then enlarge the result with --upscale"
-        )
-    if prior != NO_PRIOR and (upscale == 1 or encoder is not None or not isinstance(model, str) or model == "exact"):
-        raise InputError(
-            "--prior is for pictures that the adaptive fit enlarges: add --upscale 2 (3, 4), or leave --prior out"
-        )
-    original, stack, marked, shape = _read(values, missing, axes)
+    check_fill_options(model, encoder, smooth, upscale, prior, std, folds, block, grow)
+    original, stack, marked, shape = _read(values, missing, axes, grow)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
             "no sample is missing, so there is nothing to fill: mark missing samples (--missing mask.png, white where "
@@ -250,13 +235,16 @@ def fill(
 
 
 def _read(
-    values: str | os.PathLike[str] | AnyArray | Tensor | Original, missing: MissingLike | Mask, axes: int | None
+    values: str | os.PathLike[str] | AnyArray | Tensor | Original,
+    missing: MissingLike | Mask,
+    axes: int | None,
+    grow: int | None,
 ) -> tuple[Original | None, AnyArray, Mask, tuple[int, ...]]:
     """The file, its signals ``(S, N_1, ..., N_D, C)``, where they are missing, and the shape of the result."""
     if isinstance(values, (str, os.PathLike, Original)):
         if not isinstance(missing, (str, int, float, list)):
             raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
-        original = values if isinstance(values, Original) else read_file(values, missing, axes)
+        original = values if isinstance(values, Original) else read_file(values, missing, axes, grow)
         shape = original.values.shape
         return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
@@ -279,22 +267,26 @@ def _read(
             marked |= stack == rule.value
         if rule.kind == "frames":
             marked |= rule.marks(stack.shape[1:-1], len(stack))[0][..., None]
+    if grow:
+        if stack.ndim < 4:
+            raise InputError("grow is for missing samples of pictures and frames")
+        marked = grown_mask(marked, grow)
     return None, stack, marked, array.shape
 
 
-def read_file(path: str | os.PathLike[str], missing: MissingLike = "nan", axes: int | None = None) -> Original:
+def read_file(
+    path: str | os.PathLike[str], missing: MissingLike = "nan", axes: int | None = None, grow: int | None = None
+) -> Original:
     """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
-    return read_original(_file(os.fspath(path)), Missing(missing), axes)
+    return read_original(_file(os.fspath(path)), Missing(missing), axes, grow)
 
 
 def _file(given: str) -> SourceFile:
     if given.startswith(SCHEME):
         kind: Literal["image", "video"] = "video" if given.removeprefix(SCHEME) in video_samples() else "image"
         return SourceFile(sample_path(given, kind), given)
-    path = Path(given).expanduser()
-    if not path.exists():
-        raise no_such_file(path)
-    return SourceFile(path, given)
+    check_readable(given, image_samples())
+    return SourceFile(Path(given).expanduser(), given)
 
 
 def _fill_signal(
@@ -485,49 +477,25 @@ def check_suffix(path: Path, original: Original) -> None:
     name = path.name.lower()
     if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):
         listed = ", ".join(suffix or "a folder" for suffix in original.suffixes)
-        suffix = path.suffix.lower()
-        lossy = (
-            ", because JPEG would change the known pixels"
-            if suffix in (".jpg", ".jpeg")
-            else ", because other formats of clips would change the known frames"
-            if original.media == "video" and suffix
-            else ""
-        )
         instead = path.with_suffix(original.suffixes[0])
-        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}{lossy}; type --out {instead}")
+        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}; type --out {instead}")
 
 
-def write_original(path: Path, original: Original, values: AnyArray) -> None:
-    """Writes a changed copy atomically: a file, or a folder."""
-    if original.suffixes != ("",):
-        with replacing(path) as temporary:
-            original.write(temporary, values)
-        return
-    temporary = path.with_name(f".{path.name}.part")
-    original.write(temporary, values)
-    os.replace(temporary, path)
-
-
-def write_std(path: Path, filled: Filled) -> Path:
-    """Writes the standard deviations beside a result: ``<stem>_std.tif`` of a picture, else ``<stem>_std.npy``; float32.
+def write_std(path: Path, filled: Filled) -> None:
+    """Writes standard deviations as float32: TIFF, with the coordinates of the file if it has some, or NPY.
 
     Args:
-        path: The result.
-        filled: Its values, with standard deviations.
-
-    Returns:
-        The file.
+        path: The file, ``.tif`` or ``.npy``.
+        filled: Filled signals with standard deviations.
     """
     import tifffile
 
     assert filled.std is not None
-    picture = filled.original is not None and filled.original.media == "image"
-    target = path.with_name(f"{path.name.partition('.')[0]}_std.{'tif' if picture else 'npy'}")
-    with replacing(target) as temporary:
-        if picture:
-            photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
-            tifffile.imwrite(temporary, filled.std, photometric=photometric)
-        else:
-            with temporary.open("wb") as stream:
-                np.save(stream, filled.std)
-    return target
+    if path.suffix == ".npy":
+        with path.open("wb") as stream:
+            np.save(stream, filled.std)
+    elif filled.original is not None and filled.original.write_std is not None:
+        filled.original.write_std(path, filled.std.reshape(filled.stack.shape))
+    else:
+        photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
+        tifffile.imwrite(path, filled.std, photometric=photometric)

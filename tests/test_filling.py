@@ -256,6 +256,6 @@ def test_a_file_is_the_array_in_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.values, fill(levels, mask, folds="none").values)
     np.testing.assert_array_equal(np.asarray(Image.open(found.write(tmp_path / "b.png"))), found.values)
     with pytest.raises(InputError, match=r"the result is written as \.png"):
-        found.write(tmp_path / "b.tif")
+        found.write(tmp_path / "b.npy")
     with pytest.raises(InputError, match=r"numpy\.save"):
         fill(levels, mask, folds="none").write(tmp_path / "c.png")

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from PIL import Image
+
+from pe_lightning.checks import check_fill_options
 from pe_lightning.command_line.fill_points import fill_points
 from pe_lightning.command_line.score_table import print_scores
 from pe_lightning.errors import InputError
+from pe_lightning.files import (
+    PICTURES,
+    Format,
+    check_outputs,
+    check_readable,
+    format_of_suffix,
+    replacing,
+    stem_of,
+)
 
 if TYPE_CHECKING:
     from pe_lightning.filling import Filled
@@ -17,6 +31,14 @@ __all__ = ["fill_files"]
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
+WRITTEN_SUFFIXES: dict[Format | None, tuple[str, ...]] = {
+    "picture": (".png", ".tif", ".tiff", ".webp", ".jpg", ".jpeg"),
+    "tiff": (".tif", ".tiff"),
+    "npy": (".npy",),
+    "nifti": (".nii", ".nii.gz"),
+    "video": (".mp4", ".mkv"),
+}
+"""Suffixes of results by the format of the file, where the content of the file does not narrow them further."""
 
 
 def fill_files(
@@ -39,16 +61,19 @@ def fill_files(
     folds: Literal["auto", "random", "blocks", "none"] = "auto",
     block: int | None = None,
     axes: int | None = None,
+    grow: int | None = None,
     no_std: bool = False,
     variable: str | None = None,
     dims: str | None = None,
     force: bool = False,
+    verbose: bool = False,
     seed: int = 0,
 ) -> int:
     """Predicts the missing samples of a file, or enlarges it.
 
     All known samples are trained on, and the others predicted. The result has the format, dtype and metadata of the file,
-    with known samples unchanged to the bit; beside it are a picture before and after and, as float32 in the same shape, the
+    with known samples unchanged to the bit (pictures also as .png, .tif, .webp, or as .jpg, which changes all samples);
+    beside it are a picture before and after and, as float32 in the same shape, the
     standard deviations of what was missing. The table scores known samples that are held out in turn, beside interpolation
     of the same samples.
 
@@ -59,7 +84,8 @@ def fill_files(
     CSV or NPY, or the table of places --at FILE with values and their standard deviations.
 
     Args:
-        paths: Pictures, TIFF, .npy, HDF5, NIfTI, sound, tables, videos, folders of frames, or samples://NAME.
+        paths: Pictures, TIFF, .npy, HDF5, NIfTI, sound, tables, videos, samples://NAME, or folders: of the frames of a
+            clip, or of pictures of different sizes, each filled by itself.
         out: The file to write, or a folder for the results of several files.
         coordinates: Points: the columns of coordinates, such as lon,lat or time; numbers in any unit, or dates.
         values: Points: the columns of values, such as temperature,humidity.
@@ -68,7 +94,8 @@ def fill_files(
         periodic: Points: coordinates that repeat, such as lon (a period of 360) or hour=24.
         duplicates: Points: rows at one place are averaged, kept, or refused if they differ (error).
         missing: alpha (opacity 0), a colour '#rrggbb', a number, lost frames of a clip frames:10-14,30 (from 0), or a mask
-            file that is not zero at missing samples; one mask for all files, or one for each.
+            file that is not zero at missing samples; one mask for all files, one for each, or a folder of masks that are
+            named as the files.
         smooth: Denoise known samples too.
         upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
         prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;
@@ -79,39 +106,54 @@ def fill_files(
         folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto chooses by the gaps.
         block: Samples per axis of a block, at least 1.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
+        grow: Pixels by which missing samples of pictures grow; 3 by default where the file is a JPEG, else 0.
         no_std: Leave out the file of standard deviations of the missing samples, which takes further fits.
         variable: NetCDF and Zarr: the variable; the only one by default.
         dims: NetCDF and Zarr: 1 to 3 dimensions that are the axes, such as lat,lon (all by default); others count signals.
-        force: Overwrite the result if it exists.
+        force: Replace results that exist; files that are read are never replaced.
+        verbose: Print why methods of comparison have no score, too.
         seed: Seed of the folds.
 
     Raises:
         InputError: If a file, a mask or an option cannot be used; nothing is written then.
     """
     if coordinates or values or grid or at:
-        _targets(paths[:1], out, force)
-        if missing or smooth or upscale > 1 or block is not None or axes is not None:
-            raise InputError("--missing, --smooth, --upscale, --block and --axes are for samples of a grid: leave them out")
-        common = (model, encoder, folds, seed)
+        if missing or smooth or upscale > 1 or block is not None or axes is not None or grow is not None:
+            raise InputError(
+                "--missing, --smooth, --upscale, --block, --axes and --grow are for samples of a grid: leave them out"
+            )
+        written = [out] if grid is None else [out, out.with_name(f"{out.stem}_map.png")]
+        check_outputs(written, map(Path, [*paths, *([] if at is None else [at])]), force)
+        common = (model, encoder, folds, seed, force, verbose)
         return fill_points(paths, out, coordinates, values, grid, at, periodic, duplicates, *common)
-    targets = _targets(paths, out, force)
-    marks = missing or ["nan"]
-    if len(marks) not in (1, len(paths)):
-        raise InputError(f"--missing has {len(marks)} values for {len(paths)} file(s): give one, or one for each")
-    # imports torch, which --help does not need
-    from pe_lightning.filling import check_suffix, fill, read_file, write_original, write_std
-    from pe_lightning.media.fill_pictures import write_before_after
+    check_fill_options(model, encoder, smooth, upscale, prior, False, folds, block, grow)
+    for path in paths:
+        if not path.startswith("samples://"):
+            check_readable(path)
+    files = [file for path in paths for file in _files_in(path)]
+    marks = _marks_of(files, missing or ["nan"])
+    several = len(files) > 1 or files != paths or (out.is_dir() and not Path(paths[0]).is_dir())
+    targets = _targets(files, out, several)
+    written = [file for target in targets for file in outputs_of(target)]
+    check_outputs(written, map(Path, {*paths, *files, *marks, prior}), force)
+    # imports torch, which refusals and --help do not need
+    from pe_lightning.filling import check_suffix, fill, read_file, write_std
+    from pe_lightning.media.fill_pictures import draw_before_after
 
-    for number, (path, target) in enumerate(targets.items()):
-        mark = marks[number if len(marks) > 1 else 0]
+    for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
             original = _labelled(path, variable, dims, mark, upscale)
         elif variable is not None or dims is not None:
             raise InputError(f"--variable and --dims are for NetCDF and Zarr (.nc, .zarr), and {path!r} is none")
         else:
-            original = read_file(path, mark, axes)
+            original = read_file(path, mark, axes, grow)
             _check_table(path, target, original, smooth)
         check_suffix(target, original)
+        if original.grown:
+            why = ", because JPEG spreads damage around it: --grow 0 to leave it out" if grow is None else ""
+            print(f"{path}: missing samples were grown by {original.grown} pixels{why}")
+        if target.suffix.lower() in (".jpg", ".jpeg"):
+            print(f"JPEG changes known pixels too: {target.with_suffix('.png')} would keep them")
         filled = fill(
             original,
             model=model,
@@ -124,12 +166,19 @@ def fill_files(
             seed=seed,
             std=not (no_std or smooth) and upscale == 1,
         )
-        _print_scores(filled, path)
-        write_original(target, original, filled.stack)
+        _print_scores(filled, path, "denoised" if smooth else "this fit", verbose)
+        _, std, picture = outputs_of(target)
+        drawn = draw_before_after(original, filled.stack)
+        with ExitStack() as stack:  # all are written before the first of them, the result, gets its name
+            original.write(stack.enter_context(replacing(target, force=force)), filled.stack)
+            if filled.std is not None:
+                write_std(stack.enter_context(replacing(std, force=force)), filled)
+            if drawn is not None:
+                drawn.save(stack.enter_context(replacing(picture, force=force)))
         print(f"wrote {target}")
         if filled.std is not None:
-            print(f"standard deviations of missing samples, 0 elsewhere: {write_std(target, filled)}")
-        if (picture := write_before_after(target, original, filled.stack)) is not None:
+            print(f"standard deviations of missing samples, 0 elsewhere: {std}")
+        if drawn is not None:
             print(f"before and after: {picture}")
     return 0
 
@@ -171,38 +220,69 @@ def _check_table(path: str, target: Path, original: Original, smooth: bool) -> N
     print(f"{path!r} is read as a series of rows in their order; if they are scattered points, add {points}")
 
 
-def _targets(paths: list[str], out: Path, force: bool) -> dict[str, Path]:
+def outputs_of(target: Path) -> tuple[Path, Path, Path]:
+    """The result, its standard deviations, and the picture before and after."""
+    stem, is_picture = stem_of(target), format_of_suffix(target) in PICTURES
+    std = target.with_name(f"{stem}_std.{'tif' if is_picture else 'npy'}")
+    return target, std, target.with_name(f"{stem}_before_after.png")
+
+
+def _files_in(path: str) -> list[str]:
+    """The pictures of a folder if they are not the frames of a clip (of different sizes, or not numbered), else the path."""
+    if not Path(path).is_dir() or Path(path).suffix.lower() == ".zarr":
+        return [path]
+    pictures = sorted(file for file in Path(path).iterdir() if file.is_file() and not file.name.startswith("."))
+    pictures = [file for file in pictures if format_of_suffix(file) in PICTURES]
+    sizes = set()
+    for file in pictures:
+        with suppress(OSError), Image.open(file) as image:  # a file that cannot be read is refused when it is read
+            sizes.add(image.size)
+    if not pictures or (len(sizes) < 2 and all(re.search(r"\d", file.stem) for file in pictures)):
+        return [path]
+    print(f"{path!r} holds {len(pictures)} pictures of {len(sizes)} size(s): each is filled by itself")
+    return [str(file) for file in pictures]
+
+
+def _marks_of(files: list[str], marks: list[str]) -> list[str]:
+    """What marks the missing samples of each file."""
+    if len(files) > 1 and len(marks) == 1 and Path(marks[0]).is_dir():
+        masks = {stem_of(mask): str(mask) for mask in sorted(Path(marks[0]).iterdir())}
+        if lacking := [file for file in files if stem_of(Path(file)) not in masks]:
+            raise InputError(f"--missing {marks[0]} holds no mask that is named as {lacking[0]!r}")
+        return [masks[stem_of(Path(file))] for file in files]
+    if len(marks) not in (1, len(files)):
+        raise InputError(f"--missing has {len(marks)} values for {len(files)} file(s): give one, or one for each")
+    return marks if len(marks) > 1 else marks * len(files)
+
+
+def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
     """The file to write for each file that is read.
 
     Raises:
-        InputError: If one exists already, or is the file that is read.
+        InputError: If a folder is needed, or a format cannot be written in the place of another.
     """
-    several = len(paths) > 1 or (out.is_dir() and not Path(paths[0]).is_dir())
-    if len({Path(path).name for path in paths}) < len(paths):
-        raise InputError("two files have the same name, and the results are named as them: fill them one by one")
-    targets = {path: out / _result_name(path) if several else out for path in paths}
-    is_file = out.is_file() or (not out.is_dir() and out.suffix.lower() in {Path(path).suffix.lower() for path in targets})
-    if several and is_file:
+    if not several:
+        suffixes = WRITTEN_SUFFIXES.get(format_of_suffix(Path(paths[0])), ())
+        if suffixes and not Path(paths[0]).is_dir() and not out.name.lower().endswith(suffixes):
+            instead = out.with_suffix(suffixes[0])
+            raise InputError(
+                f"cannot write {str(out)!r}: the result is written as {', '.join(suffixes)}; type --out {instead}"
+            )
+        return [out]
+    if out.is_file() or (not out.is_dir() and out.suffix.lower() in {Path(path).suffix.lower() for path in paths}):
         raise InputError(
             f"--out {str(out)!r} is a file: {len(paths)} results need a folder, such as --out {out.with_suffix('')}/"
         )
-    for path, target in targets.items():
-        if target.exists() and target.resolve() == Path(path).resolve():
-            raise InputError(f"--out {str(target)!r} is the file that is read; give another")
-        if target.exists() and (target.is_dir() or not force):
-            raise InputError(f"--out {str(target)!r} exists; choose another name, or replace a file with --force")
-    return targets
+    return [out / _result_name(path) for path in paths]
 
 
 def _result_name(path: str) -> str:
     """The name of the result for a file among several; pictures are written as PNG."""
-    from pe_lightning.data.sources.paths import format_of
-
     name = Path(path).name
-    return Path(name).with_suffix(".png").name if format_of(Path(path), by_content=False) == "picture" else name
+    return Path(name).with_suffix(".png").name if format_of_suffix(Path(path)) == "picture" else name
 
 
-def _print_scores(filled: Filled, path: str) -> None:
+def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
     """Prints how much was missing, and a table of scores for each signal."""
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples
@@ -210,7 +290,7 @@ def _print_scores(filled: Filled, path: str) -> None:
         if signal.score is None:
             print(f"no score: {signal.protocol}")
             continue
-        rows = {type(signal.model).__name__: signal.score, **signal.baselines}
-        print_scores(f"held-out known samples: {signal.protocol}", rows, signal.unit, signal.left_out)
+        rows = {own: signal.score, **signal.baselines}
+        print_scores(f"held-out known samples: {signal.protocol}", rows, signal.unit, signal.left_out, verbose)
     if len(filled.signals) > MAX_TABLES:
         print(f"and {len(filled.signals) - MAX_TABLES} more signals")

@@ -47,6 +47,8 @@ def fill_points(
     encoder: str | None,
     folds: Literal["auto", "random", "blocks", "none"],
     seed: int,
+    force: bool,
+    verbose: bool,
 ) -> int:
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`.
 
@@ -94,7 +96,7 @@ def fill_points(
     fit = fit_source(PointSource(paths, coordinates, values, periodic, duplicates), model, encoder, seed)
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     if folds != "none":
-        _print_scores(fit)
+        _print_scores(fit, verbose)
     if not fit.has_std:
         print("no standard deviations: the points are too few for them")
     if sizes is not None:
@@ -119,8 +121,8 @@ def fill_points(
     return 0
 
 
-def _print_scores(fit: PointFit) -> None:
+def _print_scores(fit: PointFit, verbose: bool) -> None:
     """Prints a table of the errors of held-out points, by method, for every column."""
-    each = zip(fit.info.names, fit.models, fit.scores, fit.interpolation, fit.extents, strict=True)
-    for name, model, score, (baselines, left_out), extent in each:
-        print_scores(f"{name}, held-out points", {type(model).__name__: score, **baselines}, extent, left_out)
+    each = zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    for name, score, (baselines, left_out), extent in each:
+        print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.media.originals import Original
-from pe_lightning.media.pictures import before_after, row_plot, stacked, write_png
+from pe_lightning.media.pictures import before_after, row_plot, stacked
 from pe_lightning.runs import frames_of
 
-__all__ = ["write_before_after"]
+__all__ = ["draw_before_after"]
 
 MAX_SIGNALS = 8
 """Most signals of a file in a picture."""
@@ -21,11 +19,10 @@ SHOWN_FRAMES = 4
 """Frames of a cube in a picture: those with most missing samples."""
 
 
-def write_before_after(target: Path, original: Original, values: AnyArray) -> Path | None:
-    """Writes ``<stem>_before_after.png`` beside a result.
+def draw_before_after(original: Original, values: AnyArray) -> Image.Image | None:
+    """Draws signals with missing samples marked beside the filled ones.
 
     Args:
-        target: The result.
         original: The file with missing samples.
         values: Its filled signals, ``(S, N_1, ..., N_D, C)``, of as many samples or more.
 
@@ -49,9 +46,7 @@ def write_before_after(target: Path, original: Original, values: AnyArray) -> Pa
     if not sheets:
         return None
     wide = max(sheet.width for sheet in sheets)
-    sheets = [sheet for sheet in sheets if sheet.width == wide]
-    path = target.with_name(f"{target.name.partition('.')[0]}_before_after.png")
-    return write_png(path, stacked(sheets))
+    return stacked([sheet for sheet in sheets if sheet.width == wide])
 
 
 def _scaled(values: AnyArray, low: float, high: float) -> NDArray[np.float32]:

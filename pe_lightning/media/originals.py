@@ -10,28 +10,36 @@ import io
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import struct
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import png
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
+from scipy.ndimage import binary_dilation
 
 from pe_lightning.checks import free_memory
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.arrays import declared_fills, find_array
-from pe_lightning.data.sources.kinds import describe_layouts, plausible_layouts
+from pe_lightning.data.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
 from pe_lightning.data.sources.missing import Missing
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.data.sources.pictures import decode_image
+from pe_lightning.data.sources.sound import sound_info
 from pe_lightning.data.sources.tables import layout_of
 from pe_lightning.data.sources.tables import read_table as read_columns
 from pe_lightning.data.sources.video_files import read_stored_frames
 from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.extras import require
 from pe_lightning.media.lossless import lossless_suffixes, write_lossless
 
 __all__ = ["ORIGINALS", "Original", "check_fit_memory", "read_original", "signals_of"]
@@ -39,13 +47,19 @@ __all__ = ["ORIGINALS", "Original", "check_fit_memory", "read_original", "signal
 Mask = NDArray[np.bool_]
 Reader = Callable[[SourceFile, Missing, int | None], "Original"]
 
-PIXEL_CHUNKS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"sBIT", b"hIST", b"bKGD", b"tIME"})
-"""Chunks of a PNG file that depend on its pixels or on how they are stored; the others are copied."""
-LOSSLESS_PICTURES = (".png",)
-TIFF_TAGS = (270, 282, 283, 296, 305, 306, 315, 33432, 34675, 33550, 33922, 34264, 34735, 34736, 34737, 42112)
-"""Tags of a TIFF file that are copied: description, resolution, software, date, artist, copyright, ICC profile, GeoTIFF."""
+PICTURE_FORMATS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
+"""Formats of Pillow in which a picture is written, by suffix; the first is that of results without a suffix of their own."""
+SAVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "PNG": {},
+    "TIFF": {},  # libtiff, which compresses, does not take all EXIF data
+    "WEBP": {"lossless": True, "exact": True},
+    "JPEG": {"quality": 95, "subsampling": 0},
+}
+TIFF_TAGS = ("Artist", "Copyright", "GDAL_NODATA")
+"""Tags of a TIFF file that are copied beside those that tifffile writes by name."""
+JPEG_GROWTH = 3
+"""Pixels by which missing samples of a JPEG grow by default: the codec spreads damage within its blocks."""
 SOUND_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
-NODATA_TAG = 42113  # GDAL_NODATA
 ADAPTIVE_SAMPLE_BYTES = 600
 """Memory that the adaptive fit takes for each known sample where others are missing."""
 
@@ -60,10 +74,14 @@ class Original:
         missing: Where a value is missing, of the same shape.
         suffixes: Suffixes of the files that :attr:`write` writes, the first by default.
         write: ``write(path, values)`` writes a copy of the file with other values of the same shape, or of more samples
-            per axis where ``resizes``.
+            per axis where ``resizes``. The suffix of the path chooses among the formats.
         media: Medium for pictures beside the result: ``image``, ``video``, ``audio`` or ``array``.
         resizes: Whether ``write`` takes values of another number of samples.
         axes: The axes in the user's units, if the file has coordinates.
+        write_std: ``write_std(path, std)`` writes float32 values with the coordinates of the file, if it has some.
+        jpeg: Whether it is a JPEG, or frames of which one is.
+        orientation: EXIF orientation of a picture, which is applied to ``values``.
+        grown: Pixels by which the missing samples that a mask marks were grown.
     """
 
     names: tuple[str, ...]
@@ -74,15 +92,20 @@ class Original:
     media: str = "array"
     resizes: bool = False
     axes: tuple[Axis, ...] = ()
+    write_std: Callable[[Path, AnyArray], None] | None = None
+    jpeg: bool = False
+    orientation: int = 1
+    grown: int = 0
 
 
-def read_original(file: SourceFile, missing: Missing, axes: int | None = None) -> Original:
+def read_original(file: SourceFile, missing: Missing, axes: int | None = None, grow: int | None = None) -> Original:
     """The signals of a file, with its missing values.
 
     Args:
         file: The file.
         missing: What marks them.
         axes: Number of axes of a signal, where the shape of an array does not say it.
+        grow: Pixels by which missing samples of pictures and frames grow; ``None``: :data:`JPEG_GROWTH` of a JPEG, else 0.
 
     Raises:
         InputError: If the format has no reader, the file cannot be read, or the mask does not fit.
@@ -93,10 +116,23 @@ def read_original(file: SourceFile, missing: Missing, axes: int | None = None) -
         raise InputError(f"fill cannot write files as {file.given!r}; it fills {', '.join(sorted(ORIGINALS))}")
     found = reader(file, missing, axes)
     if missing.kind in ("mask", "frames"):  # beside what the reader marked
-        masks = missing.marks(found.values.shape[1:-1], len(found.values))
+        masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation)
         for signal, marked in enumerate(found.missing):
             marked |= masks[signal if len(masks) > 1 else 0][..., None]
-    return found
+    pixels = (JPEG_GROWTH if found.jpeg else 0) if grow is None else grow
+    if not pixels or not found.missing.any():
+        return found
+    if found.media not in ("image", "video"):
+        raise InputError(f"missing samples of pictures and frames grow, and {file.given!r} is neither: leave out --grow")
+    return replace(found, missing=grown_mask(found.missing, pixels), grown=pixels)
+
+
+def grown_mask(mask: Mask, pixels: int) -> Mask:
+    """Missing samples ``(..., H, W, C)`` and all samples within a distance in the plane of their picture."""
+    steps = np.arange(-pixels, pixels + 1)
+    disc = np.hypot(steps[:, None], steps) <= pixels
+    grown: Mask = binary_dilation(mask, disc.reshape(*[1] * (mask.ndim - 3), *disc.shape, 1))
+    return grown
 
 
 def check_fit_memory(known: int) -> None:
@@ -158,7 +194,7 @@ def _mark(values: AnyArray, missing: Missing, fills: Iterable[float] = ()) -> Ma
 
 
 def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Original:
-    """A picture of 8 or 16 bits; written as PNG. Opacity is copied, and full at samples that alpha marked."""
+    """A picture of 8 or 16 bits. Opacity is copied, and full at samples that alpha marked."""
     image = decode_image(file)
     if image.dtype.kind == "f":
         raise InputError(
@@ -168,120 +204,190 @@ def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Origin
     marked: Mask = np.asarray(np.isnan(missing.in_picture(image, file.given)).any(-1))
     colours = image if opacity is None else image[..., :-1]
     with reading(file.given), Image.open(file.path) as opened:
-        kept = {key: opened.info[key] for key in ("icc_profile", "dpi") if opened.info.get(key)}
-        chunks: list[tuple[bytes, bytes]] = []
-        if opened.format == "PNG":
-            with file.path.open("rb") as stream:
-                chunks = [(bytes(kind), bytes(data)) for kind, data in png.Reader(file=stream).chunks()]
+        jpeg, orientation = opened.format in ("JPEG", "MPO"), int(opened.getexif().get(ExifTags.Base.Orientation, 1))
+        ImageOps.exif_transpose(opened, in_place=True)  # also takes the orientation out of EXIF and XMP data
+        info = dict(opened.info)
 
     def write(path: Path, values: AnyArray) -> None:
         pixels = values[0]
         if opacity is not None and pixels.shape[:2] == opacity.shape[:2]:
             alpha = np.where(marked[..., None], np.iinfo(image.dtype).max, opacity) if missing.kind == "alpha" else opacity
             pixels = np.concatenate([pixels, alpha.astype(image.dtype)], -1)
-        content = _png_bytes(pixels, kept)
-        path.write_bytes(_with_chunks(content, chunks) if chunks else content)
+        _write_picture(path, pixels, info)
 
     names, shape = (file.stem,), colours.shape
+    refused = {"JPEG", "WEBP"} if image.dtype == np.uint16 else {"JPEG"} if opacity is not None else set()
     return Original(
         names,
         np.ascontiguousarray(colours)[None],
         np.broadcast_to(marked[..., None], shape).copy()[None],
-        LOSSLESS_PICTURES,
+        tuple(suffix for suffix, form in PICTURE_FORMATS.items() if form not in refused),
         write,
         "image",
         resizes=opacity is None or bool((opacity == opacity.max()).all()) or missing.kind == "alpha",
+        jpeg=jpeg,
+        orientation=orientation,
     )
 
 
-def _png_bytes(pixels: AnyArray, kept: dict[str, Any]) -> bytes:
-    """A PNG file of ``(H, W, C)`` uint8 or uint16."""
+def _write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
+    """Writes ``(H, W, C)`` uint8 or uint16 in the format of the suffix.
+
+    Args:
+        path: The file.
+        pixels: The pixels.
+        info: What Pillow read beside the pixels of another picture: EXIF and XMP data, colour profile, resolution, texts.
+    """
+    form, squeezed = PICTURE_FORMATS[path.suffix.lower()], pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    kept = {key: info[key] for key in ("exif", "icc_profile", "dpi", "xmp") if info.get(key)}
+    if form == "PNG":
+        kept["pnginfo"] = _png_info(info)
+    simple = pixels.dtype == np.uint8 or pixels.shape[-1] == 1  # Pillow writes no colour of 16 bits
+    if simple or form == "PNG":
+        buffer = io.BytesIO()
+        shown = Image.fromarray(squeezed) if simple else Image.new("RGB", (1, 1))
+        shown.save(buffer, form, **kept, **SAVE_OPTIONS[form])
+        path.write_bytes(buffer.getvalue() if simple else _deep_png(pixels, buffer.getvalue()))
+        return
+    import tifffile
+
+    options: dict[str, Any] = {"iccprofile": info.get("icc_profile"), "resolution": info.get("dpi"), "compression": "zlib"}
+    extra = ["unassalpha"] if pixels.shape[-1] in (2, 4) else None
+    tifffile.imwrite(
+        path, squeezed, photometric="rgb" if pixels.shape[-1] > 2 else "minisblack", extrasamples=extra, **options
+    )
+
+
+def _png_info(info: dict[str, Any]) -> PngInfo:
+    """Texts of a PNG file, and the colour space that its pixels are in."""
+    found = PngInfo()
+    for key, value in info.items():
+        if isinstance(value, str):
+            found.add_text(key, value)
+    if "xmp" in info and "XML:com.adobe.xmp" not in info:
+        found.add_itxt("XML:com.adobe.xmp", info["xmp"].decode())
+    if "gamma" in info:
+        found.add(b"gAMA", struct.pack(">I", round(info["gamma"] * 100_000)))
+    if "srgb" in info:
+        found.add(b"sRGB", bytes([info["srgb"]]))
+    if "chromaticity" in info:
+        found.add(b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in info["chromaticity"])))
+    return found
+
+
+def _deep_png(pixels: AnyArray, other: bytes) -> bytes:
+    """A PNG file of ``(H, W, C)`` uint16, with what another PNG file has beside its pixels."""
     buffer, (height, width, channels) = io.BytesIO(), pixels.shape
-    if pixels.dtype == np.uint8:
-        Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(buffer, "PNG", **kept)
-    else:  # Pillow does not write 16-bit colour
-        writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
-        writer.write_packed(buffer, (np.ascontiguousarray(row.astype(">u2")).tobytes() for row in pixels))
-    return buffer.getvalue()
-
-
-def _with_chunks(content: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """A PNG file with the metadata of another: its chunks that do not depend on the pixels, before the first of these."""
-    own = [(bytes(kind), bytes(data)) for kind, data in png.Reader(bytes=content).chunks()]
-    pixels = [(kind, data) for kind, data in own if kind in (b"IHDR", b"IDAT", b"IEND")]
-    copied = [(kind, data) for kind, data in chunks if kind not in PIXEL_CHUNKS]
-    copied = [(kind, _upright(data) if kind == b"eXIf" else data) for kind, data in copied]
-    buffer = io.BytesIO()
-    png.write_chunks(buffer, [pixels[0], *copied, *pixels[1:]])
-    return buffer.getvalue()
-
-
-def _upright(data: bytes) -> bytes:
-    """EXIF data without an orientation, which is applied to the pixels."""
-    exif = Image.Exif()
-    exif.load(data)
-    if exif.get(274, 1) == 1:
-        return data
-    exif[274] = 1
-    return exif.tobytes().removeprefix(b"Exif\0\0")
+    writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
+    writer.write_packed(buffer, (np.ascontiguousarray(row.astype(">u2")).tobytes() for row in pixels))
+    header, *own = png.Reader(bytes=buffer.getvalue()).chunks()
+    kept = [chunk for chunk in png.Reader(bytes=other).chunks() if bytes(chunk[0]) not in (b"IHDR", b"IDAT", b"IEND")]
+    result = io.BytesIO()
+    png.write_chunks(result, [header, *kept, *own])
+    return result.getvalue()
 
 
 def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
-    """A TIFF picture or stack of integers or floating point, with its declared fill value (GDAL_NODATA)."""
+    """A TIFF picture or stack of integers or floating point; rasters with coordinates or a fill value by rasterio."""
     import tifffile
 
     missing.check("TIFF files", "alpha", "colour")
     with reading(file.given), tifffile.TiffFile(file.path) as tiff:
         series, page = tiff.series[0], tiff.pages[0]
+        if (page.is_geotiff or page.is_gdal) and len(series.pages) == 1:
+            return _read_raster(file, missing)
         array, planar = series.asarray(), page.planarconfig
-        tags = [tag for tag in page.tags.values() if tag.code in TIFF_TAGS]
-        nodata = page.tags.valueof(NODATA_TAG)
         options = {
             "photometric": page.photometric,
             "compression": page.compression if page.compression in (1, 8, 32946, 5, 32773, 34925, 50000) else None,
             "planarconfig": planar if page.samplesperpixel > 1 else None,
             "extrasamples": page.extrasamples or None,
+            "tile": page.tile or None,
+            "byteorder": tiff.byteorder,
+            "description": page.description or None,
+            "software": page.software or False,
+            "datetime": page.tags.valueof("DateTime"),
+            "iccprofile": page.tags.valueof("InterColorProfile"),
+            "resolution": page.resolution if "XResolution" in page.tags else None,
+            "resolutionunit": page.resolutionunit if "XResolution" in page.tags else None,
+            "metadata": {} if tiff.is_shaped else None,
+            "extratags": [
+                (tag.code, tag.dtype, tag.count, tag.value, True) for name in TIFF_TAGS if (tag := page.tags.get(name))
+            ],
         }
-        extra = [
-            (tag.code, tag.dtype, tag.count, tag.value, True) for tag in tags if tag.code not in (270, 282, 283, 296, 305)
-        ]
-        description, software = page.description or None, page.software or None
-        resolution = (page.tags.valueof(282), page.tags.valueof(283)) if 282 in page.tags else None
-        separate, shaped = page.samplesperpixel > 1 and series.axes.startswith("S"), tiff.is_shaped
-    if array.dtype.kind not in "iuf":
-        raise InputError(f"{file.given!r} holds {array.dtype} values; fill takes integers and floating point")
+        separate = page.samplesperpixel > 1 and series.axes.startswith("S")
+        fills = [page.nodata] if "GDAL_NODATA" in page.tags else []
     view = np.moveaxis(array, 0, -1) if separate else array
     signals = signals_of(view, repr(file.given), axes)
-    try:
-        fills = [] if nodata is None else [float(str(nodata).strip("\0 "))]
-    except ValueError:
-        fills = []
-    marked = _mark(signals, missing, fills)
-    channels = signals.shape[-1]
-    opacity = bool(page.extrasamples) and channels in (2, 4) and signals.ndim == 4
-    if missing.kind in ("alpha", "colour"):
-        marked |= np.stack([np.isnan(missing.in_picture(image, file.given)).any(-1, keepdims=True) for image in signals])
-    if opacity and missing.kind != "alpha":
-        marked[..., -1] = False
+    marked = _marked_tiff(signals, missing, file.given, bool(page.extrasamples), fills)
 
     def write(path: Path, values: AnyArray) -> None:
         result = _in_shape(values, view.shape, signals.shape)
         result = np.moveaxis(result, -1, 0) if separate else result
-        given = {name: value for name, value in options.items() if value is not None}
-        metadata: dict[str, Any] | None = {} if shaped else None
-        tifffile.imwrite(
-            path,
-            np.ascontiguousarray(result),
-            description=description,
-            software=software or False,
-            resolution=resolution,
-            metadata=metadata,
-            extratags=extra,
-            **given,
-        )
+        tifffile.imwrite(path, np.ascontiguousarray(result), **options)
 
     media = "image" if signals.ndim == 4 and len(signals) == 1 else "array"
     return Original(_names(file, len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=media == "image")
+
+
+def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, fills: Iterable[float] = ()) -> Mask:
+    """Missing values of pictures and stacks ``(S, ..., C)``, of which the last channel may be opacity."""
+    if signals.dtype.kind not in "iuf":
+        raise InputError(f"{given!r} holds {signals.dtype} values; fill takes integers and floating point")
+    marked = _mark(signals, missing, fills)
+    if missing.kind in ("alpha", "colour"):
+        marked |= np.stack([np.isnan(missing.in_picture(image, given)).any(-1, keepdims=True) for image in signals])
+    if extra and signals.shape[-1] in (2, 4) and signals.ndim == 4 and missing.kind != "alpha":
+        marked[..., -1] = False
+    return marked
+
+
+def _read_raster(file: SourceFile, missing: Missing) -> Original:
+    """A GeoTIFF: up to 4 bands are channels of one signal, more are signals of their own."""
+    rasterio = require("rasterio", f"filling {file.given!r}, a raster with coordinates or a fill value")
+    with reading(file.given), _unlocated(), rasterio.open(file.path, driver="GTiff") as tiff:
+        bands, profile, fills = tiff.read(), dict(tiff.profile), [fill for fill in tiff.nodatavals if fill is not None]
+        kept = {name: getattr(tiff, name) for name in ("descriptions", "colorinterp", "scales", "offsets", "units")}
+        spaces = [space for space in tiff.tag_namespaces() if space not in ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS")]
+        tags = [(space, number, tiff.tags(number, space)) for number in range(len(bands) + 1) for space in (None, *spaces)]
+        opaque = rasterio.enums.ColorInterp.alpha in tiff.colorinterp
+    together = len(bands) <= MAX_CHANNELS
+    signals = np.moveaxis(bands, 0, -1)[None] if together else bands[..., None]
+
+    def write(path: Path, values: AnyArray, std: bool = False) -> None:
+        written = np.moveaxis(values[0], -1, 0) if together else values[..., 0]
+        height, width = written.shape[1:]
+        scale = rasterio.Affine.scale(profile["width"] / width, profile["height"] / height)
+        changed = {**profile, "height": height, "width": width, "transform": profile["transform"] @ scale}
+        if std:
+            changed |= {"dtype": "float32", "nodata": None, "photometric": None}
+        with _unlocated(), rasterio.MemoryFile() as memory:  # GDAL does not report a full disk
+            with memory.open(**{name: value for name, value in changed.items() if value is not None}) as result:
+                result.write(written)
+                for name, value in kept.items() if not std else ():
+                    setattr(result, name, value)
+                for space, number, entries in tags if not std else ():
+                    result.update_tags(number, space, **entries)
+            path.write_bytes(memory.read())
+
+    return Original(
+        _names(file, len(signals)),
+        np.ascontiguousarray(signals),
+        _marked_tiff(signals, missing, file.given, opaque, fills),
+        (".tif", ".tiff"),
+        write,
+        "image" if together else "array",
+        resizes=True,
+        write_std=partial(write, std=True),
+    )
+
+
+@contextmanager
+def _unlocated() -> Iterator[None]:
+    """Allows rasters without coordinates."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Dataset has no geotransform")
+        yield
 
 
 def _names(file: SourceFile, count: int) -> tuple[str, ...]:
@@ -317,9 +423,10 @@ def read_hdf5(file: SourceFile, missing: Missing, axes: int | None) -> Original:
         fills = declared_fills(dataset)
 
     def write(path: Path, values: AnyArray) -> None:
-        shutil.copyfile(file.path, path)
-        with h5py.File(path, "r+", locking=False) as stream:
+        content = io.BytesIO(file.path.read_bytes())  # the HDF5 library ends the process on a full disk
+        with h5py.File(content, "r+") as stream:
             stream[found.key][...] = values.reshape(array.shape)
+        path.write_bytes(content.getbuffer())
 
     suffix = file.path.suffix.lower()
     names = _names(file, len(signals))
@@ -354,7 +461,7 @@ def read_sound(file: SourceFile, missing: Missing, axes: int | None) -> Original
 
     missing.check("sound")
     with reading(file.given):
-        info = soundfile.info(file.path)
+        info = sound_info(file)
         dtype = {"PCM_16": "int16", "FLOAT": "float32", "DOUBLE": "float64"}.get(info.subtype, "int32")
         if info.format not in ("WAV", "WAVEX", "FLAC", "AIFF", "RF64") or info.subtype not in SOUND_SUBTYPES:
             raise InputError(
@@ -440,9 +547,9 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
             elif number in frames:
                 frames[number].write(path / name_of(number), changed[:, place])
             else:
-                (path / name_of(number)).write_bytes(_png_bytes(changed[0, place], {}))
+                _write_picture(path / name_of(number), changed[0, place], {})
 
-    return Original((file.stem,), values, marked, ("",), write, "video")
+    return Original((file.stem,), values, marked, ("",), write, "video", jpeg=any(frame.jpeg for frame in frames.values()))
 
 
 def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Image.fromarray(np.ones_like(mask)).save("whole.png")
     rows = [f"{k},{'' if k in (7, 8) else 20 + k % 5}.5" for k in range(40)]
     Path("t.csv").write_text("day,temp\n" + "\n".join(rows).replace(",.5", ",") + "\n")
+    Image.fromarray(np.zeros((9, 9), np.uint8)).save("old_std.tif")
+    Path("s").mkdir()
+    Image.fromarray(picture).save("s/a.bmp")
+    os.mkfifo("pipe.png")
     return tmp_path
 
 
@@ -36,7 +41,7 @@ def test_a_picture_is_filled_as_by_python(capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert "18 of 288 samples missing" in out
     assert "5 random folds" in out
-    assert "Adaptive" in out
+    assert "this fit" in out
     assert "nearest" in out
     filled = pe_lightning.fill("a.png", "mask.png")
     assert f"{filled.score:.2f} dB" in out
@@ -63,14 +68,21 @@ def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> Non
         ("a.png --out b.png", "no sample is missing, so there is nothing to fill"),
         ("a.png --missing narrow.png --out b.png", "the mask 'narrow.png' has 16x9 samples, but the signals have 16x18"),
         ("a.png --missing whole.png --out b.png", "all 288 samples of 'a' are missing"),
-        ("a.png --missing mask.png --out a.png", "is the file that is read"),
-        ("a.png --missing mask.png --out mask.png", "exists; choose another name, or replace a file with --force"),
-        ("a.png --missing mask.png --out b.webp", "the result is written as .png"),
+        ("a.png --missing mask.png --out a.png", "'a.png' would be written, and is read"),
+        ("a.png --missing mask.png --out mask.png --force", "'mask.png' would be written, and is read"),
+        (
+            "a.png --missing mask.png --out whole.png",
+            "'whole.png' exists: choose another name, --out OTHER, or replace",
+        ),
+        ("a.png --missing mask.png --out old.png", "'old_std.tif' exists"),
+        ("old_std.tif --out old.tif --missing 0 --force", "'old_std.tif' would be written, and is read"),
+        ("a.png s/a.bmp --missing mask.png --out done", "'done/a.png' would be written twice"),
+        ("pipe.png --missing mask.png --out b.png", "is neither a file nor a folder, but a pipe"),
+        ("a.png --missing mask.png --out b.gif", "the result is written as .png"),
         ("a.png --missing mask.png --out /proc/nothing/b.png", "cannot write"),
         ("a.png --missing", "--missing"),
-        ("a.png a.jpg --missing mask.png --out mask.png", "2 results need a folder"),
+        ("a.png a.jpg --missing mask.png --out whole.png", "2 results need a folder"),
         ("a.png a.jpg --missing mask.png --out c.png", "2 results need a folder, such as --out c/"),
-        ("a.jpg --missing mask.png --out b.jpg", "because JPEG would change the known pixels; type --out b.png"),
         ("a.png --missing red --out b.png", "a number, frames:10-14,30, or a mask file; there is no file 'red'"),
         ("a.png --missing mask.png", "fill: give --out OUT; --help lists the options"),
         ("a.png a.jpg --missing mask.png mask.png mask.png --out done", "--missing has 3 values for 2 file(s)"),

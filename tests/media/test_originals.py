@@ -72,8 +72,48 @@ def test_metadata_of_pictures(tmp_path: Path) -> None:
         assert found.text["Author"] == "someone"
         assert round(found.info["dpi"][0]) == 300
         assert found.info["icc_profile"] == b"profile"
-        assert dict(found.getexif()) == {271: "camera", 274: 1}
+        assert dict(found.getexif()) == {271: "camera"}  # upright
     np.testing.assert_array_equal(decode_image(SourceFile(tmp_path / "b.png", "b")), original.values[0])
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "webp", "jpg"])
+def test_a_photograph_in_another_format_keeps_exif_and_profile(tmp_path: Path, suffix: str) -> None:
+    exif, gps = Image.Exif(), {1: "N", 2: (48.0, 8.0, 1.0)}
+    exif[271], exif[274], exif[0x8825] = "camera", 6, gps
+    picture = Image.fromarray(RNG.integers(0, 255, (16, 24, 3), np.uint8))
+    picture.save(tmp_path / "a.jpg", exif=exif, icc_profile=b"profile", dpi=(300, 300))
+    original = read(tmp_path / "a.jpg")
+    assert f".{suffix}" in original.suffixes
+    changed(original, tmp_path / f"b.{suffix}")
+    with Image.open(tmp_path / f"b.{suffix}") as found:
+        assert found.size == (16, 24)  # upright
+        assert (found.getexif()[271], found.getexif().get(274, 1)) == ("camera", 1)
+        assert found.getexif().get_ifd(0x8825)[1] == "N"
+        assert found.info["icc_profile"] == b"profile"
+        assert suffix == "webp" or round(found.info["dpi"][0]) == 300
+        same = np.array_equal(np.asarray(found), original.values[0])
+    assert same == (suffix != "jpg")
+    deep = RNG.integers(0, 2**16, (6, 7, 3)).astype(np.uint16)
+    tifffile.imwrite(tmp_path / "deep.tif", deep, photometric="rgb")
+    assert not {".jpg", ".webp"} & set(read(tmp_path / "deep.tif").suffixes)
+
+
+def test_masks_of_a_jpeg(tmp_path: Path) -> None:
+    """They are cut at half of the range, turned as the picture is, and grown by a disc of 3 pixels."""
+    exif, mask = Image.Exif(), np.zeros((16, 24), np.uint8)
+    exif[274] = 6
+    Image.fromarray(RNG.integers(0, 255, (16, 24, 3), np.uint8)).save(tmp_path / "a.jpg", exif=exif)
+    mask[8:, 8:16] = 255
+    Image.fromarray(mask).save(tmp_path / "mask.jpg")
+    turned = np.rot90(mask, -1) > 0
+    file, marks = SourceFile(tmp_path / "a.jpg", "a.jpg"), Missing(str(tmp_path / "mask.jpg"))
+    np.testing.assert_array_equal(read_original(file, marks, grow=0).missing[0, ..., 0], turned)
+    grown = read_original(file, marks)
+    y, x = np.nonzero(turned)
+    places = np.mgrid[:24, :16].reshape(2, -1).T
+    near = (np.hypot(*(places[:, None] - np.stack([y, x], 1)).transpose(2, 0, 1)) <= 3).any(1).reshape(24, 16)
+    assert grown.grown == 3
+    np.testing.assert_array_equal(grown.missing[0], np.broadcast_to(near[..., None], (24, 16, 3)))
 
 
 def test_opacity_that_marks_missing_pixels_is_full_afterwards(tmp_path: Path) -> None:
@@ -96,7 +136,7 @@ def test_tiff(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     if dtype.startswith("float"):
         array[2, 2] = np.nan
     nodata = str(int(array[1, 2].flat[0]))
-    tags = [(42113, 2, len(nodata) + 1, nodata, True), (33550, 12, 3, (2.0, 2.0, 0.0), True)]
+    tags = [("GDAL_NODATA", 2, len(nodata) + 1, nodata, True), ("Artist", 2, 3, "me", True)]
     photometric = "rgb" if shape[-1] == 3 else "minisblack"
     tifffile.imwrite(
         tmp_path / "a.tif",
@@ -106,17 +146,44 @@ def test_tiff(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
         description="about",
         compression="zlib",
         software="s",
+        resolution=(300, 200),
     )
     original = read(tmp_path / "a.tif")
     np.testing.assert_array_equal(original.missing.reshape(shape), np.isnan(array) | (array == float(nodata)))
     values = changed(original, tmp_path / "b.tif")
     with tifffile.TiffFile(tmp_path / "b.tif") as found:
         result, tag = found.asarray(), found.pages[0].tags
-        assert tag.valueof(33550) == (2.0, 2.0, 0.0)
+        assert (tag.valueof("Artist"), float(found.pages[0].nodata)) == ("me", float(nodata))
+        assert found.pages[0].resolution == (300, 200)
         assert "about" in tag.valueof(270)
         assert int(found.pages[0].compression) == 8
     assert (result.dtype, result.shape) == (array.dtype, array.shape)
     np.testing.assert_array_equal(result, values.reshape(shape))
+
+
+@pytest.mark.parametrize("bands", [1, 3, 6])
+def test_geotiff_keeps_coordinates_tiles_and_tags(tmp_path: Path, bands: int) -> None:
+    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+    values = RNG.integers(0, 900, (bands, 40, 50)).astype("int16")
+    values[:, 3, 4] = -99
+    options = {"height": 40, "width": 50, "count": bands, "dtype": "int16", "crs": "EPSG:32632", "nodata": -99}
+    options |= {"tiled": True, "blockxsize": 32, "blockysize": 16, "compress": "deflate"}
+    place = rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", transform=place, **options) as tiff:
+        tiff.write(values)
+        tiff.update_tags(1, who="me")
+        tiff.set_band_description(1, "height")
+    original = read(tmp_path / "a.tif")
+    assert original.missing.sum() == bands
+    changed(original, tmp_path / "b.tif")
+    assert original.write_std is not None
+    original.write_std(tmp_path / "b_std.tif", original.missing.astype("f4"))
+    with rasterio.open(tmp_path / "b.tif") as found, rasterio.open(tmp_path / "b_std.tif") as std:
+        np.testing.assert_array_equal(found.read(), np.where(values == -99, 5, values))
+        assert (found.crs, found.transform, found.nodata, found.block_shapes[0]) == ("EPSG:32632", place, -99, (16, 32))
+        assert (found.compression.value, found.tags(1)["who"], found.descriptions[0]) == ("DEFLATE", "me", "height")
+        np.testing.assert_array_equal(std.read(), (values == -99).astype("f4"))
+        assert (std.crs, std.transform, std.nodata) == ("EPSG:32632", place, None)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.checks import float_for, with_nan
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand, format_of, reading
-from pe_lightning.data.sources.pictures import decode_image, to_unit
+from pe_lightning.data.sources.pictures import decode_image, to_unit, upright
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
@@ -36,6 +36,7 @@ SIMILAR_LEVELS = 48
 """Largest difference of a channel, of 255, between a colour and almost the same."""
 MAX_SIMILAR_SHARE = 0.1
 """Pixels of almost the colour of missing ones, as a share of these, from which a notice is printed."""
+JPEG_START = b"\xff\xd8"
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
@@ -47,7 +48,7 @@ class Missing:
         given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value.
             ``frames:10-14,30``: frames of a clip or slices of a volume, from 0, both ends included. Otherwise a mask file
             that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture
-            in a lossless format or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
+            or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
             axes (frames of a clip), or of the last ones (the same in every frame).
 
     Raises:
@@ -118,12 +119,13 @@ class Missing:
             raise InputError(f"missing: lost frames are given by their numbers from 0, frames:10-14,30; got {self.given!r}")
         return ranges
 
-    def marks(self, grid: Sequence[int], count: int) -> list[NDArray[np.bool_]]:
+    def marks(self, grid: Sequence[int], count: int, orientation: int = 1) -> list[NDArray[np.bool_]]:
         """Where mask files or numbers of lost frames mark missing samples, ``(N_1, ..., N_D)``: one for all signals or each.
 
         Args:
             grid: Samples per axis.
             count: Number of signals.
+            orientation: EXIF orientation of the picture. A mask of its stored size is turned as the picture is.
 
         Raises:
             InputError: If a mask cannot be read or is of another size, or there is no such frame.
@@ -140,7 +142,13 @@ class Missing:
             raise InputError(
                 f"{len(self.masks)} masks of missing samples for {count} signal(s); give one for all, or one each"
             )
-        return [spread_mask(read_mask(file), grid, file.given) for file in self.masks]
+        return [spread_mask(self._turned(read_mask(file), grid, orientation), grid, file.given) for file in self.masks]
+
+    @staticmethod
+    def _turned(mask: NDArray[np.bool_], grid: Sequence[int], orientation: int) -> NDArray[np.bool_]:
+        if orientation < 5 or mask.shape == tuple(grid) or mask.shape != tuple(grid)[::-1]:
+            return mask
+        return np.asarray(upright(mask[..., None].astype(np.uint8), orientation)[..., 0] > 0)
 
     def paths(self) -> list[Path]:
         """The files that a cached result depends on."""
@@ -234,10 +242,11 @@ def spread_mask(mask: NDArray[np.bool_], grid: Sequence[int], file: str) -> NDAr
 def read_mask(file: SourceFile) -> NDArray[np.bool_]:
     """Where a mask file is not zero: a ``.npy`` file of any shape, or a picture ``(H, W)``.
 
-    A pixel of a picture is not zero if a colour channel is not, and it is not transparent.
+    A pixel of a picture is not zero if a colour channel is not, and it is not transparent; of a JPEG, if a channel is above
+    half of its range.
 
     Raises:
-        InputError: If it is neither, holds NaN, or is a JPEG, which does not preserve zeros.
+        InputError: If it is neither, or holds NaN.
     """
     kind = format_of(file.path)
     if kind == "npy":
@@ -245,11 +254,13 @@ def read_mask(file: SourceFile) -> NDArray[np.bool_]:
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
         return np.asarray(values != 0)
-    with reading(file.given), file.path.open("rb") as opened:
-        is_jpeg = opened.read(2) == b"\xff\xd8"
-    if kind not in PICTURES or is_jpeg:
-        raise InputError(f"the mask {file.given!r} is neither a .npy file nor an image in a lossless format such as PNG")
+    if kind not in PICTURES:
+        raise InputError(f"the mask {file.given!r} is neither a .npy file nor a picture")
     image = decode_image(file)
+    with reading(file.given), file.path.open("rb") as opened:
+        if opened.read(2) == JPEG_START:  # which does not preserve zeros
+            rank_zero_info(f"the mask {file.given!r} is a JPEG: its pixels above half of the range are missing samples")
+            image = image > 127
     if np.isnan(image).any():
         raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")
     if image.shape[-1] in (2, 4):

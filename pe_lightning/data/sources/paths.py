@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from typing import Literal, TypeAlias
 
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path
 from pe_lightning.distributed import rank_zero_info
-from pe_lightning.errors import InputError, did_you_mean, paragraph
+from pe_lightning.errors import InputError, paragraph
+from pe_lightning.files import ARRAYS, PICTURES, Format, check_readable, format_of_suffix, no_such_file, suffixes_of
 
 __all__ = [
     "ARRAYS",
@@ -35,26 +35,6 @@ __all__ = [
 ]
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
-Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "parquet", "video", "nifti"]
-
-PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})
-ARRAYS: frozenset[Format] = frozenset({"npy", "npz", "hdf5"})
-
-SUFFIXES_OF_FORMAT: dict[Format, str] = {
-    "picture": ".bmp .gif .jp2 .jpeg .jpg .pbm .pgm .png .pnm .ppm .webp",
-    "tiff": ".tif .tiff",
-    "npy": ".npy",
-    "npz": ".npz",
-    "hdf5": ".h5 .hdf5",
-    "sound": ".aif .aiff .flac .mp3 .ogg .wav",
-    "table": ".csv .tsv .txt",
-    "parquet": ".parquet .pq",
-    "video": ".3gp .avi .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv .y4m",
-    "nifti": ".nii .nii.gz",
-}
-FORMAT_OF_SUFFIX: dict[str, Format] = {
-    suffix: format for format, suffixes in SUFFIXES_OF_FORMAT.items() for suffix in suffixes.split()
-}
 FORMAT_OF_BEGINNING: dict[bytes, Format] = {
     **dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "tiff"),
     **dict.fromkeys((b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8"), "picture"),
@@ -107,11 +87,6 @@ def as_list(paths: Paths) -> list[str]:
     return [fspath(path) for path in given]
 
 
-def suffixes_of(formats: Collection[Format]) -> list[str]:
-    """Lower-case suffixes of some formats, sorted."""
-    return sorted(suffix for suffix, format in FORMAT_OF_SUFFIX.items() if format in formats)
-
-
 def format_of(path: Path, by_content: bool = True) -> Format | None:
     """The format of a file by its first bytes, or else by its suffix; ``None`` if unknown."""
     if by_content:
@@ -122,7 +97,7 @@ def format_of(path: Path, by_content: bool = True) -> Format | None:
         for beginning, format in FORMAT_OF_BEGINNING.items():
             if header.startswith(beginning):
                 return format
-    return FORMAT_OF_SUFFIX.get(".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower())
+    return format_of_suffix(path)
 
 
 def expand(
@@ -145,14 +120,6 @@ def expand(
         path = Path(text).expanduser()
         if text.startswith(SCHEME):
             found.append(SourceFile(sample_path(text, samples), text))
-        elif "://" in text:
-            raise InputError(
-                f"cannot read {text!r}: paths are files, folders and {SCHEME}NAME; download it and give the file"
-            )
-        elif path.is_file():
-            if path.stat().st_size == 0:  # also files of /proc, some of which are endless
-                raise InputError(f"{text!r} is empty")
-            found.append(SourceFile(path, text))
         elif path.is_dir():
             inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
             counted = [file for file, format in inside.items() if format in formats]
@@ -162,10 +129,9 @@ def expand(
                 raise nothing_in(path, formats, what)
             notice_skipped(path, [file for file in inside if file not in counted], what)
             found.extend(SourceFile(file, str(file)) for file in counted)
-        elif os.path.lexists(path):
-            raise InputError(f"{text!r} is neither a file nor a folder, but a pipe, a device or a broken link")
         else:
-            raise missing(path)
+            check_readable(text, image_samples())
+            found.append(SourceFile(path, text))
     return found
 
 
@@ -195,13 +161,7 @@ def nothing_in(folder: Path, formats: Collection[Format], what: str) -> InputErr
 
 def missing(path: Path) -> InputError:
     """The error about a path that does not exist, with similar names."""
-    parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
-    name = path.relative_to(parent).parts[0]
-    near = did_you_mean(name, [entry.name for entry in parent.iterdir()])
-    if not near and path.stem in image_samples():
-        near = f"; did you mean {SCHEME + path.stem!r}?"
-    where = "" if name == str(path) else f"; there is no {name!r}"
-    return InputError(f"no such file or folder: {str(path)!r}{where} in {str(parent.absolute())!r}{near}")
+    return no_such_file(path, image_samples())
 
 
 def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:

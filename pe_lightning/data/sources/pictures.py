@@ -21,7 +21,17 @@ from pe_lightning.data.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.data.sources.paths import SourceFile, format_of, reading
 from pe_lightning.errors import InputError
 
-__all__ = ["FloatArray", "Header", "decode_image", "full_value", "header_of", "over_white", "range_of_integers", "to_unit"]
+__all__ = [
+    "FloatArray",
+    "Header",
+    "decode_image",
+    "full_value",
+    "header_of",
+    "over_white",
+    "range_of_integers",
+    "to_unit",
+    "upright",
+]
 
 FloatArray = NDArray[np.float32]
 Picture: TypeAlias = NDArray[Any]
@@ -186,7 +196,7 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Pic
             part = array[top : top + rows]
             part[:] = np.asarray(image.crop((0, top, image.width, top + len(part))).convert(mode)).reshape(part.shape)
     # after loading: Pillow rotates TIFF files when it loads them, and removes the tag
-    return _upright(array, image.getexif().get(ORIENTATION_TAG, 1))
+    return upright(array, image.getexif().get(ORIENTATION_TAG, 1))
 
 
 def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: int, max_pixels: int | None) -> None:
@@ -255,10 +265,10 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
         array = to_unit(array)
         alpha = array[..., -1:]
         array[..., :-1] = np.minimum(array[..., :-1] / np.where(alpha > 0, alpha, 1), 1)
-    return _upright(array, turn)
+    return upright(array, turn)
 
 
-def _upright(array: Picture, orientation: object) -> Picture:
+def upright(array: Picture, orientation: object) -> Picture:
     """Applies the EXIF orientation by Pillow, channel by channel, which works for every dtype."""
     if orientation not in range(2, 9):
         return np.ascontiguousarray(array)

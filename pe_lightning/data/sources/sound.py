@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from pe_lightning.data.sources.checks import in_common, one_length
 from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.errors import InputError
 
-__all__ = ["read_sound"]
+__all__ = ["read_sound", "sound_info"]
 
 DTYPE_OF_SUBTYPE = {
     "PCM_U8": "uint8",
@@ -100,6 +101,19 @@ def _blocks(sounds: Sequence[_Sound], samples: int) -> Iterator[AnyArray]:
 
 
 def _describe(file: SourceFile, seconds: tuple[float, float] | None) -> _Sound:
+    info = sound_info(file)
+    start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
+    if stop > info.frames:
+        raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
+    return _Sound(file, info.samplerate, info.channels, DTYPE_OF_SUBTYPE.get(info.subtype, "float32"), start, stop - start)
+
+
+def sound_info(file: SourceFile) -> Any:
+    """What :func:`soundfile.info` reads of a file.
+
+    Raises:
+        InputError: If it cannot be read, or its header claims another size than it has.
+    """
     import soundfile
 
     with reading(file.given):
@@ -108,7 +122,4 @@ def _describe(file: SourceFile, seconds: tuple[float, float] | None) -> _Sound:
         notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
         if notes and info.format.startswith(("WAV", "RF64")):
             raise ValueError(notes[0].strip())
-    start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
-    if stop > info.frames:
-        raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
-    return _Sound(file, info.samplerate, info.channels, DTYPE_OF_SUBTYPE.get(info.subtype, "float32"), start, stop - start)
+    return info
