@@ -300,7 +300,7 @@ def test_one_mask_per_signal(tmp_path):
         ("a.npy", np.ones((5, 8), bool), "has 5x8 samples, but the signals have 5x7"),
         ("a.npy", np.full((5, 7), np.nan), "NaN"),
         ("a.npy", np.array([[None]]), "Python objects"),
-        ("a.jpg", np.ones((5, 7), np.uint8), "in a lossless format such as PNG"),
+        ("a.jpg", np.ones((5, 7), np.uint8), "marks no sample"),  # below half of the range
         ("a.png", np.ones((7, 5), np.uint8), "has 7x5 samples"),
     ],
 )
