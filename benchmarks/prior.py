@@ -43,8 +43,8 @@ from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
 from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings.bank import Bank
+from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.modules import Adaptive
-from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior
 from pe_lightning.networks.mlp import MLP
 from pe_lightning.solvers.adaptive import AdaptiveGrid

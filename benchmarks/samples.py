@@ -50,8 +50,8 @@ from pe_lightning.data.splits import PointSplit
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.linear import linear_spread
 from pe_lightning.filling import ModelName, fill
-from pe_lightning.modules.exact_fit import linear_spread
 from pe_lightning.solvers import solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 

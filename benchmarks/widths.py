@@ -23,9 +23,9 @@ from quiet import machine
 from pe_lightning.data import ImageDataModule
 from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder, resolve
+from pe_lightning.estimators.linear import learn_data, size_encoders, solve_data
 from pe_lightning.metrics import create
 from pe_lightning.modules import ComplexLinear
-from pe_lightning.modules.exact_fit import learn_data, size_encoders, solve_data
 
 SAMPLINGS = {"grid": {"name": "grid", "stride": 2}, "points": {"name": "random", "fraction": 0.25}}
 CPU = torch.device("cpu")

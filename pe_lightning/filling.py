@@ -33,11 +33,11 @@ from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.priors import NO_PRIOR
 from pe_lightning.files import check_readable, replacing
 from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
 from pe_lightning.media.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
 from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
-from pe_lightning.modules.priors import NO_PRIOR
 from pe_lightning.quiet_fits import fit_quietly, quiet
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance

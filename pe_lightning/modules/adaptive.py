@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pe_lightning import checks
 from pe_lightning.data.batches import SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.splits import GridSplit, Split
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits
+from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, prior_from
+from pe_lightning.estimators.report import FitReport
+from pe_lightning.estimators.samples import SignalField
 from pe_lightning.modules.base import models
-from pe_lightning.modules.priors import NO_PRIOR, PRIOR_KEY, prior_from, read_prior
-from pe_lightning.modules.report import FitReport
-from pe_lightning.modules.sampled import Field, SampledModule
-from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_lightning.modules.sampled import SampledModule
+from pe_lightning.networks.local import LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
-from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
-from pe_lightning.solvers.adaptive_line import AdaptiveLine
-from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
-from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
-from pe_lightning.solvers.spread import spread_of_grid
-from pe_lightning.threads import sized_threads, solve_operations
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.solvers.prior_weight import MixedGrid
 
-__all__ = ["Adaptive", "takes_prior"]
-
-Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
-"""A signal fitted by itself, as a function of coordinates."""
-FIELD_PASSES = 20
-"""Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
-
-
-def takes_prior(split: Split) -> bool:
-    """Whether a prior can have an effect: on samples on a grid of two axes, or of three with one sampled completely."""
-    return isinstance(split, GridSplit) and spaced_axes(split.sizes, split.grid) is not None
+__all__ = ["Adaptive"]
 
 
 @models.register("Adaptive")
@@ -95,12 +80,8 @@ class Adaptive(SampledModule):
         super().__init__(encoder)
         if not self.configured.one_for_all:
             raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
-        checks.integer("angles", angles, hint=", such as 12")
-        for aspect in aspects:
-            checks.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
-        checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
-        checks.choice("noise", noise, ("none", "auto"))
-        self.angles, self.aspects, self.window, self.noise = angles, [float(rho) for rho in aspects], float(window), noise
+        self.estimator = AdaptiveFit(self.configured.entries[0], angles, aspects, window, noise, prior)
+        self.angles, self.aspects, self.window, self.noise = angles, self.estimator.aspects, self.estimator.window, noise
         self.prior = prior
         self.local_prior: LocalPrior | None = None
         """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
@@ -109,7 +90,7 @@ class Adaptive(SampledModule):
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
         """The bank; :meth:`calibrate` sets its samples."""
-        return SampleNetwork(Bank(self.configured.entries[0], info.num_axes, self.angles, self.aspects))
+        return SampleNetwork(self.estimator.bank(info.num_axes))
 
     @property
     def bank(self) -> Bank:
@@ -127,9 +108,7 @@ class Adaptive(SampledModule):
             InputError: If there is no such prior, or signals are not in memory.
         """
         super().choose(data, device)
-        if self.prior != NO_PRIOR:
-            prior = read_prior(self.prior)  # a wrong name is an error for any signals
-            self.local_prior = prior if takes_prior(data.split) else None
+        self.local_prior = self.estimator.read_prior(data.split)
 
     def describe(self) -> dict[str, Any]:
         """As of any module, with the weight of the prior in each signal if there is a prior."""
@@ -143,13 +122,10 @@ class Adaptive(SampledModule):
     def solve(self) -> None:
         """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
-        choices, without_noise = (NOISE_RIDGES, RIDGE) if self.network.coords.numel() else (RIDGES, RIDGES[0])
-        tried = choices if self.noise == "auto" else (without_noise,)
-        self._fields, self._spread = [], None
+        self._fields, self._spread, fits = [], None, self._fits
         for place in range(self.networks.num_signals):
-            fits = (self._fit(place, ridge) for ridge in tried)
-            best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
-            self._fields.append(self._with_prior(place, best))
+            field, best = fits.choose(self.samples(place))
+            self._fields.append(field)
             self.network.ridge[place] = best.ridge
         if self.device.type == "cuda":
             torch.cuda.synchronize()
@@ -158,42 +134,14 @@ class Adaptive(SampledModule):
         ridge = ridges.pop() if len(ridges) == 1 else None
         self.solution = FitReport("adaptive", ridge, seconds, members=best.num_members)
 
-    def make_field(self, place: int) -> Field:
+    @property
+    def _fits(self) -> LocalFits:
+        info, periodic = self.require_info(), tuple(axis.periodic for axis in self.require_info().axes)
+        return LocalFits(self.bank, info.grid, self.window, self.estimator.noise, self.local_prior, periodic)
+
+    def make_field(self, place: int) -> SignalField:
         """A signal as a function of coordinates, with the ridge that was chosen."""
-        return self._with_prior(place, self._fit(place, float(self.network.ridge[place])))
-
-    def _with_prior(self, place: int, fit: Fit) -> Field:
-        """The fit, mixed with the prior if there is one that improves it."""
-        if self.local_prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge > RIDGES[0]:
-            return fit
-        prior, bank, grid = self.local_prior, self.bank, self.require_info().grid
-        first, step = self.network.first[place].tolist(), self.network.step[place].tolist()
-        spaced = spaced_axes(fit.sizes, grid)
-        if spaced is None:
-            return fit
-
-        def alone(values: Tensor, step: Sequence[float]) -> AdaptiveGrid:
-            return AdaptiveGrid(bank, values, grid, first, step, self.window, fit.ridge)
-
-        def local(values: Tensor, step: Sequence[float]) -> LocalGrid | LocalFrames:
-            return local_field(prior, values, grid, first, step, spaced)
-
-        with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
-            prediction = local(fit.values, step)
-            weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, step, spaced)
-        return MixedGrid(fit, prediction, weight, fit.values) if weight else fit
-
-    def _fit(self, place: int, ridge: float) -> Fit:
-        network, info = self.network, self.require_info()
-        grid, bank, samples = info.grid, self.bank, network.samples[place].detach()
-        with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
-            if network.coords.numel():
-                keeps, periodic = self.noise == "none", [axis.periodic for axis in info.axes]
-                return AdaptivePoints(bank, samples, network.coords[place], grid, self.window, ridge, keeps, periodic)
-            first, step = network.first[place].tolist(), network.step[place].tolist()
-            if len(grid) == 1 and self.noise == "none":
-                return AdaptiveLine(samples, grid[0], first[0], step[0], ridge)
-            return AdaptiveGrid(bank, samples, grid, first, step, self.window, ridge)
+        return self._fits.field(self.samples(place), float(self.network.ridge[place]))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the arguments of the prior, if there is one."""
@@ -230,28 +178,6 @@ class Adaptive(SampledModule):
             raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
         self.encoding.check_points(coords)
         if self._spread is None or self._spread.values.device != self.device:
-            self._spread = self._spread_of(self.fields[0])
+            self._spread = self._fits.spread(self.samples(0), self.fields[0], float(self.network.ridge[0]))
         points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
         return self._spread.std(points).reshape(*coords.shape[:-1], info.channels)
-
-    def _spread_of(self, field: Field) -> AdaptivePoints:
-        """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
-        if isinstance(field, AdaptivePoints):
-            return field
-        network, grid = self.network, self.require_info().grid
-        samples, first, step = network.samples[0].detach(), network.first[0].double(), network.step[0].double()
-        axes = [
-            (start + distance * torch.arange(n, device=self.device)) / size
-            for start, distance, n, size in zip(first, step, samples.shape, grid, strict=False)
-        ]
-        coords, ridge = torch.cartesian_prod(*axes).reshape(-1, len(axes)), float(network.ridge[0])
-
-        def refit(every: Sequence[int], held: Tensor) -> Tensor:
-            fitted = samples[tuple(slice(None, None, s) for s in every)]
-            wide = (step * torch.tensor(every, device=self.device)).tolist()
-            if isinstance(field, AdaptiveLine):
-                return AdaptiveLine(fitted, grid[0], float(first[0]), wide[0], ridge).at(coords[held])
-            return AdaptiveGrid(self.bank, fitted, grid, first.tolist(), wide, self.window, ridge).at(coords[held])
-
-        with sized_threads(solve_operations((1, *samples.shape), passes=FIELD_PASSES)):
-            return spread_of_grid(samples, coords, grid, refit, self.noise == "none")

@@ -17,25 +17,32 @@ from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.distributed import Process
-from pe_lightning.encoders import EncoderLike, registry
+from pe_lightning.encoders import EncoderLike
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
+from pe_lightning.encodings.complex import MAX_WEIGHTS, per_axis
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.linear import (
+    automatic_width,
+    choose_encoders,
+    learn_data,
+    learned_report,
+    linear_spread,
+    solve_data,
+)
+from pe_lightning.estimators.report import ChoiceReport, FitReport
+from pe_lightning.estimators.sparse import (
+    MAX_SPARSE_WEIGHTS,
+    KeepLike,
+    SparseOptions,
+    denoised_fit,
+    report_of,
+    sparse_weights,
+)
 from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
 from pe_lightning.modules.base import datamodule_of, models, signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
-from pe_lightning.modules.exact_fit import (
-    choose_data,
-    learn_data,
-    linear_spread,
-    size_encoders,
-    solve_data,
-    warn_of_constants,
-)
 from pe_lightning.modules.optimization import parameter_groups
-from pe_lightning.modules.report import ChoiceReport, FitReport, LearnedReport
-from pe_lightning.modules.sparse_fit import KeepLike, SparseOptions, denoised_fit, report_of, sparse_weights
 from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.sparse import SparseWeight, ValueType
@@ -51,8 +58,6 @@ MAX_VALUES_AT_ONCE = 1 << 24
 """Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
 FEATURES_PER_SAMPLE_OF_A_LINE = 64
 """Features that are computed per sample of a long axis, roughly."""
-MAX_SPARSE_WEIGHTS = 1 << 28
-"""Most weights of a signal with ``num_features: auto`` from which a sparse layer keeps some; they have no gradients."""
 SPARSE_KEY = "pe_lightning/sparse"
 WEIGHT_NAME = "networks.network.weight"
 """Name of the layer in the state of the module."""
@@ -169,9 +174,7 @@ class ComplexLinear(CoordinateModule):
     @classmethod
     def exact(cls, encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
         """The exact fit of an encoder, or of one per axis; the width of one given by name is chosen by held-out samples."""
-        if isinstance(encoder, str) and registry.get(encoder).width is not None:
-            encoder = {"name": encoder, "width": "auto"}
-        return cls(encoder, warm_start=True)  # type: ignore[arg-type]
+        return cls(automatic_width(encoder), warm_start=True)  # type: ignore[arg-type]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Checks that a subclass with errors of its own declares whether its loss is quadratic.
@@ -228,28 +231,19 @@ class ComplexLinear(CoordinateModule):
         encoders = per_axis(self.encoder, data.info.num_axes)
         if self.sparse is not None:
             self.sparse.check(encoders, data.dataset)
-        wanted = [encoder.automatic() is not None for encoder in encoders]
-        if any(wanted) and not all(wanted):
-            raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
-        if self.info is not None and any(wanted):
-            raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
         if self.info is not None:
+            if any(encoder.automatic() is not None for encoder in encoders):
+                raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
             return
-        if any(axis.periodic for axis in data.info.axes):
-            periodic = [axis.periodic for axis in data.info.axes]
-            encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
+        began = time.perf_counter()
         most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
-        encoders = size_encoders(data.dataset, encoders, most)
+        encoders, self._choice = choose_encoders(data.signals, encoders, self.ridge, self.center, device, most)
         if self.sparse is not None:
             self.sparse.check_count(math.prod(encoder.num_features for encoder in encoders) * data.info.channels)
-        if not self.center:
-            warn_of_constants(data.dataset, encoders)
-        if any(wanted):
-            began = time.perf_counter()
-            self._choice = choice = choose_data(data.dataset, encoders, self.ridge, self.center, device)
+        if self._choice is not None:
             self.choice_seconds = time.perf_counter() - began
-            encoders = [encoder.cpu() for encoder in choice.encoders]
-            self.solution = FitReport(choice=ChoiceReport(**choice.report()))
+            encoders = [encoder.cpu() for encoder in encoders]
+            self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
         self.configured = ConfiguredEncoders.per_axis(encoders)
 
     @torch.no_grad()
@@ -392,7 +386,7 @@ class ComplexLinear(CoordinateModule):
 
         Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
-        solutions, reports = [], []
+        solutions, every = [], []
         shared = self.networks.features_are_shared
         for signal in range(1 if shared else self.networks.num_signals):
             part = dataset if shared or self.networks.num_signals == 1 else dataset.of(slice(signal, signal + 1))
@@ -409,13 +403,8 @@ class ComplexLinear(CoordinateModule):
             solutions.append(
                 solve_data(part, process, learned.encoders, learned.ridge, self.center, self.device, dtype=self.weight.dtype)
             )
-            reports.append(LearnedReport(learned.ridge, **learned.report()))
-        ridges = {report.ridge for report in reports}
-        report = FitReport.from_dict(solutions[0].report())
-        choice = report.choice if self.solution is None else self.solution.choice
-        ridge = ridges.pop() if len(ridges) == 1 else None
-        exact = all(solution.exact for solution in solutions)
-        return solutions, replace(report, ridge=ridge, choice=choice, exact=exact, learned=reports)
+            every.append(learned)
+        return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.

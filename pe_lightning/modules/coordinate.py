@@ -19,6 +19,7 @@ from pe_lightning.data.loaders import FullLoader
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.report import FitReport
 from pe_lightning.linalg import full_precision
 from pe_lightning.modules.base import TrainedModule, datamodule_of, signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
@@ -29,7 +30,6 @@ from pe_lightning.modules.optimization import (
     harmonic_decay,
     parameter_groups,
 )
-from pe_lightning.modules.report import FitReport
 from pe_lightning.modules.scoring import BatchErrors, SignalScores, held_out_score
 from pe_lightning.modules.sharding import SignalShard
 from pe_lightning.networks import Stack

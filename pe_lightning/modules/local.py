@@ -8,19 +8,16 @@ import torch
 
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.splits import GridSplit
-from pe_lightning.errors import InputError
+from pe_lightning.estimators.local import PretrainedInterpolator, check_even, interpolator_field
+from pe_lightning.estimators.priors import PRIOR_KEY, prior_from, read_prior
+from pe_lightning.estimators.report import FitReport
 from pe_lightning.modules.base import models
-from pe_lightning.modules.priors import PRIOR_KEY, prior_from, read_prior
-from pe_lightning.modules.report import FitReport
 from pe_lightning.modules.sampled import SampledModule
 from pe_lightning.networks.local import (
     DEFAULT_ENCODER,
     LocalFrames,
     LocalGrid,
     LocalPrior,
-    local_field,
-    spaced_axes,
 )
 from pe_lightning.networks.samples import SampleNetwork
 
@@ -66,17 +63,7 @@ class Local(SampledModule):
             InputError: If it cannot be applied to the signals.
         """
         super().choose(data, device)
-        axes, split = data.info.num_axes, data.split
-        if axes not in (2, 3):
-            raise InputError(
-                f"Local was trained on pictures, and these signals have {axes} axes: use Adaptive, or ComplexLinear"
-            )
-        if axes == 3 and not (isinstance(split, GridSplit) and spaced_axes(split.sizes, data.info.grid)):
-            raise InputError(
-                "Local predicts frame by frame: of three axes, exactly one must be sampled completely, as by "
-                "--data.sampling.stride '[1, 2, 2]'; use Adaptive otherwise"
-            )
-        self._read = (read_prior(self.prior),)
+        self._read = (PretrainedInterpolator(self.prior).read_prior(data.signals),)
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
         """The prior; :meth:`calibrate` sets the samples."""
@@ -90,12 +77,7 @@ class Local(SampledModule):
         Raises:
             InputError: If they are not on a grid of even distances.
         """
-        uneven = any(axis.samples is not None for axis in self.require_info().axes)
-        if isinstance(batch, PointBatch) or uneven:
-            raise InputError(
-                "Local needs trained samples at equal distances along each axis; use Adaptive for "
-                "scattered or missing samples"
-            )
+        check_even(batch, self.require_info())
         super().calibrate(batch)
 
     def solve(self) -> None:
@@ -104,13 +86,9 @@ class Local(SampledModule):
 
     def make_field(self, place: int) -> LocalGrid | LocalFrames:
         """A signal as a function of coordinates."""
-        network, prior = self.network, self.network.encoding
+        prior = self.network.encoding
         assert isinstance(prior, LocalPrior)
-        first, step = network.first[place].tolist(), network.step[place].tolist()
-        samples, grid = network.samples[place].detach(), self.require_info().grid
-        spaced = spaced_axes(samples.shape[:-1], grid)
-        assert spaced is not None
-        return local_field(prior, samples, grid, first, step, spaced)
+        return interpolator_field(prior, self.samples(place), self.require_info().grid)
 
     def describe(self) -> dict[str, Any]:
         """As of any module, with the prior and its number of parameters."""

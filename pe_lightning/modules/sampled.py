@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,24 +13,12 @@ from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.samples import SignalField, SignalSamples, TrainedSamples, check_in_memory
 from pe_lightning.modules.base import trainer_of
 from pe_lightning.modules.coordinate import CoordinateModule
 from pe_lightning.networks.samples import SampleNetwork
 
-__all__ = ["Field", "SampledModule"]
-
-
-class Field(Protocol):
-    """A signal as a function of coordinates."""
-
-    values: Tensor
-    """Its trained samples."""
-
-    def at(self, points: Tensor) -> Tensor:
-        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
-
-    def predict(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
+__all__ = ["SampledModule"]
 
 
 class SampledModule(CoordinateModule):
@@ -47,7 +35,7 @@ class SampledModule(CoordinateModule):
 
     def __init__(self, encoder: EncoderLike) -> None:
         super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
-        self._fields: list[Field] = []
+        self._fields: list[SignalField] = []
 
     @property
     def network(self) -> SampleNetwork:
@@ -76,33 +64,28 @@ class SampledModule(CoordinateModule):
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Refuses signals that are not in memory."""
-        if data.streamed:
-            raise InputError(
-                f"{type(self).__name__} holds all trained samples, and these signals stay in their file: set "
-                "--data.in_memory true, fit a part of the signals, or fit a linear layer block by block with --encoder tri"
-            )
+        check_in_memory(data.signals, type(self).__name__)
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Stores the trained samples."""
-        network, info = self.network, self.require_info()
-        network.samples.data = batch.values.clone()
-        if isinstance(batch, PointBatch):
-            network.coords.data = batch.coords.expand(info.num_signals, -1, -1).clone()
+        found, network = TrainedSamples.of(batch, self.require_info(), type(self).__name__), self.network
+        network.samples.data = found.values.clone()
+        if found.coords is not None:
+            network.coords.data = found.coords.clone()
             return
-        if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
-            points = torch.cartesian_prod(*batch.axes).reshape(-1, info.num_axes)
-            network.samples.data = batch.values.flatten(1, -2).clone()
-            network.coords.data = points.expand(info.num_signals, -1, -1).clone()
-            return
-        positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
-        if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
-            raise InputError(
-                f"{type(self).__name__} needs trained samples at equal distances along each axis; with sampling: random or "
-                "mask, Adaptive takes any others"
-            )
-        network.first.copy_(torch.stack([along[0] for along in positions]))
-        network.step.copy_(torch.stack([along[1] - along[0] for along in positions]))
+        assert found.first is not None
+        assert found.step is not None
+        network.first.copy_(found.first)
+        network.step.copy_(found.step)
+
+    def samples(self, place: int) -> SignalSamples:
+        """The stored samples of a signal."""
+        network = self.network
+        coords = network.coords[place] if network.coords.numel() else None
+        return SignalSamples(
+            network.samples[place].detach(), coords, network.first[place].tolist(), network.step[place].tolist()
+        )
 
     def describe(self) -> dict[str, Any]:
         """As of any module; numbers of features play no part."""
@@ -119,7 +102,7 @@ class SampledModule(CoordinateModule):
         """Fits the stored samples and sets :attr:`solution`."""
 
     @abstractmethod
-    def make_field(self, place: int) -> Field:
+    def make_field(self, place: int) -> SignalField:
         """A signal as a function of coordinates, from its stored samples."""
 
     def on_fit_end(self) -> None:
@@ -130,7 +113,7 @@ class SampledModule(CoordinateModule):
             self._fields = []
 
     @property
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[SignalField]:
         """The signals as functions of coordinates, made at the first access."""
         self.require_info()
         if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:

@@ -21,10 +21,10 @@ from pe_lightning.encoders import Encoder, Samples
 from pe_lightning.encoders.base import mean
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.linear import samples_of
+from pe_lightning.estimators.report import FitReport, SpectrumReport
 from pe_lightning.modules.base import models
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
-from pe_lightning.modules.exact_fit import samples_of
-from pe_lightning.modules.report import FitReport, SpectrumReport
 from pe_lightning.networks import SimpleNetwork, find_activation
 from pe_lightning.networks.activations import check_options
 from pe_lightning.networks.spectrum import choose_by_spectrum, ladder

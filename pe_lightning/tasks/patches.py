@@ -29,9 +29,9 @@ from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
 from pe_lightning.modules.base import TrainedModule, datamodule_of, models, trainer_of
 from pe_lightning.modules.optimization import warm_up_and_cosine
-from pe_lightning.modules.priors import PRIOR_KEY, prior_from
 from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.tasks.base import TaskScores
 

@@ -21,7 +21,7 @@ from pe_lightning import Adaptive, ComplexLinear, Local, SimpleMLP
 from pe_lightning.__main__ import main
 from pe_lightning.data import PointsDataModule, TensorDataModule
 from pe_lightning.data.sampling import GridSampling, RandomSampling
-from pe_lightning.modules.priors import PRIOR_KEY
+from pe_lightning.estimators.priors import PRIOR_KEY
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.tasks import LayoutDataModule, LayoutRelations
 

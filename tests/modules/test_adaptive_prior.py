@@ -15,8 +15,8 @@ from pe_lightning.data import TensorDataModule
 from pe_lightning.data.drawing import draw_words
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.modules import Adaptive, Local
-from pe_lightning.modules.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.networks.local import LocalPrior
 
 
@@ -94,7 +94,7 @@ def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
     assert read_prior("pictures").num_params == card("pictures")["num_params"]
     recipe = yaml.safe_load((Path(pe_lightning.__file__).parent / "configs/prior/pictures.yaml").read_text())
     assert recipe["trainer"]["max_steps"] == card("pictures")["steps"]
-    monkeypatch.setattr("pe_lightning.modules.priors.card", lambda name: {"sha256": "0"})
+    monkeypatch.setattr("pe_lightning.estimators.priors.card", lambda name: {"sha256": "0"})
     with pytest.raises(InputError, match="damaged"):
         read_prior("pictures")
 

@@ -9,8 +9,8 @@ from fits import fit, signals
 from pe_lightning.data import TensorDataModule
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.priors import PRIOR_KEY, read_prior
 from pe_lightning.modules import Local
-from pe_lightning.modules.priors import PRIOR_KEY, read_prior
 from pe_lightning.networks.local import LocalGrid, LocalPrior
 
 

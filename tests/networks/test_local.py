@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.modules.priors import prior_from
+from pe_lightning.estimators.priors import prior_from
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, blend_weight, spaced_axes
 
 GRID, FIRST, STEP = (18, 24), (1, 0), (2, 3)

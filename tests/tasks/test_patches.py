@@ -11,7 +11,7 @@ from PIL import Image
 
 from pe_lightning.data.drawing import draw_picture, draw_words
 from pe_lightning.errors import InputError
-from pe_lightning.modules.priors import PRIOR_KEY, read_prior
+from pe_lightning.estimators.priors import PRIOR_KEY, read_prior
 from pe_lightning.networks.local import blend_weight
 from pe_lightning.tasks import PatchDataModule, PatchRegression
 from pe_lightning.tasks.patches import STRIDES, shipped_photographs

@@ -20,11 +20,11 @@ from pe_lightning.data.dataset import to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.adaptive import takes_prior
+from pe_lightning.estimators.linear import size_encoders, solve_data
+from pe_lightning.estimators.priors import SHIPPED, read_prior
 from pe_lightning.experiments.suggest.windows import ScoredSignals
 from pe_lightning.modules import Adaptive
-from pe_lightning.modules.adaptive import takes_prior
-from pe_lightning.modules.exact_fit import size_encoders, solve_data
-from pe_lightning.modules.priors import SHIPPED, read_prior
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,21 +14,28 @@ from torch import Tensor
 from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch
 from pe_lightning.data.dataset import SignalDataset, to_device
+from pe_lightning.data.split_signals import Signals
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
-from pe_lightning.encoders import Encoder
+from pe_lightning.distributed import Process
+from pe_lightning.encoders import Encoder, EncoderLike
+from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import Estimator, default_device
+from pe_lightning.estimators.linear import LinearField, choose_encoders, solve_data
+from pe_lightning.estimators.report import FitReport, SparseReport
 from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
 from pe_lightning.metrics import psnr
-from pe_lightning.modules.report import SparseReport
 from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
 from pe_lightning.solvers import Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk
 from pe_lightning.solvers.solution import encode
 
-__all__ = ["KeepLike", "SparseOptions", "denoised_fit", "report_of", "sparse_weights"]
+__all__ = ["KeepLike", "SparseLinear", "SparseOptions", "denoised_fit", "report_of", "sparse_weights"]
 
+MAX_SPARSE_WEIGHTS = 1 << 28
+"""Most weights of a signal with ``num_features: auto`` from which a sparse layer keeps some; they have no gradients."""
 KeepLike = int | float | Literal["auto"] | dict[str, float]
 """How many numbers of a signal's layer are kept, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for
 the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
@@ -104,6 +112,43 @@ class SparseOptions:
             raise InputError(f"keep: {self.keep} needs the samples in memory; set --data.in_memory true, or give a number")
         if self.keep == "auto" and not isinstance(dataset.split, GridSplit):
             raise InputError("keep: auto needs samples of a grid, not scattered ones; give a number or a share")
+
+
+class SparseLinear(Estimator):
+    """Ridge regression of which a part of the coefficients in a multi-resolution basis is kept.
+
+    Args:
+        encoder: A shifted encoder, or one per axis.
+        options: How many coefficients are kept, of which transform.
+        ridge: Relative ridge, or ``auto``.
+        center: Whether means are subtracted.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderLike | Sequence[EncoderLike],
+        options: SparseOptions,
+        ridge: float | Literal["auto"] = "auto",
+        center: bool = True,
+    ) -> None:
+        self.encoder, self.options, self.ridge, self.center = encoder, options, ridge, center
+
+    def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
+        """Fits the trained samples, then keeps the largest coefficients; see :class:`Estimator`."""
+        device, began, dataset = default_device(device), time.perf_counter(), train.dataset
+        encoders = per_axis(self.encoder, train.info.num_axes)
+        self.options.check(encoders, dataset)
+        encoders, choice = choose_encoders(train, encoders, self.ridge, self.center, device, MAX_SPARSE_WEIGHTS)
+        self.options.check_count(math.prod(encoder.num_features for encoder in encoders) * train.info.channels)
+        found = solve_data(dataset, Process(), encoders, self.ridge, self.center, device, choice)
+        counts, noise = None, dict[str, Any]()
+        if self.options.keep == "auto":
+            found, counts, noise = denoised_fit(self.options, found, dataset, self.center, device)
+        weights = sparse_weights(self.options, found.weight, dataset, found.encoders, found.mean, 1.0, counts)
+        report = replace(FitReport.from_dict(found.report()), sparse=replace(report_of(weights), **noise))
+        report = replace(report, solve_seconds=time.perf_counter() - began)
+        sparse = replace(found, weight=torch.stack([kept.weight() for kept in weights]).to(found.weight))
+        return LinearField([sparse], label="ComplexLinear", solution=report, spread=None)
 
 
 def sparse_weights(

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from pe_lightning.checkpoints import locate, read_checkpoint
 from pe_lightning.errors import InputError
 from pe_lightning.networks.local import LocalPrior
 
@@ -53,14 +53,16 @@ def read_prior(name: str) -> LocalPrior:
             raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
         if hashlib.sha256(path.read_bytes()).hexdigest() != card(name)["sha256"]:
             raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
+        checkpoint: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     elif not Path(name).expanduser().is_file():
         raise InputError(
             f"unknown prior {name!r}, and there is no such file: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
             "pe-lightning fit --config prior/pictures"
         )
     else:
-        path = locate(name)
-    checkpoint = read_checkpoint(path)
+        from pe_lightning.checkpoints import read_checkpoint  # imports Lightning
+
+        checkpoint = read_checkpoint(name)
     if checkpoint.get(PRIOR_KEY) is None:
         raise InputError(
             f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config prior/pictures, or {SHIPPED[0]}"

@@ -1,10 +1,12 @@
-"""The exact fit of training samples in memory or in a file, on a grid or scattered."""
+"""Linear ridge regression: the exact fit of a linear layer, of samples in memory or in a file, on a grid or scattered."""
 
 from __future__ import annotations
 
+import copy
 import math
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,12 +15,16 @@ from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.data.dataset import SignalDataset, to_device
+from pe_lightning.data.split_signals import Signals
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
-from pe_lightning.encoders import Encoder, constant_error, misses_constant
+from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, registry
 from pe_lightning.encodings import samples_per_unit, sized
-from pe_lightning.encodings.complex import MAX_WEIGHTS
+from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import Estimator, FittedField, default_device
+from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
 from pe_lightning.solvers import (
     Choice,
     Learned,
@@ -30,14 +36,20 @@ from pe_lightning.solvers import (
     solve_grid,
     solve_points,
 )
-from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
+from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
 from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
 
 __all__ = [
     "ConstantWarning",
+    "LinearField",
+    "LinearRidge",
+    "automatic_width",
     "choose_data",
+    "choose_encoders",
     "learn_data",
+    "learned_report",
     "linear_spread",
     "samples_of",
     "size_encoders",
@@ -52,6 +64,149 @@ MAX_POSITIONS = 1024
 
 class ConstantWarning(UserWarning):
     """A drawn set of frequencies does not represent a constant, and means are not subtracted."""
+
+
+class LinearField(FittedField):
+    """Signals as linear functions of features, each by the solution of its own solve, or all by one.
+
+    Args:
+        solutions: The solutions, of consecutive signals.
+        **fit: The other arguments of :class:`~pe_lightning.estimators.base.FittedField`.
+    """
+
+    def __init__(self, solutions: Sequence[Solution], **fit: Any) -> None:
+        super().__init__(device=solutions[0].weight.device, num_axes=len(solutions[0].encoders), **fit)
+        self.solutions = list(solutions)
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values at points, ``(P, D)`` -> ``(S, P, C)``."""
+        return torch.cat([solution.at(points) for solution in self.solutions])
+
+    def grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+        axes = [x.to(self.device) for x in axes]
+        return torch.cat([solution.predict(axes) for solution in self.solutions])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights ``(S, C, K_1, ..., K_D)`` for raw features, and means ``(S, C)``."""
+        return {name: torch.cat([getattr(solution, name) for solution in self.solutions]) for name in ("weight", "mean")}
+
+
+class LinearRidge(Estimator):
+    r"""Ridge regression on the Kronecker product of the axes' features: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
+
+    Args:
+        encoder: The encoder, or one per axis. One with parameters is learned first, by variable projection; a width given as
+            ``auto`` is chosen by held-out training samples.
+        ridge: Ridge relative to the mean squared norm of the features, or ``auto``: chosen like the width.
+        center: Whether the mean of each signal and channel is subtracted before the fit.
+
+    Raises:
+        InputError: If the ridge is negative.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12 and 17.
+    """
+
+    def __init__(self, encoder: EncoderLike | Sequence[EncoderLike], ridge: Ridge = "auto", center: bool = True) -> None:
+        check_ridge(ridge)
+        self.encoder, self.ridge, self.center = encoder, ridge, center
+
+    def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
+        """Fits the trained samples, of signals in memory or read block by block; see :class:`Estimator`."""
+        device, began, num_signals = default_device(device), time.perf_counter(), train.info.num_signals
+        encoders = copy.deepcopy(per_axis(self.encoder, train.info.num_axes))
+        encoders, choice = choose_encoders(train, encoders, self.ridge, self.center, device)
+        if any(True for encoder in encoders for _ in encoder.parameters()):
+            whole = train.dataset
+            parts = [whole] if num_signals == 1 else [whole.of(slice(s, s + 1)) for s in range(num_signals)]
+            learned = [learn_data(part, copy.deepcopy(encoders), self.ridge, self.center, device) for part in parts]
+            solutions = [
+                solve_data(part, Process(), found.encoders, found.ridge, self.center, device)
+                for part, found in zip(parts, learned, strict=True)
+            ]
+            report = learned_report(solutions, learned, None if choice is None else ChoiceReport(**choice.report()))
+        else:
+            solutions = [solve_data(train.dataset, Process(), encoders, self.ridge, self.center, device, choice)]
+            report = FitReport.from_dict(solutions[0].report())
+        report = replace(report, solve_seconds=time.perf_counter() - began)
+        return LinearField(solutions, label="ComplexLinear", solution=report, spread=self._spread(train, solutions, device))
+
+    def _spread(
+        self, train: Signals, solutions: Sequence[Solution], device: torch.device
+    ) -> Callable[[], AdaptivePoints] | None:
+        info, (solution, *others) = train.info, solutions
+        few = not train.streamed and train.split.num_train < MIN_SAMPLES[info.num_axes - 1]
+        if info.num_signals > 1 or others or train.streamed or few:
+            return None
+        periodic = [axis.periodic for axis in info.axes]
+
+        def make() -> AdaptivePoints:
+            batch = to_device(train.train_batch(), device)
+            return linear_spread(batch, info.grid, solution.encoders, solution.ridge, self.center, periodic)
+
+        return make
+
+
+def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike | Sequence[EncoderLike]:
+    """The encoder; one given by name with its width chosen by held-out samples, where it has one."""
+    if isinstance(encoder, str) and registry.get(encoder).width is not None:
+        return {"name": encoder, "width": "auto"}
+    return encoder
+
+
+def choose_encoders(
+    train: Signals,
+    encoders: Sequence[Encoder],
+    ridge: Ridge,
+    center: bool,
+    device: torch.device,
+    max_weights: int = MAX_WEIGHTS,
+) -> tuple[list[Encoder], Choice | None]:
+    """Resolves all arguments that encoders leave to the data; chooses widths given as ``auto``.
+
+    Args:
+        train: The signals.
+        encoders: One per axis.
+        ridge: Relative ridge, or ``auto``.
+        center: Whether means are subtracted.
+        device: Where to compute.
+        max_weights: Most weights of a signal with ``num_features: auto``.
+
+    Returns:
+        The encoders, and the choice of their widths and the ridge if there was one.
+
+    Raises:
+        InputError: If the width of some axes is to be chosen, but not of all.
+    """
+    wanted = [encoder.automatic() is not None for encoder in encoders]
+    if any(wanted) and not all(wanted):
+        raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
+    if any(axis.periodic for axis in train.info.axes):
+        periodic = [axis.periodic for axis in train.info.axes]
+        encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
+    encoders = size_encoders(train.dataset, encoders, max_weights)
+    if not center:
+        warn_of_constants(train.dataset, encoders)
+    if not any(wanted):
+        return encoders, None
+    choice = choose_data(train.dataset, encoders, ridge, center, device)
+    return list(choice.encoders), choice
+
+
+def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: ChoiceReport | None) -> FitReport:
+    """The report on exact fits with learned encoders, one per signal or one for all.
+
+    Args:
+        solutions: The fits.
+        learned: The encoders, and how they were learned.
+        choice: The choice of the widths from which they were learned.
+    """
+    reports = [LearnedReport(found.ridge, **found.report()) for found in learned]
+    ridges = {report.ridge for report in reports}
+    first = FitReport.from_dict(solutions[0].report())
+    ridge = ridges.pop() if len(ridges) == 1 else None
+    exact = all(solution.exact for solution in solutions)
+    return replace(first, ridge=ridge, choice=choice or first.choice, exact=exact, learned=reports)
 
 
 def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:

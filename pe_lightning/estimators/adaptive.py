@@ -1,0 +1,194 @@
+"""Exact local fits by a bank of encoders, adapted to the signal at every point; at scattered samples local kriging."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pe_lightning import checks
+from pe_lightning.data.dataset import to_device
+from pe_lightning.data.split_signals import Signals
+from pe_lightning.data.splits import GridSplit, Split
+from pe_lightning.encoders import EncoderLike, resolve
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.estimators.base import Estimator, default_device
+from pe_lightning.estimators.priors import NO_PRIOR, read_prior
+from pe_lightning.estimators.report import FitReport
+from pe_lightning.estimators.samples import SampledField, SignalField, SignalSamples, TrainedSamples, check_in_memory
+from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
+from pe_lightning.solvers.adaptive_line import AdaptiveLine
+from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
+from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+from pe_lightning.solvers.spread import spread_of_grid
+from pe_lightning.threads import sized_threads, solve_operations
+
+__all__ = ["AdaptiveFit", "LocalFits", "Noise", "takes_prior"]
+
+Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
+"""A signal fitted by itself, as a function of coordinates."""
+Noise: TypeAlias = Literal["none", "auto"]
+FIELD_PASSES = 20
+"""Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
+
+
+def takes_prior(split: Split) -> bool:
+    """Whether a prior can have an effect: on samples on a grid of two axes, or of three with one sampled completely."""
+    return isinstance(split, GridSplit) and spaced_axes(split.sizes, split.grid) is not None
+
+
+class LocalFits(NamedTuple):
+    """Makes functions of coordinates from the samples of single signals.
+
+    Args:
+        bank: The bank of encoders.
+        grid: Samples of the whole signal per axis.
+        window: Standard deviation of the local mean of errors, in trained samples.
+        noise: ``none`` interpolates, ``auto`` chooses the ridge by the held-out error.
+        prior: A network that was trained on other pictures, if there is one to mix in.
+        periodic: Which axes are periodic.
+    """
+
+    bank: Bank
+    grid: tuple[int, ...]
+    window: float
+    noise: Noise
+    prior: LocalPrior | None
+    periodic: tuple[bool, ...]
+
+    def choose(self, samples: SignalSamples) -> tuple[SignalField, Fit]:
+        """Fits with the ridge of the least held-out error; the field, and the fit without the prior."""
+        choices, without_noise = (RIDGES, RIDGES[0]) if samples.coords is None else (NOISE_RIDGES, RIDGE)
+        tried = choices if self.noise == "auto" else (without_noise,)
+        fits = (self._fit(samples, ridge) for ridge in tried)
+        best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
+        return self._with_prior(samples, best), best
+
+    def field(self, samples: SignalSamples, ridge: float) -> SignalField:
+        """The field with the ridge that was chosen."""
+        return self._with_prior(samples, self._fit(samples, ridge))
+
+    def spread(self, samples: SignalSamples, field: SignalField, ridge: float) -> AdaptivePoints:
+        """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
+        if isinstance(field, AdaptivePoints):
+            return field
+        values, grid, device = samples.values, self.grid, samples.values.device
+        axes = [
+            (start + distance * torch.arange(n, dtype=torch.float64, device=device)) / size
+            for start, distance, n, size in zip(samples.first, samples.step, values.shape, grid, strict=False)
+        ]
+        coords = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+
+        def refit(every: Sequence[int], held: Tensor) -> Tensor:
+            fitted = values[tuple(slice(None, None, s) for s in every)]
+            wide = [distance * s for distance, s in zip(samples.step, every, strict=True)]
+            if isinstance(field, AdaptiveLine):
+                return AdaptiveLine(fitted, grid[0], samples.first[0], wide[0], ridge).at(coords[held])
+            return AdaptiveGrid(self.bank, fitted, grid, samples.first, wide, self.window, ridge).at(coords[held])
+
+        with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
+            return spread_of_grid(values, coords, grid, refit, self.noise == "none")
+
+    def _with_prior(self, samples: SignalSamples, fit: Fit) -> SignalField:
+        """The fit, mixed with the prior if there is one that improves it."""
+        if self.prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge > RIDGES[0]:
+            return fit
+        prior, bank, grid, first = self.prior, self.bank, self.grid, samples.first
+        spaced = spaced_axes(fit.sizes, grid)
+        if spaced is None:
+            return fit
+
+        def alone(values: Tensor, step: Sequence[float]) -> AdaptiveGrid:
+            return AdaptiveGrid(bank, values, grid, first, step, self.window, fit.ridge)
+
+        def local(values: Tensor, step: Sequence[float]) -> LocalGrid | LocalFrames:
+            return local_field(prior, values, grid, first, step, spaced)
+
+        with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
+            prediction = local(fit.values, samples.step)
+            weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, samples.step, spaced)
+        return MixedGrid(fit, prediction, weight, fit.values) if weight else fit
+
+    def _fit(self, samples: SignalSamples, ridge: float) -> Fit:
+        values, grid, bank = samples.values, self.grid, self.bank
+        with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
+            if samples.coords is not None:
+                keeps = self.noise == "none"
+                return AdaptivePoints(bank, values, samples.coords, grid, self.window, ridge, keeps, self.periodic)
+            if len(grid) == 1 and self.noise == "none":
+                return AdaptiveLine(values, grid[0], samples.first[0], samples.step[0], ridge)
+            return AdaptiveGrid(bank, values, grid, samples.first, samples.step, self.window, ridge)
+
+
+class AdaptiveFit(Estimator):
+    """Exact local fits, weighted by how well each predicts nearby samples; see :class:`~pe_lightning.modules.Adaptive`.
+
+    Args:
+        encoder: The encoder of the bank.
+        angles: Number of directions in 2-D.
+        aspects: Ratios of length to width of the stretched encoders.
+        window: Standard deviation of the local mean of errors, in trained samples.
+        noise: ``none`` interpolates, ``auto`` smooths.
+        prior: ``none``, or a network that was trained on other pictures.
+
+    Raises:
+        InputError: If an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderLike = "laplace",
+        angles: int = 12,
+        aspects: Sequence[float] = (2.0, 6.0),
+        window: float = 0.8,
+        noise: Noise = "none",
+        prior: str = NO_PRIOR,
+    ) -> None:
+        checks.integer("angles", angles, hint=", such as 12")
+        for aspect in aspects:
+            checks.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
+        checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
+        checks.choice("noise", noise, ("none", "auto"))
+        self.encoder, self.angles, self.aspects = encoder, angles, [float(aspect) for aspect in aspects]
+        self.window, self.noise, self.prior = float(window), noise, prior
+
+    def bank(self, num_axes: int) -> Bank:
+        """The bank of encoders for signals of so many axes."""
+        return Bank(resolve(self.encoder), num_axes, self.angles, self.aspects)
+
+    def read_prior(self, split: Split) -> LocalPrior | None:
+        """The prior, if there is one and it can have an effect.
+
+        Raises:
+            InputError: If there is no such prior, for any signals.
+        """
+        prior = None if self.prior == NO_PRIOR else read_prior(self.prior)
+        return prior if takes_prior(split) else None
+
+    @torch.no_grad()
+    def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
+        """Fits the trained samples, which are in memory; see :class:`Estimator`."""
+        device, began, info = default_device(device), time.perf_counter(), train.info
+        check_in_memory(train, "Adaptive")
+        prior = self.read_prior(train.split)
+        samples = TrainedSamples.of(to_device(train.train_batch(), device), info, "Adaptive")
+        periodic = tuple(axis.periodic for axis in info.axes)
+        bank = self.bank(info.num_axes).to(device)
+        fits = LocalFits(bank, info.grid, self.window, self.noise, None if prior is None else prior.to(device), periodic)
+        fields, found = zip(*(fits.choose(samples.signal(place)) for place in range(info.num_signals)), strict=True)
+        ridges = {fit.ridge for fit in found}
+        ridge = ridges.pop() if len(ridges) == 1 else None
+        report = FitReport("adaptive", ridge, time.perf_counter() - began, members=found[-1].num_members)
+        single = info.num_signals == 1
+        return SampledField(
+            fields,
+            samples,
+            label="Adaptive",
+            solution=report,
+            num_axes=info.num_axes,
+            spread=(lambda: fits.spread(samples.signal(0), fields[0], found[0].ridge)) if single else None,
+        )

@@ -1,0 +1,80 @@
+"""A network that was trained on other pictures, applied to the samples of a picture."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.dataset import to_device
+from pe_lightning.data.split_signals import Signals
+from pe_lightning.data.splits import GridSplit
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import Estimator, default_device
+from pe_lightning.estimators.priors import SHIPPED, read_prior
+from pe_lightning.estimators.report import FitReport
+from pe_lightning.estimators.samples import SampledField, SignalSamples, TrainedSamples, check_in_memory
+from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+
+__all__ = ["PretrainedInterpolator", "check_even", "interpolator_field"]
+
+
+class PretrainedInterpolator(Estimator):
+    """A coordinate network of every cell, predicted by a trained network; see :class:`~pe_lightning.modules.Local`.
+
+    Args:
+        prior: The trained network: ``pictures``, which is part of the package, or a checkpoint.
+    """
+
+    def __init__(self, prior: str = SHIPPED[0]) -> None:
+        self.prior = prior
+
+    def read_prior(self, train: Signals) -> LocalPrior:
+        """The trained network.
+
+        Raises:
+            InputError: If there is none, or it cannot be applied to the signals.
+        """
+        axes, split = train.info.num_axes, train.split
+        check_in_memory(train, "Local")
+        if axes not in (2, 3):
+            raise InputError(
+                f"Local was trained on pictures, and these signals have {axes} axes: use Adaptive, or ComplexLinear"
+            )
+        if axes == 3 and not (isinstance(split, GridSplit) and spaced_axes(split.sizes, train.info.grid)):
+            raise InputError(
+                "Local predicts frame by frame: of three axes, exactly one must be sampled completely, as by "
+                "--data.sampling.stride '[1, 2, 2]'; use Adaptive otherwise"
+            )
+        return read_prior(self.prior)
+
+    @torch.no_grad()
+    def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
+        """Applies the network to the trained samples; see :class:`Estimator`."""
+        device, began, info = default_device(device), time.perf_counter(), train.info
+        prior, batch = self.read_prior(train).for_axes(info.num_axes).to(device), to_device(train.train_batch(), device)
+        check_even(batch, info)
+        samples = TrainedSamples.of(batch, info, "Local")
+        fields = [interpolator_field(prior, samples.signal(place), info.grid) for place in range(info.num_signals)]
+        report = FitReport("local", None, time.perf_counter() - began)
+        return SampledField(fields, samples, label="Local", solution=report, num_axes=info.num_axes)
+
+
+def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
+    """Refuses samples that are not on a grid of even distances.
+
+    Raises:
+        InputError: If they are not.
+    """
+    if isinstance(batch, PointBatch) or any(axis.samples is not None for axis in info.axes):
+        raise InputError(
+            "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing samples"
+        )
+
+
+def interpolator_field(prior: LocalPrior, samples: SignalSamples, grid: tuple[int, ...]) -> LocalGrid | LocalFrames:
+    """One signal as a function of coordinates."""
+    spaced = spaced_axes(samples.values.shape[:-1], grid)
+    assert spaced is not None
+    return local_field(prior, samples.values, grid, samples.first, samples.step, spaced)

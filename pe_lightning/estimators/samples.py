@@ -1,0 +1,140 @@
+"""Estimators that hold the trained samples: fields of one signal from its samples, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.split_signals import Signals
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import FittedField
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+
+__all__ = ["SampledField", "SignalField", "SignalSamples", "TrainedSamples", "check_in_memory"]
+
+
+class SignalField(Protocol):
+    """One signal as a function of coordinates."""
+
+    values: Tensor
+    """Its trained samples."""
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
+
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
+
+
+class SignalSamples(NamedTuple):
+    """Trained samples of one signal: of :class:`TrainedSamples`, without the axis of signals."""
+
+    values: Tensor
+    coords: Tensor | None
+    first: list[float]
+    step: list[float]
+
+
+@dataclass(frozen=True)
+class TrainedSamples:
+    """Trained samples of all signals, on a grid of even distances or scattered.
+
+    Args:
+        values: ``(S, n_1, ..., n_D, C)``, of scattered samples ``(S, P, C)``.
+        coords: Coordinates of scattered samples, ``(S, P, D)``; ``None`` on a grid.
+        first: Position of the first sample of a grid, ``(D,)``, in samples of the signal.
+        step: Distance of the samples of a grid, ``(D,)``.
+    """
+
+    values: Tensor
+    coords: Tensor | None = None
+    first: Tensor | None = None
+    step: Tensor | None = None
+
+    @classmethod
+    def of(cls, batch: GridBatch | PointBatch, info: SignalInfo, model: str) -> TrainedSamples:
+        """The samples of a training batch.
+
+        Args:
+            batch: All trained samples.
+            info: Shape of the signals.
+            model: Name of the model in errors.
+
+        Raises:
+            InputError: If samples of a grid are not at equal distances.
+        """
+        if isinstance(batch, PointBatch):
+            return cls(batch.values, batch.coords.expand(info.num_signals, -1, -1))
+        if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
+            points = torch.cartesian_prod(*batch.axes).reshape(-1, info.num_axes)
+            return cls(batch.values.flatten(1, -2), points.expand(info.num_signals, -1, -1))
+        positions = [(x.double() * n).round() for x, n in zip(batch.axes, info.grid, strict=True)]
+        if not all(bool((along.diff() == along[1] - along[0]).all()) for along in positions):
+            raise InputError(
+                f"{model} needs trained samples at equal distances along each axis; with sampling: random or "
+                "mask, Adaptive takes any others"
+            )
+        first = torch.stack([along[0] for along in positions])
+        return cls(batch.values, None, first, torch.stack([along[1] - along[0] for along in positions]))
+
+    def signal(self, place: int) -> SignalSamples:
+        """The samples of one signal."""
+        if self.coords is not None:
+            return SignalSamples(self.values[place], self.coords[place], [], [])
+        assert self.first is not None
+        assert self.step is not None
+        return SignalSamples(self.values[place], None, self.first.tolist(), self.step.tolist())
+
+
+def check_in_memory(train: Signals, model: str) -> None:
+    """Refuses signals that stay in their file.
+
+    Raises:
+        InputError: If they do.
+    """
+    if train.streamed:
+        raise InputError(
+            f"{model} holds all trained samples, and these signals stay in their file: set "
+            "--data.in_memory true, fit a part of the signals, or fit a linear layer block by block with --encoder tri"
+        )
+
+
+class SampledField(FittedField):
+    """Signals as functions of their trained samples.
+
+    Args:
+        signals: The signals one by one.
+        samples: Their samples.
+        **fit: The other arguments of :class:`~pe_lightning.estimators.base.FittedField`.
+    """
+
+    prefers_points = True
+
+    def __init__(
+        self,
+        signals: Sequence[SignalField],
+        samples: TrainedSamples,
+        *,
+        spread: Callable[[], AdaptivePoints] | None = None,
+        **fit: Any,
+    ) -> None:
+        super().__init__(device=samples.values.device, spread=spread, **fit)
+        self.signals, self.samples = list(signals), samples
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values at points, ``(P, D)`` -> ``(S, P, C)``; differentiable in the points."""
+        return torch.stack([signal.at(points) for signal in self.signals])
+
+    def grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+        axes = [x.to(self.device) for x in axes]
+        return torch.stack([signal.predict(axes) for signal in self.signals])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The samples and where they are."""
+        return {name: value for name, value in vars(self.samples).items() if value is not None}
