@@ -133,8 +133,16 @@ class Filled:
             raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
         check_suffix(Path(path), self.original)
         with replacing(Path(path)) as temporary:
-            self.original.write(temporary, self.stack)
+            self.write_to(temporary)
         return Path(path)
+
+    def write_to(self, path: Path) -> None:
+        """Writes a new file without checks; with standard deviations where the format holds them."""
+        assert self.original is not None
+        if self.original.holds_std and self.std is not None:
+            self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
+        else:
+            self.original.write(path, self.stack)
 
 
 def fill(

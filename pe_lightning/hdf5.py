@@ -1,4 +1,4 @@
-"""HDF5 files: written without crashes on a full disk, and checked before they are read."""
+"""HDF5 files: written without crashes on a full disk, edited in memory, and checked before they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pe_lightning.checks import check_claim, check_memory
 from pe_lightning.errors import InputError
 
-__all__ = ["PatientFile", "check_dataset"]
+__all__ = ["PatientFile", "check_dataset", "check_file"]
 
 _SHUFFLE, _FLETCHER32 = 2, 3  # HDF5's numbers of these filters
 _OPTIONAL = 1  # HDF5's flag of a filter that may be skipped where it fails
@@ -53,6 +53,30 @@ class PatientFile(FileIO):
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
         self.check()
+
+
+def check_file(path: Path, given: str) -> None:
+    """Refuses an HDF5 file that has links to other files, or a dataset that :func:`check_dataset` refuses.
+
+    Args:
+        path: The file.
+        given: What messages call it.
+
+    Raises:
+        InputError: If it does.
+    """
+    import h5py
+
+    def check(name: str, item: Any) -> None:
+        dict(item.attrs)  # damaged ones raise here, where the file is closed properly
+        if isinstance(item, h5py.Dataset):
+            check_dataset(item, path, given)
+        elif any(isinstance(item.get(child, getlink=True), h5py.ExternalLink) for child in item):
+            raise InputError(f"{item.name!r} of {given!r} has links to other files, which are not read")
+
+    with h5py.File(path, locking=False) as file:
+        check("/", file)
+        file.visititems(check)
 
 
 def check_dataset(dataset: Any, path: Path, given: str) -> None:

@@ -170,13 +170,13 @@ def fill_files(
         _, std, picture = outputs_of(target)
         drawn = draw_before_after(original, filled.stack)
         with ExitStack() as stack:  # all are written before the first of them, the result, gets its name
-            original.write(stack.enter_context(replacing(target, force=force)), filled.stack)
-            if filled.std is not None:
+            filled.write_to(stack.enter_context(replacing(target, force=force)))
+            if filled.std is not None and not original.holds_std:
                 write_std(stack.enter_context(replacing(std, force=force)), filled)
             if drawn is not None:
                 drawn.save(stack.enter_context(replacing(picture, force=force)))
         print(f"wrote {target}")
-        if filled.std is not None:
+        if filled.std is not None and not original.holds_std:
             print(f"standard deviations of missing samples, 0 elsewhere: {std}")
         if drawn is not None:
             print(f"before and after: {picture}")
@@ -186,14 +186,14 @@ def fill_files(
 def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> Original:
     """A NetCDF or Zarr file as signals to fill."""
     from pe_lightning.data.sources.points import names_of
-    from pe_lightning.xarray import read_file
+    from pe_lightning.media.labelled import read_labelled
 
     if mark != "nan" or upscale > 1:
         raise InputError(
             f"{path!r} declares its missing values and its coordinates: leave out --missing and --upscale, or read it as "
             "plain arrays with --axes"
         )
-    return read_file(path, variable, None if dims is None else names_of("dims", dims, 3))
+    return read_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
 
 
 def _check_table(path: str, target: Path, original: Original, smooth: bool) -> None:

@@ -74,10 +74,12 @@ class Original:
         missing: Where a value is missing, of the same shape.
         suffixes: Suffixes of the files that :attr:`write` writes, the first by default.
         write: ``write(path, values)`` writes a copy of the file with other values of the same shape, or of more samples
-            per axis where ``resizes``. The suffix of the path chooses among the formats.
+            per axis where ``resizes``, and standard deviations as third argument where ``holds_std``. The suffix of the path
+            chooses among the formats.
         media: Medium for pictures beside the result: ``image``, ``video``, ``audio`` or ``array``.
         resizes: Whether ``write`` takes values of another number of samples.
         axes: The axes in the user's units, if the file has coordinates.
+        holds_std: Whether the file has a place for standard deviations of the filled values.
         write_std: ``write_std(path, std)`` writes float32 values with the coordinates of the file, if it has some.
         jpeg: Whether it is a JPEG, or frames of which one is.
         orientation: EXIF orientation of a picture, which is applied to ``values``.
@@ -88,10 +90,11 @@ class Original:
     values: AnyArray
     missing: Mask
     suffixes: tuple[str, ...]
-    write: Callable[[Path, AnyArray], None]
+    write: Callable[..., None]
     media: str = "array"
     resizes: bool = False
     axes: tuple[Axis, ...] = ()
+    holds_std: bool = False
     write_std: Callable[[Path, AnyArray], None] | None = None
     jpeg: bool = False
     orientation: int = 1

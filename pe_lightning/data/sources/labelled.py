@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.checks import check_memory
 from pe_lightning.data.axes import Axis, as_numbers
@@ -21,6 +22,7 @@ from pe_lightning.data.sources.points import names_of
 from pe_lightning.data.sources.tables import file_name_of
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
+from pe_lightning.hdf5 import check_file
 
 __all__ = ["LABELLED_SUFFIXES", "LabelledSource", "axes_of", "open_labelled", "stacked"]
 
@@ -98,24 +100,46 @@ def open_labelled(path: str, variable: str | None = None) -> Any:
         raise InputError(f"{path!r} is no labelled array; these are {', '.join(LABELLED_SUFFIXES)}, by their suffix")
     engine = "zarr" if file.suffix.lower() == ".zarr" else "h5netcdf"
     require(engine, f"reading {path!r}")
-    with reading(path), xarray.open_dataset(file, engine=engine) as dataset:
-        found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
-        if variable is None and len(found) != 1:
-            raise InputError(f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}")
-        name = found[0] if variable is None else variable
-        if name not in found:
-            raise InputError(
-                f"{path!r} has no variable {name!r}{did_you_mean(name, found) or '.'} It has: {', '.join(found)}"
-            )
-        array = dataset[name]
-        check_memory(f"{name!r} in {path!r}", array.shape, 8, "Save a part of it, or use a coarser one")
-        return array.load()
+    with reading(path):
+        if engine == "h5netcdf":
+            check_file(file, path)
+        with xarray.open_dataset(file, engine=engine, decode_cf=False) as dataset:
+            found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
+            if variable is None and len(found) != 1:
+                raise InputError(
+                    f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}"
+                )
+            name = found[0] if variable is None else variable
+            if name not in found:
+                raise InputError(
+                    f"{path!r} has no variable {name!r}{did_you_mean(name, found) or '.'} It has: {', '.join(found)}"
+                )
+            check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
+            return _decoded(dataset[[name]], path, xarray)[name].load()
+
+
+def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
+    """A dataset with the values that its attributes declare; packed ones in float64, dates as numbers if they are none."""
+    for array in dataset.variables.values():
+        array.attrs |= {key: float(array.attrs[key]) for key in ("scale_factor", "add_offset") if key in array.attrs}
+    try:
+        times = xarray.coders.CFDatetimeCoder(time_unit="us")
+        decoded = xarray.decode_cf(dataset, decode_times=times, decode_timedelta=False)
+        foreign = [str(name) for name, array in decoded.coords.items() if array.dtype.kind == "O"]
+    except (ValueError, ImportError):  # calendars other than ours need a package of their own
+        foreign = [str(name) for name, array in dataset.coords.items() if "calendar" in array.attrs]
+        if not foreign:
+            raise
+    if foreign:
+        rank_zero_info(f"{path!r}: {', '.join(foreign)} has dates of another calendar, and is read as plain numbers")
+        return xarray.decode_cf(dataset, decode_times=False)
+    return decoded
 
 
 def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
     """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``."""
     rasterio = require("rasterio", f"reading {path!r}")
-    with reading(path), rasterio.open(file) as tiff:
+    with reading(path), rasterio.open(file, driver="GTiff") as tiff:
         if band is None and tiff.count != 1:
             raise InputError(f"{path!r} holds {tiff.count} bands: choose one by variable, a number from 1")
         number = int(band) if band is not None and band.isdecimal() else 1 if band is None else 0
