@@ -28,6 +28,7 @@ from pe_lightning.data.datamodules import TensorDataModule
 from pe_lightning.data.options import Storage
 from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray, Scaling
+from pe_lightning.data.sources.checks import is_one_of
 from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
@@ -271,8 +272,7 @@ def _read(
         rule.check("arrays")
         if rule.kind == "mask":
             raise InputError("the mask of an array is an array of booleans")
-        if rule.value is not None:
-            marked |= stack == rule.value
+        marked |= is_one_of(stack, rule.values)
         if rule.kind == "frames":
             marked |= rule.marks(stack.shape[1:-1], len(stack))[0][..., None]
     if grow:

@@ -134,25 +134,33 @@ class PointFit:
         """
         return self._shaped(self._deviations(self._unit(coords)))
 
-    def grid(self, shape: Sequence[int], std: bool = True) -> PointMap:
-        """Values on a grid from the lowest to the highest coordinate of every axis, or around a period.
+    def grid(self, shape: Sequence[int] | Mapping[str, npt.ArrayLike], std: bool = True) -> PointMap:
+        """Values on a grid.
 
         Args:
-            shape: Number of samples per axis, in the order of the axes.
+            shape: Number of samples per axis, in the order of the axes: from the lowest to the highest coordinate of the
+                points, or around a period. Or the coordinates of the samples of each axis, by its name.
             std: Whether to compute standard deviations too, where the model has them.
 
         Raises:
-            InputError: If there is not one positive number per axis.
+            InputError: If there is not one positive number, or one column of coordinates, per axis.
         """
-        sizes = [integer("each size of a grid", size, 1) for size in shape]
-        if len(sizes) != len(self.axes):
-            names = ", ".join(axis.name for axis in self.axes)
+        names = ", ".join(axis.name for axis in self.axes)
+        if len(shape) != len(self.axes):
             raise InputError(
-                f"the grid has {len(sizes)} sizes, and the points have {len(self.axes)} axes: give one for each of {names}"
+                f"the grid has {len(shape)} sizes, and the points have {len(self.axes)} axes: give one for each of {names}"
             )
-        spread = [torch.from_numpy(axis.spread(size)) for axis, size in zip(self.axes, sizes, strict=True)]
+        if isinstance(shape, Mapping):
+            if unknown := [name for name in shape if name not in names.split(", ")]:
+                raise InputError(f"the points have no axis {', '.join(unknown)}; they have {names}")
+            coordinates = {axis.name: np.asarray(shape[axis.name]) for axis in self.axes}
+            spread = [torch.from_numpy(axis.to_unit(coordinates[axis.name])) for axis in self.axes]
+        else:
+            counts = [integer("each size of a grid", size, 1) for size in shape]
+            spread = [torch.from_numpy(axis.spread(count)) for axis, count in zip(self.axes, counts, strict=True)]
+            coordinates = {axis.name: axis.restore(x.numpy()) for axis, x in zip(self.axes, spread, strict=True)}
+        sizes = [len(x) for x in spread]
         unit = torch.cartesian_prod(*spread).reshape(-1, len(spread))
-        coordinates = {axis.name: axis.restore(x.numpy()) for axis, x in zip(self.axes, spread, strict=True)}
         values = dict(zip(self.info.names, self._values(unit).T.reshape(-1, *sizes), strict=True))
         deviations: dict[str, Floats] = {}
         if std and self.has_std:

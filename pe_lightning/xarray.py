@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from pe_lightning.errors import InputError
 from pe_lightning.extras import require
 from pe_lightning.filling import fill as fill_signals
@@ -30,7 +28,7 @@ def fill(array: Any, dims: Sequence[str] | None = None, **options: Any) -> Any:
         InputError: If it is no ``DataArray``, nothing or everything is missing, or an argument is not valid.
 
     Example:
-        >>> import xarray
+        >>> import numpy as np, xarray
         >>> x = np.array([0.0, 1.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
         >>> series = xarray.DataArray(np.where(x == 3, np.nan, 2 * x), {"x": x}, ("x",), attrs={"units": "m"})
         >>> filled = fill(series, folds="none")

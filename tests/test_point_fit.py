@@ -71,7 +71,7 @@ def test_a_map_has_its_coordinates_in_every_format(fitted, tmp_path):
     rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
     with xarray.open_dataset(found.write(tmp_path / "a.nc"), engine="h5netcdf") as dataset:
         assert dataset["temp"].sel(lon=found.axes["lon"][2], lat=found.axes["lat"][3]) == found.values["temp"][2, 3]
-        assert set(dataset) == {"temp", "temp_std"}
+        assert set(dataset) == {"temp", "temp_std", "crs"}
     with rasterio.open(found.write(tmp_path / "a.tif")) as tiff:
         assert tiff.descriptions == ("temp", "temp_std")
         assert tiff.crs.to_epsg() == 4326

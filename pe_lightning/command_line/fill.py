@@ -49,6 +49,9 @@ def fill_files(
     coordinates: str | None = None,
     values: str | None = None,
     grid: str | None = None,
+    spacing: str | None = None,
+    region: str | None = None,
+    like: str | None = None,
     at: str | None = None,
     periodic: str | None = None,
     duplicates: Literal["average", "keep", "error"] = "average",
@@ -90,12 +93,16 @@ def fill_files(
         coordinates: Points: the columns of coordinates, such as lon,lat or time; numbers in any unit, or dates.
         values: Points: the columns of values, such as temperature,humidity.
         grid: Points: samples of the map per coordinate, in their order, such as 400,600.
+        spacing: Points: distance of the samples of the map, such as 0.05, or one for each coordinate, in place of --grid.
+        region: Points: the map from west to east and south to north, W,E,S,N, such as -20,40,30,60 (default: that of the
+            points).
+        like: Points: a GeoTIFF whose pixels and coordinate reference system the map has, in place of --grid.
         at: Points: a table with the columns of coordinates, at whose rows values are predicted.
         periodic: Points: coordinates that repeat, such as lon (a period of 360) or hour=24.
         duplicates: Points: rows at one place are averaged, kept, or refused if they differ (error).
-        missing: alpha (opacity 0), a colour '#rrggbb', a number, lost frames of a clip frames:10-14,30 (from 0), or a mask
-            file that is not zero at missing samples; one mask for all files, one for each, or a folder of masks that are
-            named as the files.
+        missing: alpha (opacity 0), a colour '#rrggbb', a number or several (-9999,-999), lost frames of a clip
+            frames:10-14,30 (from 0), or a mask file that is not zero at missing samples; one mask for all files, one for
+            each, or a folder of masks that are named as the files.
         smooth: Denoise known samples too.
         upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
         prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;
@@ -117,15 +124,14 @@ def fill_files(
     Raises:
         InputError: If a file, a mask or an option cannot be used; nothing is written then.
     """
-    if coordinates or values or grid or at:
-        if missing or smooth or upscale > 1 or block is not None or axes is not None or grow is not None:
-            raise InputError(
-                "--missing, --smooth, --upscale, --block, --axes and --grow are for samples of a grid: leave them out"
-            )
-        written = [out] if grid is None else [out, out.with_name(f"{out.stem}_map.png")]
-        check_outputs(written, map(Path, [*paths, *([] if at is None else [at])]), force)
+    if coordinates or values or grid or spacing or region or like or at:
+        if smooth or upscale > 1 or block is not None or axes is not None or grow is not None:
+            raise InputError("--smooth, --upscale, --block, --axes and --grow are for samples of a grid: leave them out")
+        written = [out] if at is not None else [out, out.with_name(f"{out.stem}_map.png")]
+        check_outputs(written, map(Path, [*paths, *filter(None, (at, like))]), force)
         common = (model, encoder, folds, seed, force, verbose)
-        return fill_points(paths, out, coordinates, values, grid, at, periodic, duplicates, *common)
+        maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
+        return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, *common)
     check_fill_options(model, encoder, smooth, upscale, prior, False, folds, block, grow)
     for path in paths:
         if not path.startswith("samples://"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,7 @@ from pe_lightning.command_line.score_table import print_scores
 from pe_lightning.errors import InputError, show_bytes
 
 if TYPE_CHECKING:
+    from pe_lightning.data.signals import AnyArray
     from pe_lightning.point_fit import PointFit
 
 __all__ = ["fill_points", "grid_of"]
@@ -34,13 +36,100 @@ def grid_of(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def _numbers(option: str, text: str, counts: Collection[int], form: str) -> list[float]:
+    """Numbers with commas between them."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if len(found) not in counts or not all(map(math.isfinite, found)):
+        raise InputError(f"--{option} is {form}; got {text!r}")
+    return found
+
+
+def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
+    """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
+
+    >>> region_of("-20,40,30,60", ["lat", "lon"])
+    {'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}
+    """
+    from pe_lightning.media.maps import east_and_north
+
+    order = east_and_north(names) if len(names) == 2 else names
+    form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
+    found = _numbers("region", text, (2 * len(names),), f"{form}, such as -20,40,30,60")
+    pairs = dict(zip(order, zip(found[::2], found[1::2], strict=True), strict=True))
+    if any(low >= high for low, high in pairs.values()):
+        raise InputError(f"--region is {form}, the lower one first; got {text!r}")
+    return pairs
+
+
+def spacing_of(text: str, names: list[str]) -> dict[str, float]:
+    """Distance of samples per axis, from one number for all or one for each.
+
+    >>> spacing_of("0.5", ["lat", "lon"])
+    {'lat': 0.5, 'lon': 0.5}
+    """
+    form = "a positive distance of samples in the unit of the coordinates, such as 0.05, or one for each coordinate"
+    found = _numbers("spacing", text, {1, len(names)}, form)
+    if min(found) <= 0:
+        raise InputError(f"--spacing is {form}; got {text!r}")
+    return dict(zip(names, found * (len(names) if len(found) == 1 else 1), strict=True))
+
+
+def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
+    """The coordinates of the pixels of a GeoTIFF per axis, and its coordinate reference system."""
+    from pe_lightning.data.sources.labelled import pixel_centres
+    from pe_lightning.data.sources.paths import missing, reading
+    from pe_lightning.extras import require
+    from pe_lightning.media.maps import east_and_north
+
+    if len(names) != 2:
+        raise InputError(f"--like is for maps of two coordinates; there are {', '.join(names)}")
+    if not Path(path).is_file():
+        raise missing(Path(path))
+    rasterio = require("rasterio", f"reading {path!r}")
+    with reading(path), rasterio.open(path, driver="GTiff") as tiff:
+        axes = dict(zip(east_and_north(names), pixel_centres(tiff, path), strict=True))
+        _check_size("--like", len(axes[names[0]]) * len(axes[names[1]]))
+        return axes, tiff.crs.to_wkt() if tiff.crs else None
+
+
+def _check_size(option: str, samples: int) -> None:
+    """Refuses a map that does not fit in the free memory."""
+    if (needed := samples * MAP_SAMPLE_BYTES) > (free := free_memory()):
+        raise InputError(
+            f"{option} takes {show_bytes(needed)}, and {show_bytes(free)} of memory are free: set fewer samples"
+        )
+
+
+def _axes(
+    fit: PointFit, sizes: list[int] | None, limits: dict[str, tuple[float, float]], steps: dict[str, float]
+) -> dict[str, AnyArray]:
+    """Coordinates per axis: of a region, or between the lowest and the highest of the points, by number or by distance."""
+    import numpy as np
+
+    if dated := [axis.name for axis in fit.axes if axis.time]:
+        raise InputError(f"--region and --spacing are numbers, and {', '.join(dated)} holds dates: give --grid alone")
+    ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
+    if sizes is not None:
+        return {name: np.linspace(ends[name][0], ends[name][1], size) for name, size in zip(ends, sizes, strict=True)}
+    counts = {name: int((high - low) / steps[name] + 1e-9) + 1 for name, (low, high) in ends.items()}
+    _check_size("--spacing", math.prod(counts.values()))
+    return {name: ends[name][0] + steps[name] * np.arange(count) for name, count in counts.items()}
+
+
 def fill_points(
     paths: list[str],
     out: Path,
     coordinates: str | None,
     values: str | None,
     grid: str | None,
+    spacing: str | None,
+    region: str | None,
+    like: str | None,
     at: str | None,
+    missing: str,
     periodic: str | None,
     duplicates: Literal["average", "keep", "error"],
     model: Literal["auto", "adaptive", "exact"],
@@ -74,8 +163,13 @@ def fill_points(
         if format_of(Path(paths[0]), by_content=False) == "table" and Path(paths[0]).is_file():
             options = points_options(header_of(SourceFile(Path(paths[0]), paths[0])))
         raise InputError(f"scattered points need {lacking}: {options} --grid 400,600")
-    if (grid is None) == (at is None):
-        raise InputError("give either --grid 400,600 for a map, or --at FILE for values at the places of a table")
+    if sum(option is not None for option in (grid, spacing, like, at)) != 1:
+        raise InputError(
+            "give one of --grid 400,600, --spacing 0.05 and --like raster.tif for a map, or --at FILE for values at the "
+            "places of a table"
+        )
+    if region is not None and grid is None and spacing is None:
+        raise InputError("--region W,E,S,N is that of a map with --grid or --spacing: leave it out")
     if folds == "blocks":
         raise InputError("--folds blocks is for samples of a grid; those of points are random: set random or none")
     names = names_of("coordinates", coordinates)
@@ -84,27 +178,30 @@ def fill_points(
         raise InputError(
             f"--grid {grid} has {len(sizes)} sizes for {len(names)} coordinates ({', '.join(names)}): give one each"
         )
-    if sizes is not None:
-        check_map(out)
-        if (needed := math.prod(sizes) * MAP_SAMPLE_BYTES) > (free := free_memory()):
-            raise InputError(
-                f"--grid {grid} takes {show_bytes(needed)}, and {show_bytes(free)} of memory are free: set fewer"
-            )
-    elif out.suffix not in (".csv", ".npy"):
-        raise InputError(f"values at places are written as .csv or .npy; got --out {str(out)!r}")
     places = None if at is None else read_places(at, names)  # before the fit, so that bad input costs no time
-    fit = fit_source(PointSource(paths, coordinates, values, periodic, duplicates), model, encoder, seed)
+    limits = {} if region is None else region_of(region, names)
+    steps = {} if spacing is None else spacing_of(spacing, names)
+    raster, crs = (None, None) if like is None else like_raster(like, names)
+    if at is None:
+        check_map(out)
+    if sizes is not None:
+        _check_size(f"--grid {grid}", math.prod(sizes))
+    if at is not None and out.suffix not in (".csv", ".npy"):
+        raise InputError(f"values at places are written as .csv or .npy; got --out {str(out)!r}")
+    source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
+    fit = fit_source(source, model, encoder, seed)
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     if folds != "none":
         _print_scores(fit, verbose)
     if not fit.has_std:
         print("no standard deviations: the points are too few for them")
-    if sizes is not None:
-        found = fit.grid(sizes)
+    if at is None:
+        found = fit.grid(raster or (sizes if sizes is not None and not limits else _axes(fit, sizes, limits, steps)))
+        found.crs = crs
         if out.suffix in (".tif", ".tiff"):
             check_map(out, found.axes)
         print(f"wrote {found.write(out)}")
-        caption = f"{fit.info.num_points} points and their {'x'.join(map(str, sizes))} map"
+        caption = f"{fit.info.num_points} points and their {'x'.join(str(len(x)) for x in found.axes.values())} map"
         print(f"picture: {plot_map(out.with_name(f'{out.stem}_map.png'), found, *fit.points, caption)}")
         return 0
     assert places is not None

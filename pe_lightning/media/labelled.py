@@ -13,6 +13,7 @@ from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.labelled import open_labelled, stacked
 from pe_lightning.errors import InputError
 from pe_lightning.extras import require
+from pe_lightning.media.maps import netcdf_bytes
 from pe_lightning.media.originals import Original
 
 __all__ = ["original_of", "read_labelled", "refilled"]
@@ -21,8 +22,8 @@ __all__ = ["original_of", "read_labelled", "refilled"]
 def read_labelled(path: str, variable: str | None = None, dims: Sequence[str] | None = None) -> Original:
     """A variable of a NetCDF or Zarr file as signals to fill.
 
-    The result is NetCDF: a copy of the file in which the missing cells of the variable are written, packed as the others, and
-    their standard deviations are a second variable ``<name>_std``.
+    The result is NetCDF: a copy of the file with values in the missing cells of the variable, packed as the others, and
+    their standard deviations as a second variable, ``<name>_std``.
 
     Raises:
         InputError: If the file cannot be read, or has no such variable or dimension.
@@ -70,8 +71,7 @@ def _as_netcdf(path: str) -> bytes:
     file = Path(path).expanduser()
     if file.is_file():
         return file.read_bytes()
-    with require("xarray", "NetCDF").open_datatree(file, engine="zarr", decode_cf=False) as tree:
-        return bytes(tree.to_netcdf(engine="h5netcdf"))
+    return netcdf_bytes(require("xarray", "NetCDF").open_groups(file, engine="zarr", decode_cf=False))
 
 
 def _edited(content: bytes, name: str, values: AnyArray, changed: AnyArray, std: AnyArray | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +20,19 @@ from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.errors import InputError
 from pe_lightning.extras import require
-from pe_lightning.files import replacing, save_figure
+from pe_lightning.files import replacing, save_figure, write_atomically
 from pe_lightning.media.points import write_table
 
-__all__ = ["MAP_SUFFIXES", "PointMap", "check_map", "plot_map", "write_places", "write_predicted"]
+__all__ = [
+    "MAP_SUFFIXES",
+    "PointMap",
+    "check_map",
+    "east_and_north",
+    "netcdf_bytes",
+    "plot_map",
+    "write_places",
+    "write_predicted",
+]
 
 Array = npt.NDArray[np.float32]
 
@@ -42,12 +52,14 @@ class PointMap:
         values: Values ``(N_1, ..., N_D)`` by name.
         std: Standard deviations of the values, the same shape, by the name of the value; may be empty.
         attributes: Attributes of the values, which NetCDF files have.
+        crs: Coordinate reference system of the axes as GDAL reads it; longitudes and latitudes without one are in WGS 84.
     """
 
     axes: dict[str, AnyArray]
     values: dict[str, npt.NDArray[np.float64]]
     std: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    crs: str | None = None
 
     @property
     def variables(self) -> dict[str, npt.NDArray[np.float64]]:
@@ -60,15 +72,29 @@ class PointMap:
         return found
 
     def to_xarray(self) -> Any:
-        """The map as an ``xarray.Dataset``.
+        """The map as an ``xarray.Dataset`` of ``(..., lat, lon)``, with attributes of the CF conventions.
 
         Raises:
             InputError: If xarray is not installed.
         """
         xarray = require("xarray", "a labelled map")
-        axes = {name: x.astype("datetime64[ns]") if x.dtype.kind == "M" else x for name, x in self.axes.items()}
-        variables = {name: (tuple(axes), values, self.attributes) for name, values in self.variables.items()}
-        return xarray.Dataset(variables, coords=axes)
+        names = list(self.axes)
+        dims = [*names[:-2], *reversed(east_and_north(names[-2:]))] if len(names) > 1 else names
+        lower = {name.lower() for name in names}
+        geographic = bool(lower & {*LONGITUDES} and lower & {*LATITUDES})
+        crs = self.crs or ("EPSG:4326" if geographic else None)
+        attributes = {**self.attributes, **({"grid_mapping": "crs"} if crs else {})}
+        made = xarray.Dataset(attrs={"Conventions": "CF-1.11"})
+        for name, column in self.axes.items():
+            made[name] = ((name,), column, _axis_attributes(name, column, self.crs is not None and not geographic))
+        for name, values in self.variables.items():
+            about = {"ancillary_variables": name + STD_SUFFIX} if name in self.std else {}
+            if name not in self.values:
+                about = {"long_name": f"standard deviation of {name.removesuffix(STD_SUFFIX)}"}
+            made[name] = xarray.DataArray(values, dims=names, attrs=attributes | about).transpose(*dims)
+        if crs:
+            made["crs"] = ((), 0, _crs_attributes(crs, geographic))
+        return made
 
     def write(self, path: str | Path) -> Path:
         """Writes the map atomically, in the format of the suffix of the path.
@@ -92,16 +118,11 @@ class PointMap:
             table = np.empty(shape, [(name, column.dtype) for name, column in columns.items()])
             for name, column in columns.items():
                 table[name] = column.reshape(shape)
-            with replacing(target) as file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                with file.open("wb") as stream:
-                    np.save(stream, table)
-            return target
-        with replacing(target) as file:
-            if target.suffix == ".nc":
-                self.to_xarray().to_netcdf(file, engine="h5netcdf")
-            else:
-                self._write_geotiff(file)
+            content = io.BytesIO()
+            np.save(content, table)
+            write_atomically(target, content.getbuffer())
+        else:  # in memory: neither HDF5 nor GDAL reports a full disk
+            write_atomically(target, netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff())
         return target
 
     def _columns(self) -> dict[str, AnyArray]:
@@ -109,9 +130,9 @@ class PointMap:
         columns = {name: place.ravel() for name, place in zip(self.axes, places, strict=True)}
         return {**columns, **{name: values.ravel() for name, values in self.variables.items()}}
 
-    def _write_geotiff(self, file: Path) -> None:
+    def _geotiff(self) -> bytes:
         rasterio = require("rasterio", "GeoTIFF")
-        east, north = _east_and_north(list(self.axes))
+        east, north = east_and_north(list(self.axes))
         x, y = self.axes[east], self.axes[north]
         step_x, step_y = (float(column[-1] - column[0]) / (len(column) - 1) for column in (x, y))
         bands = []
@@ -126,13 +147,48 @@ class PointMap:
             "width": len(x),
             "count": len(bands),
             "dtype": "float64",
-            "crs": "EPSG:4326" if geographic else None,
+            "crs": self.crs or ("EPSG:4326" if geographic else None),
             "transform": rasterio.Affine(abs(step_x), 0.0, corner[0], 0.0, -abs(step_y), corner[1]),
         }
-        with rasterio.open(file, "w", driver="GTiff", **options) as tiff:
-            for number, (name, band) in enumerate(zip(self.variables, bands, strict=True), 1):
-                tiff.write(band, number)
-                tiff.set_band_description(number, name)
+        with rasterio.MemoryFile() as file:
+            with file.open(driver="GTiff", **options) as tiff:
+                for number, (name, band) in enumerate(zip(self.variables, bands, strict=True), 1):
+                    tiff.write(band, number)
+                    tiff.set_band_description(number, name)
+            return bytes(file.getbuffer())
+
+
+def netcdf_bytes(groups: Mapping[str, Any]) -> bytes:
+    """The content of a NetCDF file of ``xarray.Dataset`` by group, made in memory: HDF5 crashes on a full disk."""
+    h5netcdf, content = require("h5netcdf", "NetCDF"), io.BytesIO()
+    with h5netcdf.File(content, "w") as file:
+        for name, dataset in groups.items():
+            store = require("xarray", "NetCDF").backends.H5NetCDFStore(file if name == "/" else file.create_group(name))
+            dataset.dump_to_store(store)
+    return content.getvalue()
+
+
+def _axis_attributes(name: str, column: AnyArray, projected: bool) -> dict[str, str]:
+    """Attributes of a coordinate by its name (CF conventions, Sec. 4 and 5.6)."""
+    lower, metres = name.lower(), {"units": "m"} if projected else {}
+    if column.dtype.kind == "M":
+        return {"standard_name": "time", "axis": "T"}
+    if lower in LONGITUDES:
+        return {"standard_name": "longitude", "units": "degrees_east", "axis": "X"}
+    if lower in LATITUDES:
+        return {"standard_name": "latitude", "units": "degrees_north", "axis": "Y"}
+    if lower in EAST_NAMES:
+        return {"standard_name": "projection_x_coordinate", "axis": "X", **metres}
+    return {"standard_name": "projection_y_coordinate", "axis": "Y", **metres} if lower in NORTH_NAMES else {}
+
+
+def _crs_attributes(crs: str, geographic: bool) -> dict[str, Any]:
+    """Attributes of a grid mapping (CF conventions, Sec. 5.6 and appendix F)."""
+    if crs == "EPSG:4326":
+        ellipsoid = {"semi_major_axis": 6378137.0, "inverse_flattening": 298.257223563}
+        return {"grid_mapping_name": "latitude_longitude", "horizontal_datum_name": "WGS84", **ellipsoid}
+    text = {"crs_wkt": crs, "spatial_ref": crs}
+    return {"grid_mapping_name": "latitude_longitude", **text} if geographic else text
 
 
 def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
@@ -227,7 +283,12 @@ def write_predicted(folder: Path, info: SignalInfo, output: OutputGrid, values: 
     return PointMap(axes, found, deviations).write(folder / size / f"map.{form}")
 
 
-def _east_and_north(names: list[str]) -> tuple[str, str]:
+def _limits(column: AnyArray) -> tuple[Any, Any]:
+    """The range of a picture, without margins: these may leave the years 1 to 9999 that matplotlib knows."""
+    return column.min(), column.max()
+
+
+def east_and_north(names: list[str]) -> tuple[str, str]:
     """The axis to the right and the axis up: by their names, else the first and the second."""
     first, second = (name.lower() for name in names)
     swapped = first in NORTH_NAMES or second in EAST_NAMES
@@ -261,18 +322,20 @@ def plot_map(
                     x, values - 1.645 * std, values + 1.645 * std, alpha=0.3, color="tab:orange", label="90 %"
                 )
             row[0].set_xlabel(names[0])
+            row[0].set_xlim(*_limits(x))
             row[0].legend(fontsize=8)
             continue
         if len(names) == 3:
             middle = len(next(iter(found.axes.values()))) // 2
             values, std = values[middle], None if std is None else std[middle]
         across, up = names[-2:]
-        if _east_and_north([across, up]) != (across, up):
+        if east_and_north([across, up]) != (across, up):
             across, up = up, across
         else:
             values, std = values.T, None if std is None else std.T
         colours: dict[str, Any] = {"vmin": float(np.min(known)), "vmax": float(np.max(known)), "cmap": "viridis"}
         drawn = row[0].scatter(places[across], places[up], c=known, s=6, linewidths=0, **colours)
+        row[0].set(xlim=_limits(found.axes[across]), ylim=_limits(found.axes[up]))
         figure.colorbar(drawn, ax=row[0])
         each = [(row[1], f"{name}, predicted", values, colours)]
         if std is not None:

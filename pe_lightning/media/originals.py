@@ -12,7 +12,7 @@ import re
 import shutil
 import struct
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +30,7 @@ from pe_lightning.checks import free_memory
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.arrays import declared_fills, find_array
+from pe_lightning.data.sources.checks import is_one_of
 from pe_lightning.data.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
 from pe_lightning.data.sources.missing import Missing
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
@@ -185,12 +186,10 @@ def _in_shape(values: AnyArray, shape: Sequence[int], signals: Sequence[int]) ->
     return values.reshape(*shape[: len(shape) - axes - len(channels)], *values.shape[1:-1], *channels)
 
 
-def _mark(values: AnyArray, missing: Missing, fills: Iterable[float] = ()) -> Mask:
+def _mark(values: AnyArray, missing: Missing, fills: Sequence[float] = ()) -> Mask:
     """Values that are not finite, or equal to a fill value."""
     marked = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    for fill in [*fills, *([] if missing.value is None else [missing.value])]:
-        marked |= values == fill
-    return marked
+    return marked | is_one_of(values, [*fills, *missing.values])
 
 
 # -- pictures -----------------------------------------------------------------------------------------------------------
@@ -333,7 +332,7 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     return Original(_names(file, len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=media == "image")
 
 
-def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, fills: Iterable[float] = ()) -> Mask:
+def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, fills: Sequence[float] = ()) -> Mask:
     """Missing values of pictures and stacks ``(S, ..., C)``, of which the last channel may be opacity."""
     if signals.dtype.kind not in "iuf":
         raise InputError(f"{given!r} holds {signals.dtype} values; fill takes integers and floating point")
@@ -401,15 +400,18 @@ def _names(file: SourceFile, count: int) -> tuple[str, ...]:
 
 
 def read_npy(file: SourceFile, missing: Missing, axes: int | None) -> Original:
-    """A ``.npy`` file."""
+    """A ``.npy`` file; the copy has its byte order and order of axes."""
     missing.check("arrays")
     found = find_array(file)
     array = found.load()
     signals = signals_of(array, found.label, axes)
+    with found.open() as stored:
+        dtype, by_columns = stored.dtype, not stored.flags.c_contiguous
 
     def write(path: Path, values: AnyArray) -> None:
         with path.open("wb") as stream:
-            np.save(stream, _in_shape(values, array.shape, signals.shape))
+            result = _in_shape(values, array.shape, signals.shape).astype(dtype)
+            np.save(stream, np.asfortranarray(result) if by_columns else result)
 
     return Original(_names(file, len(signals)), signals, _mark(signals, missing), (".npy",), write, resizes=True)
 
@@ -442,7 +444,7 @@ def read_hdf5(file: SourceFile, missing: Missing, axes: int | None) -> Original:
 def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     """A text table: every column of numbers is a signal. The text of known cells is unchanged."""
     missing.check("tables")
-    columns, layout = read_columns(file, fill=missing.value), layout_of(file)
+    columns, layout = read_columns(file, fills=missing.values), layout_of(file)
     values = np.stack([column.values for column in columns])[..., None]
     marked, digits = ~np.isfinite(values), [layout.decimals(column.place) for column in columns]
 
@@ -493,7 +495,7 @@ def read_nifti(file: SourceFile, missing: Missing, axes: int | None) -> Original
         stored = np.asanyarray(image.dataobj.get_unscaled())
         slope, intercept = image.dataobj.slope, image.dataobj.inter
     signals = signals_of(stored, repr(file.given), axes or 3)
-    marked = _mark(signals if missing.value is None else signals * slope + intercept, missing)
+    marked = _mark(signals * slope + intercept if missing.values else signals, missing)
 
     def write(path: Path, values: AnyArray) -> None:
         header = image.header.copy()

@@ -62,7 +62,11 @@ def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[st
         ([], "no cell is empty: if its rows are scattered points, add --coordinates lon,lat --values temp"),
         (["--coordinates", "lon,lat", "--values", "lon", "--grid", "4,4"], "'lon' is named as a coordinate and as a value"),
         ([*COLUMNS, "--grid", "1000000,1000000"], "of memory are free: set fewer"),
-        (COLUMNS, "either --grid 400,600 for a map, or --at FILE"),
+        (COLUMNS, "one of --grid 400,600, --spacing 0.05 and --like raster.tif for a map, or --at FILE"),
+        ([*COLUMNS, "--grid", "4,4", "--region", "1,2,4,3"], "--region is W,E,S,N"),
+        ([*COLUMNS, "--spacing", "0"], "--spacing is a positive distance"),
+        ([*COLUMNS, "--like", "no.tif"], "no such file"),
+        ([*COLUMNS, "--grid", "4,4", "--missing", "mask.png"], "numbers, such as -9999"),
         ([*COLUMNS, "--grid", "400"], "1 sizes for 2 coordinates (lon, lat): give one each"),
         ([*COLUMNS, "--grid", "4,many"], "such as 400,600; got '4,many'"),
         ([*COLUMNS, "--grid", "4,4", "--out", "map.jpg"], "written as .nc, .tif"),
@@ -92,3 +96,50 @@ def test_a_table_of_places_is_noticed_and_few_points_have_no_standard_deviations
     assert main(["fill", "three.csv", *COLUMNS, "--grid", "3,3", "--out", "map.csv", "--folds", "none"]) == 0
     assert "no standard deviations: the points are too few" in capsys.readouterr().out
     assert Path("map.csv").read_text().startswith("lon,lat,temp\n")
+
+
+def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """Stations with -9999 and -999: named where they are used, and left out where they are given."""
+    marked = np.r_[temperature(POINTS)[:-6], [-9999] * 3, [-999] * 3]
+    np.savetxt("marked.csv", np.c_[POINTS, marked], delimiter=",", header="lon,lat,temp", comments="", fmt="%.17g")
+    options = ["fill", "marked.csv", *COLUMNS, "--grid", "6,4"]
+    assert main([*options, "--missing=-9999,-999", "--out", "a.csv"]) == 0
+    printed = "".join(capsys.readouterr()) + caplog.text
+    assert "far outside" not in printed
+    fit = pe_lightning.fit_points({"lon": POINTS[:-6, 0], "lat": POINTS[:-6, 1]}, {"temp": marked[:-6]})
+    found = np.genfromtxt("a.csv", delimiter=",", names=True)["temp"]
+    np.testing.assert_allclose(found, fit.grid((6, 4), std=False).values["temp"].ravel(), rtol=1e-6)
+    caplog.clear()
+    assert main([*options, "--missing=-999", "--folds", "none", "--out", "b.csv"]) == 0
+    printed = "".join(capsys.readouterr()) + caplog.text
+    assert "-9999 in 3 of 80 rows is far outside the others" in printed
+    assert "--missing=-9999" in printed
+
+
+def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureFixture[str]) -> None:
+    """NetCDF is (lat, lon) with CF attributes; a raster gives its pixels and its coordinate reference system."""
+    xarray = pytest.importorskip("xarray", reason="of the extra geo")
+    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+    options = ["fill", "stations.csv", "--coordinates", "lat,lon", "--values", "temp", "--folds", "none"]
+    assert main([*options, "--region=-10,20,35,50", "--spacing", "5,10", "--out", "map.nc"]) == 0
+    fit = pe_lightning.fit_points({"lat": POINTS[:, 1], "lon": POINTS[:, 0]}, {"temp": temperature(POINTS)})
+    with xarray.open_dataset("map.nc", engine="h5netcdf") as found:
+        assert found["temp"].dims == found["temp_std"].dims == ("lat", "lon")
+        np.testing.assert_array_equal(found["lat"], [35, 40, 45, 50])
+        np.testing.assert_array_equal(found["lon"], [-10, 0, 10, 20])
+        expected = fit.grid({"lon": found["lon"].values, "lat": found["lat"].values})
+        np.testing.assert_allclose(found["temp"], expected.values["temp"], rtol=1e-6)
+        assert found["lon"].attrs == {"standard_name": "longitude", "units": "degrees_east", "axis": "X"}
+        assert found["temp"].attrs["ancillary_variables"] == "temp_std"
+        mapping = {**found["temp"].encoding, **found["temp"].attrs}["grid_mapping"]
+        assert found[mapping].attrs["grid_mapping_name"] == "latitude_longitude"
+    turn, crs = rasterio.Affine(2.5, 0, -12, 0, -1.5, 51), "EPSG:3035"
+    with rasterio.open(
+        "like.tif", "w", driver="GTiff", height=5, width=4, count=1, dtype="uint8", transform=turn, crs=crs
+    ) as tiff:
+        tiff.write(np.zeros((5, 4), "u1"), 1)
+    assert main([*options, "--like", "like.tif", "--out", "map.tif"]) == 0
+    with rasterio.open("map.tif") as tiff:
+        assert (tiff.shape, tiff.crs, tiff.descriptions) == ((5, 4), rasterio.CRS.from_string(crs), ("temp", "temp_std"))
+        assert tiff.transform.almost_equals(turn)
+        assert tiff.read(1)[4, 1] == pytest.approx(fit.predict({"lon": [-8.25], "lat": [44.25]})[0, 0], rel=1e-6)

@@ -17,6 +17,7 @@ from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.checks import (
     float_for,
     in_common,
+    is_one_of,
     join_scalings,
     number_range,
     one_length,
@@ -96,7 +97,7 @@ class ArrayFile:
         inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
         values: AnyArray = np.array(array[inner], dtype=self.dtype)
         if self.fills:
-            values = with_nan(values, np.isin(values, self.fills))
+            values = with_nan(values, is_one_of(values, self.fills))
         values = values if self.counted else values[None]
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
@@ -165,7 +166,7 @@ def read_arrays(
     value_range: Sequence[float] | None = None,
     channels: Channels = "auto",
     length: int | None = None,
-    fill: float | None = None,
+    fills: Sequence[float] = (),
 ) -> RawSignals:
     """Describes array files as signals of D = ``num_axes`` axes without loading them.
 
@@ -180,13 +181,13 @@ def read_arrays(
             first axis counts signals. ``auto``: channels if it is at most 4. An array of D axes is one signal of one
             channel; D + 2 axes are signals, grid and channels.
         length: Number of leading samples to take along the first axis.
-        fill: A value in place of missing samples, besides those that an HDF5 file declares.
+        fills: Values in place of missing samples, besides those that an HDF5 file declares.
 
     Raises:
         InputError: If a file is damaged, has an unsupported shape or dtype, or the files differ in shape or dtype.
     """
     limits = number_range("value_range", value_range)
-    arrays = [find_array(file, key, num_axes, channels, fill) for file in files]
+    arrays = [find_array(file, key, num_axes, channels, fills) for file in files]
     remedy = "Save them alike, or fit them in separate runs"
     in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
     shapes = [(array.file.given, array.shape[1 if num_axes > 1 else 2 :]) for array in arrays]
@@ -222,7 +223,7 @@ def find_array(
     key: str | None = None,
     num_axes: int | None = None,
     channels: Channels = "auto",
-    fill: float | None = None,
+    fills: Sequence[float] = (),
 ) -> ArrayFile:
     """Describes one array of a file without loading it.
 
@@ -231,7 +232,7 @@ def find_array(
         key: Name of the array; needed if the file has several.
         num_axes: Number of axes of its signals; ``None``: do not name the axes.
         channels: Meaning of its last axis, see :func:`read_arrays`.
-        fill: A value in place of missing samples, besides those that an HDF5 file declares.
+        fills: Values in place of missing samples, besides those that an HDF5 file declares.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:
@@ -251,8 +252,8 @@ def find_array(
             chunks = (*shape[:-1], 1)
         # extended precision is converted to float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-        fills = ([] if fill is None else [fill]) + (declared_fills(array) if format == "hdf5" else [])
-        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(fills)))
+        marks = [*fills, *(declared_fills(array) if format == "hdf5" else [])]
+        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(marks)))
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
@@ -268,7 +269,7 @@ def declared_fills(dataset: Any) -> list[float]:
     """The values that the attributes of an HDF5 dataset declare to stand for missing ones (CF conventions)."""
     given = [dataset.attrs[name] for name in FILL_ATTRIBUTES if name in dataset.attrs]
     numbers = [value for entry in given for value in np.ravel(entry) if np.asarray(value).dtype.kind in "iuf"]
-    return [float(value) for value in numbers if np.isfinite(value)]
+    return [value.item() for value in numbers if np.isfinite(value)]
 
 
 def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -18,8 +18,10 @@ __all__ = [
     "Size",
     "as_size",
     "check_area",
+    "exact_number",
     "float_for",
     "in_common",
+    "is_one_of",
     "join_scalings",
     "number_range",
     "one_length",
@@ -156,6 +158,33 @@ def float_for(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
     """The floating-point dtype that represents the values of ``dtype``, and NaN."""
     dtype = np.dtype(dtype)
     return dtype if dtype.kind == "f" else np.dtype(np.float32 if dtype.itemsize <= 2 else np.float64)
+
+
+def exact_number(text: str) -> float | None:
+    """The finite number that a text stands for, an integer as ``int`` of any size; ``None`` if it is none.
+
+    >>> exact_number("9007199254740993"), exact_number("-9999.0"), exact_number("a.png")
+    (9007199254740993, -9999.0, None)
+    """
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if abs(number) < np.inf else None
+    return None
+
+
+def is_one_of(values: AnyArray, numbers: Sequence[float]) -> NDArray[np.bool_]:
+    """Which values equal one of the numbers; integers are compared exactly, beyond 2^53 too."""
+    found = np.zeros(values.shape, bool)
+    for number in numbers:
+        if values.dtype.kind in "iu":
+            if np.iinfo(values.dtype).min <= number <= np.iinfo(values.dtype).max and number == int(number):
+                found |= values == int(number)
+        else:
+            found |= values == number
+    return found
 
 
 def with_nan(values: AnyArray, marked: NDArray[np.bool_]) -> AnyArray:

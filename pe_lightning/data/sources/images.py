@@ -89,11 +89,11 @@ class ImageSource(Source):
         files, missing = self._found, self._missing
         missing.check("arrays" if self._are_arrays else "pictures", *([] if self._are_arrays else ["alpha", "colour"]))
         if self._are_arrays and self._unedited:
-            return missing.in_signals(read_arrays(files, 2, self.key, self.value_range, fill=missing.value))
+            return missing.in_signals(read_arrays(files, 2, self.key, self.value_range, fills=missing.values))
         clips: list[Clip] = []
         for file in files:
             if self._are_arrays:
-                arrays = read_stack_arrays(file, self.key, self._limits, num_axes=2, fill=missing.value)
+                arrays = read_stack_arrays(file, self.key, self._limits, num_axes=2, fills=missing.values)
                 clips += [edited(clip, self._crop, self.resize) for clip in arrays]
             else:
                 keep = self.alpha == "keep"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.checks import check_memory
 from pe_lightning.data.axes import Axis, as_numbers
@@ -20,11 +19,12 @@ from pe_lightning.data.sources.paths import missing as no_such_file
 from pe_lightning.data.sources.paths import reading
 from pe_lightning.data.sources.points import names_of
 from pe_lightning.data.sources.tables import file_name_of
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
 from pe_lightning.hdf5 import check_file
 
-__all__ = ["LABELLED_SUFFIXES", "LabelledSource", "axes_of", "open_labelled", "stacked"]
+__all__ = ["LABELLED_SUFFIXES", "LabelledSource", "axes_of", "open_labelled", "pixel_centres", "stacked"]
 
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
 MAX_AXES = 3
@@ -147,13 +147,17 @@ def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
             raise InputError(f"{path!r} has bands 1 to {tiff.count}; got variable {band!r}")
         check_memory(repr(path), (tiff.height, tiff.width), 8, "Save a part of it, or a coarser one")
         values = tiff.read(number, masked=True).astype(np.float64).filled(np.nan)
-        turn = tiff.transform
-        if turn.b or turn.d:
-            raise InputError(f"{path!r} is rotated against its coordinates; warp it first, such as by gdalwarp")
-        y = turn.f + turn.e * (np.arange(tiff.height) + 0.5)
-        x = turn.c + turn.a * (np.arange(tiff.width) + 0.5)
+        x, y = pixel_centres(tiff, path)
         name = tiff.descriptions[number - 1] or (file.stem if tiff.count == 1 else f"band{number}")
         return xarray.DataArray(values, {"y": y, "x": x}, ("y", "x"), name)
+
+
+def pixel_centres(tiff: Any, path: str) -> tuple[AnyArray, AnyArray]:
+    """Coordinates ``x`` and ``y`` of the centres of the pixels of an open raster."""
+    turn = tiff.transform
+    if turn.b or turn.d:
+        raise InputError(f"{path!r} is rotated against its coordinates; warp it first, such as by gdalwarp")
+    return turn.c + turn.a * (np.arange(tiff.width) + 0.5), turn.f + turn.e * (np.arange(tiff.height) + 0.5)
 
 
 def stacked(

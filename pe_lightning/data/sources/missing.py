@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pe_lightning.data.signals import AnyArray, RawSignals
 from pe_lightning.data.sources.arrays import find_array
-from pe_lightning.data.sources.checks import float_for, with_nan
+from pe_lightning.data.sources.checks import exact_number, float_for, is_one_of, with_nan
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand, format_of, reading
 from pe_lightning.data.sources.pictures import decode_image, to_unit, upright
 from pe_lightning.distributed import rank_zero_info
@@ -45,8 +45,9 @@ class Missing:
     """What marks missing samples, besides NaN, infinite values and fill values that a file declares.
 
     Args:
-        given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value.
-            ``frames:10-14,30``: frames of a clip or slices of a volume, from 0, both ends included. Otherwise a mask file
+        given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value;
+            several with commas: ``-9999,-999``. ``frames:10-14,30``: frames of a clip or slices of a volume, from 0, both
+            ends included. Otherwise a mask file
             that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture
             or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
             axes (frames of a clip), or of the last ones (the same in every frame).
@@ -85,16 +86,14 @@ class Missing:
             return self.given  # type: ignore[return-value]
         if isinstance(self.given, str) and COLOUR.fullmatch(self.given):
             return "colour"
-        return "mask" if self.value is None else "value"
+        return "value" if self.values else "mask"
 
     @cached_property
-    def value(self) -> float | None:
-        """The number that marks them."""
-        try:
-            found = float(self.given) if isinstance(self.given, (str, int, float)) else np.nan
-        except ValueError:
-            return None
-        return found if np.isfinite(found) else None
+    def values(self) -> tuple[float, ...]:
+        """The numbers that mark them; integers as ``int``, of any size."""
+        entries = self.given if isinstance(self.given, list) else str(self.given).split(",")
+        found = [exact_number(str(entry)) for entry in entries]
+        return () if None in found else tuple(number for number in found if number is not None)
 
     @cached_property
     def masks(self) -> list[SourceFile]:
@@ -189,16 +188,16 @@ class Missing:
                     "hard edges and a file without losses, such as PNG"
                 )
         elif self.kind == "value":
-            marked = (image == self.value).all(-1)
+            marked = np.asarray(is_one_of(image, self.values).all(-1))
         return with_nan(to_unit(image), marked[..., None]) if marked.any() else image
 
     def in_values(self, values: AnyArray) -> AnyArray:
-        """Values with NaN in place of the number that marks missing ones; integers become floating point."""
-        return values if self.value is None else with_nan(values, values == self.value)
+        """Values with NaN in place of the numbers that mark missing ones; integers become floating point."""
+        return with_nan(values, is_one_of(values, self.values)) if self.values else values
 
     def stored(self, dtype: np.dtype[Any] | str) -> np.dtype[Any]:
         """The dtype of :meth:`in_values`."""
-        return np.dtype(dtype) if self.value is None else float_for(dtype)
+        return float_for(dtype) if self.values else np.dtype(dtype)
 
     def in_signals(self, raw: RawSignals) -> RawSignals:
         """The signals with NaN where the masks are not zero, and in lost frames.

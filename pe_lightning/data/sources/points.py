@@ -15,8 +15,10 @@ from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_
 from pe_lightning.data.signals import AnyArray, RawSignals, Scaling
 from pe_lightning.data.sources.arrays import find_array
 from pe_lightning.data.sources.base import Source, sources
+from pe_lightning.data.sources.checks import is_one_of
+from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, read_cells
+from pe_lightning.data.sources.tables import MISSING_VALUES, file_name_of, note_repeated, read_cells
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.extras import require
@@ -59,6 +61,7 @@ class PointSource(Source):
             ``error`` refuses them if their values differ.
         same_unit: Whether the coordinates have one unit of length, so that distances are the same in all directions.
             ``None``: if none is a date, and the longest extent is at most 10 times the shortest.
+        missing: Numbers that mark missing values besides NaN, such as ``-9999``, or several with commas.
 
     Raises:
         InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, a column is not there or holds no
@@ -71,9 +74,15 @@ class PointSource(Source):
     periodic: str | list[str] | None = None
     duplicates: Duplicates = "average"
     same_unit: bool | None = None
+    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
+        self._fills = Missing(self.missing).values
+        if self.missing != "nan" and not self._fills:
+            raise InputError(
+                f"missing values of points are marked by numbers, such as -9999 or -9999,-999; got {self.missing!r}"
+            )
         self.coordinates = names_of("coordinates", self.coordinates, MAX_AXES)
         self.values = names_of("values", self.values)
         _check_distinct(self.coordinates, self.values)
@@ -85,6 +94,9 @@ class PointSource(Source):
         tables = [read_columns(file, [*self.coordinates, *self.values], len(self.coordinates)) for file in files]
         columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
         axes, values = list(columns)[: -len(self.values)], list(columns)[-len(self.values) :]
+        for name in values:
+            columns[name] = np.where(is_one_of(columns[name], self._fills), np.nan, columns[name])
+            note_repeated(f"column {name!r}", columns[name])
         return points_as_signals(
             {name: columns[name] for name in axes},
             {name: columns[name] for name in values},

@@ -155,13 +155,13 @@ class RowSource(Source):
 
     def _read(self, kind: str, files: Sequence[SourceFile]) -> RawSignals:
         """The signals before masks of missing samples are applied."""
-        fill = self._missing.value
+        fills = self._missing.values
         if kind == "arrays":
-            return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length, fill)
+            return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length, fills)
         if kind == "sound files":
             return read_sound(files, self._seconds, self.length)
         if kind == "tables":
-            return read_tables(files, self.select, self._limits, self.length, fill)
+            return read_tables(files, self.select, self._limits, self.length, fills)
         return self._read_images(files)
 
     def files(self) -> list[Path]:

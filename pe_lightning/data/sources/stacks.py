@@ -252,10 +252,10 @@ def _clip(
 
 
 def read_stack_arrays(
-    file: SourceFile, key: str | None, limits: Limits, num_axes: int = 3, fill: float | None = None
+    file: SourceFile, key: str | None, limits: Limits, num_axes: int = 3, fills: Sequence[float] = ()
 ) -> list[Clip]:
     """Describes the signals of an array file as clips; those of two axes have one frame."""
-    array = find_array(file, key, num_axes, fill=fill)
+    array = find_array(file, key, num_axes, fills=fills)
     scaling = value_scaling(array.label, array.dtype, array.blocks, limits)
     height, width, channels = array.shape[-3:]
     return [

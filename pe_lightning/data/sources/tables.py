@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_lightning.data.signals import RawSignals
-from pe_lightning.data.sources.checks import join_scalings, one_length, value_scaling
+from pe_lightning.data.sources.checks import is_one_of, join_scalings, one_length, value_scaling
 from pe_lightning.data.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean
@@ -28,6 +28,7 @@ __all__ = [
     "header_of",
     "is_missing",
     "layout_of",
+    "note_repeated",
     "read_cells",
     "read_table",
     "read_tables",
@@ -39,6 +40,8 @@ MAX_COLUMNS = 10_000
 """Largest number of columns that are all taken by default."""
 SAMPLE_LINES = 50
 """Number of lines from which the delimiter is found."""
+MAX_MARKS, FAR = 3, 2.0
+"""Different numbers that may mark missing values, and their least distance from the others, as a share of their range."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 MISSING_VALUES = frozenset(
     {"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"}
@@ -130,7 +133,7 @@ def read_tables(
     columns: Sequence[str | int] | None = None,
     limits: tuple[float, float] | None = None,
     length: int | None = None,
-    fill: float | None = None,
+    fills: Sequence[float] = (),
 ) -> RawSignals:
     """Reads text tables. Each column is a float64 signal, whose minimum and maximum become 0 and 1.
 
@@ -139,9 +142,9 @@ def read_tables(
         columns: Names or indices (from 0) of the columns to take from each file; by default all columns of numbers.
         limits: The values that become 0 and 1 in all columns.
         length: Number of leading rows to take.
-        fill: A number in place of missing ones, besides empty cells and words such as ``NA``.
+        fills: Numbers in place of missing ones, besides empty cells and words such as ``NA``.
     """
-    every = [(file, column) for file in files for column in read_table(file, columns, fill)]
+    every = [(file, column) for file in files for column in read_table(file, columns, fills)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
     scalings = [
@@ -160,14 +163,15 @@ def read_tables(
     )
 
 
-def read_table(file: SourceFile, columns: Sequence[str | int] | None = None, fill: float | None = None) -> list[Column]:
+def read_table(file: SourceFile, columns: Sequence[str | int] | None = None, fills: Sequence[float] = ()) -> list[Column]:
     """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
 
     The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same number
     of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a number, or
     if one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a comma, with a
     notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
-    Empty cells, the words of :data:`MISSING_VALUES` and the number ``fill`` are NaN.
+    Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN. A notice names a
+    number that repeats far outside the others.
 
     Raises:
         InputError: If the file is not text, a row has another number of cells than the first, there is no such column, or a
@@ -202,8 +206,8 @@ def read_table(file: SourceFile, columns: Sequence[str | int] | None = None, fil
                     f"{labels[place]}, line {lines[header + row]}: {cells[place][row]!r} is not a number (the decimal mark "
                     f"is taken to be a {mark}); correct it, or leave the cell empty where the value is missing"
                 )
-        if fill is not None:
-            values[values == fill] = np.nan
+        values[is_one_of(values, fills)] = np.nan
+        note_repeated(labels[place], values)
         alone = not header and len(chosen) == 1
         found.append(Column("" if alone else names[place] or str(place), labels[place], values, place))
     return found
@@ -227,6 +231,26 @@ def read_cells(file: SourceFile, columns: Sequence[str] | None = None) -> list[C
         label = f"column {column!r} of {file.given!r}"
         found.append(Cells(names[place] or str(place), label, lines[header:], [row[place] for row in rows[header:]]))
     return found
+
+
+def note_repeated(label: str, values: NDArray[np.float64]) -> None:
+    """Prints a number that is in several cells of a column and far outside the others: it may mark missing values.
+
+    Args:
+        label: What messages call the column.
+        values: Its values, NaN where one is missing.
+    """
+    numbers, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    for count in range(1, min(MAX_MARKS, len(numbers) - 2) + 1):
+        for outside, others in ((slice(count), numbers[count:]), (slice(-count, None), numbers[:-count])):
+            distance = min(abs(numbers[outside][0] - others).min(), abs(numbers[outside][-1] - others).min())
+            if counts[outside].min() > 1 and distance > FAR * np.ptp(others):
+                shown = ",".join(f"{number:.10g}" for number in numbers[outside])
+                rank_zero_info(
+                    f"{label}: {shown} in {counts[outside].sum()} of {len(values)} rows is far outside the others, "
+                    f"{others[0]:.6g} to {others[-1]:.6g}; if it marks missing values: --missing={shown}"
+                )
+                return
 
 
 def header_of(file: SourceFile) -> list[str]:

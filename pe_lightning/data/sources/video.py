@@ -124,12 +124,12 @@ class VideoSource(Source):
             "volumes", *(["alpha", "colour"] if kinds <= {"frames"} else ["colour"] * (kinds <= {"video", "frames"}))
         )
         if "array" in given and self._unedited:
-            raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range, fill=missing.value)
+            raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range, fills=missing.values)
             return missing.in_signals(replace(raw, rate=self.fps))
         clips: list[Clip] = []
         for file, kind in found:
             if kind == "array":
-                clips += read_stack_arrays(file, self.key, self._limits, fill=missing.value)
+                clips += read_stack_arrays(file, self.key, self._limits, fills=missing.values)
             elif kind in ("tiff", "nifti"):
                 clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels, missing))
             elif kind == "video":

@@ -145,3 +145,107 @@ def test_what_is_no_labelled_array_is_refused(tmp_path):
         LabelledSource(str(tmp_path / "a.nc")).read()
     with pytest.raises(InputError, match=r"takes an xarray.DataArray, got ndarray"):
         pe_lightning.xarray.fill(np.zeros((3, 3)))
+
+
+def packed_file(path: Path, **attributes) -> tuple[np.ndarray, np.ndarray]:
+    """A NetCDF file of packed temperatures, of integers beyond 2^53 and of a group; the temperatures and the gaps."""
+    h5netcdf = pytest.importorskip("h5netcdf", reason="of the extra geo")
+    known = np.random.default_rng(0).random((12, 14)) > 0.15
+    stored = np.where(known, np.rint(field() * 1000), -32768).astype("i2")
+    with h5netcdf.File(path, "w") as file:
+        file.dimensions = {"lat": 12, "lon": 14}
+        for name, column in (("lat", LATITUDES), ("lon", LONGITUDES)):
+            file.create_variable(name, (name,), "f8", data=column)
+        variable = file.create_variable("t", ("lat", "lon"), "i2", data=stored, fillvalue=np.int16(-32768), compression=4)
+        variable.attrs.update({"scale_factor": np.float32(1e-3), "add_offset": np.float32(1e5), "units": "K", **attributes})
+        file.create_variable("count", ("lat", "lon"), "i8", data=2**53 + 1 + 2 * np.arange(168).reshape(12, 14))
+        file.create_group("station").create_variable("height", ("lat",), "f4", data=LATITUDES)
+    return stored, known
+
+
+def test_known_samples_other_variables_and_groups_of_netcdf_are_equal_to_the_bit(tmp_path, monkeypatch):
+    """Packed by a scale and an offset of float32; deviations are a second variable."""
+    h5py = pytest.importorskip("h5py")
+    monkeypatch.chdir(tmp_path)
+    stored, known = packed_file(Path("a.nc"))
+    assert main(["fill", "a.nc", "--variable", "t", "--folds", "none", "--out", "b.nc"]) == 0
+    with h5py.File("a.nc") as before, h5py.File("b.nc") as after:
+        found = after["t"][...]
+        assert found.dtype == stored.dtype
+        np.testing.assert_array_equal(found[known], stored[known])
+        np.testing.assert_allclose(found[~known] / 1000, field()[~known], atol=0.3)
+        np.testing.assert_array_equal(after["count"][...], before["count"][...])
+        np.testing.assert_array_equal(after["station/height"][...], before["station/height"][...])
+        assert {key: str(value) for key, value in after["t"].attrs.items()} == {
+            k: str(v) for k, v in before["t"].attrs.items()
+        }
+        assert after["t"].compression == "gzip"
+        np.testing.assert_array_equal(after["t_std"][...] > 0, ~known)
+        assert after["t_std"].attrs["units"] == "K"
+    assert not list(Path().glob("*_std.*"))
+
+
+def test_packed_values_are_clipped_and_are_no_fill_value():
+    from pe_lightning.media.labelled import packed
+
+    int16, attributes = np.dtype("i2"), {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-32768)}
+    assert packed(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [32767, -32767, 6]
+    attributes |= {"valid_range": np.array([0, 100], "i2"), "missing_value": np.int16(6)}
+    assert packed(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [100, 0, 7]
+    unsigned = packed(np.array([200.0, 300, 255]), np.dtype("i1"), {"_Unsigned": "true", "_FillValue": np.int8(-1)})
+    assert unsigned.view("u1").tolist() == [200, 254, 254]
+    assert packed(np.array([1e30]), np.dtype("i8"), {})[0] == 2**63 - 1024
+    assert packed(np.array([1.25]), np.dtype(">f4"), {"add_offset": 1})[0] == 0.25
+
+
+@pytest.mark.parametrize("kind", ["link", "external", "virtual"])
+def test_netcdf_that_is_stored_in_other_files_is_refused(tmp_path, kind):
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("h5netcdf", reason="of the extra geo")
+    packed_file(tmp_path / "a.nc")
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["x"] = np.zeros((12, 14))
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        if kind == "link":
+            file["y"] = h5py.ExternalLink("other.h5", "x")
+        elif kind == "external":
+            file.create_dataset("y", (12, 14), "f8", external=[(str(tmp_path / "other.h5"), 0, 1344)])
+        else:
+            layout = h5py.VirtualLayout((12, 14), "f8")
+            layout[...] = h5py.VirtualSource("other.h5", "x", (12, 14))
+            file.create_virtual_dataset("y", layout)
+    with pytest.raises(InputError, match="other files, which are not read"):
+        LabelledSource(str(tmp_path / "a.nc"), "t").read()
+
+
+def test_gdal_reads_geotiff_only(tmp_path):
+    """A virtual raster and a web service named .tif would read other files, or the network."""
+    pytest.importorskip("rasterio", reason="of the extra geo")
+    vrt = '<VRTDataset rasterXSize="4" rasterYSize="4"><VRTRasterBand dataType="Byte" band="1"><SimpleSource>'
+    vrt += "<SourceFilename>/vsicurl/http://localhost:9/a.tif</SourceFilename></SimpleSource></VRTRasterBand></VRTDataset>"
+    for text in (vrt, "<GDAL_WMS><Service name='TMS'><ServerUrl>http://localhost:9/</ServerUrl></Service></GDAL_WMS>"):
+        (tmp_path / "a.tif").write_text(text)
+        with pytest.raises(InputError, match="cannot read"):
+            LabelledSource(str(tmp_path / "a.tif")).read()
+
+
+@pytest.mark.parametrize("year", ["0001", "2300", "9999"])
+def test_dates_of_any_year(tmp_path, year):
+    """A map of dates that nanoseconds cannot hold is written, plotted and read again."""
+    pytest.importorskip("h5netcdf", reason="of the extra geo")
+    days = np.datetime64(f"{year}-01-01", "s") + np.arange(0, 31_000_000, 500_000).astype("timedelta64[s]")
+    rows = "\n".join(f"{day},{np.sin(place / 9)}" for place, day in enumerate(days))
+    (tmp_path / "a.csv").write_text(f"time,v\n{rows}\n")
+    points = ["--coordinates", "time", "--values", "v", "--grid", "20", "--folds", "none"]
+    assert main(["fill", str(tmp_path / "a.csv"), *points, "--out", str(tmp_path / "m.nc")]) == 0
+    assert (tmp_path / "m_map.png").exists()
+    (axis,) = LabelledSource(str(tmp_path / "m.nc"), "v").read().axes
+    assert axis.time
+    np.testing.assert_array_equal(axis.shown([axis.low, axis.high]), days[[0, -1]])
+
+
+def test_calendars_without_our_dates_are_numbers(tmp_path, caplog):
+    array = xarray.DataArray(field()[:, 0], {"time": np.arange(12)}, ("time",), "v")
+    array["time"].attrs = {"units": "days since 2000-01-01", "calendar": "360_day"}
+    (axis,) = LabelledSource(written(array.drop_vars([]), tmp_path / "a.nc"), "v").read().axes
+    assert (axis.low, axis.high, axis.time) == (0, 11, False)
