@@ -138,8 +138,9 @@ def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureF
         "like.tif", "w", driver="GTiff", height=5, width=4, count=1, dtype="uint8", transform=turn, crs=crs
     ) as tiff:
         tiff.write(np.zeros((5, 4), "u1"), 1)
-    assert main([*options, "--like", "like.tif", "--out", "map.tif"]) == 0
-    with rasterio.open("map.tif") as tiff:
+    assert main([*options, "--like", "like.tif", "--out", "raster.tif"]) == 0
+    with rasterio.open("raster.tif") as tiff:
         assert (tiff.shape, tiff.crs, tiff.descriptions) == ((5, 4), rasterio.CRS.from_string(crs), ("temp", "temp_std"))
         assert tiff.transform.almost_equals(turn)
-        assert tiff.read(1)[4, 1] == pytest.approx(fit.predict({"lon": [-8.25], "lat": [44.25]})[0, 0], rel=1e-6)
+        pixels = {"lat": 51 - 1.5 * (np.arange(5) + 0.5), "lon": -12 + 2.5 * (np.arange(4) + 0.5)}
+        np.testing.assert_allclose(tiff.read(1), fit.grid(pixels).values["temp"], rtol=1e-6)

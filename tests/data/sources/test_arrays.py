@@ -180,7 +180,7 @@ def test_fill_values_of_a_file_and_given_ones_are_missing(tmp_path):
     path = save(tmp_path / "a.h5", array)
     with h5py.File(path, "r+") as file:
         file["volumes/ct"].attrs["_FillValue"] = np.int16(-99)
-    raw = read_arrays(path, 2, fill=901)
+    raw = read_arrays(path, 2, fills=[901])
     assert raw.stored == "float32"
     assert raw.scaling.dtype == "int16"
     values = unit(raw)[0, ..., 0]
