@@ -138,8 +138,10 @@ def _fit(samples: Tensor, weights: Tensor, tables: _Tables, terms: int) -> Tenso
     mean = torch.einsum("bcn,bn->bc", samples, weights) / total.clamp_min(torch.finfo(total.dtype).tiny)[:, None]
     weighted = (samples - mean[..., None]) * weights[:, None]
     least = torch.finfo(total.dtype).tiny
-    spectrum = _planes(torch.fft.fftn(weights.unflatten(1, shape), dim=ends).flatten(1)[:, None])
-    residual = _planes(torch.fft.fftn(weighted.unflatten(2, shape), dim=ends).flatten(2)[..., tables.frequencies])
+    spectrum = _planes(torch.fft.fftn(weights.reshape(-1, *shape), dim=ends).flatten(1)[:, None])
+    residual = _planes(
+        torch.fft.fftn(weighted.reshape(*weighted.shape[:2], *shape), dim=ends).flatten(2)[..., tables.frequencies]
+    )
     coefficients = torch.zeros_like(residual)
     scale = STEP * tables.pair / total.clamp_min(least)[:, None]
     for _ in range(terms):
@@ -148,11 +150,10 @@ def _fit(samples: Tensor, weights: Tensor, tables: _Tables, terms: int) -> Tenso
         step = residual.gather(2, where) * scale.gather(1, best)[:, None]
         coefficients.scatter_add_(2, where, step)
         real, imaginary = step.chunk(2, 1)
-        rows = torch.cat(
-            [torch.cat([real, real, -imaginary, imaginary], 2), torch.cat([imaginary, -imaginary, real, real], 2)], 1
-        )
+        upper = torch.cat([real, real, -imaginary, imaginary], 2)
+        lower = torch.cat([imaginary, -imaginary, real, real], 2)
         shifted = spectrum.gather(2, tables.shifted[best[:, 0]][:, None].expand(-1, 2, -1)).view(len(step), 4, -1)
-        residual.baddbmm_(rows, shifted, alpha=-1)
+        residual.baddbmm_(torch.cat([upper, lower], 1), shifted, alpha=-1)
     real, imaginary = coefficients.chunk(2, 1)
     return (torch.cat([real, imaginary], 2) @ tables.waves + mean[..., None]).mT
 
@@ -200,9 +201,8 @@ def _tables(settings: FourierSettings, axes: int, dtype: torch.dtype, device: to
     assert isinstance(squared, Tensor)
     weights = (settings.decay ** squared.sqrt()).flatten()
     most = int(settings.band * side / 2)
-    pairs = [k for k in itertools.product(range(-most, most + 1), repeat=axes) if max(k) < side / 2 + 1]
-    wrapped = {tuple(n % side for n in k): k for k in pairs}
-    chosen = sorted(k for k in wrapped if k <= tuple(-n % side for n in k))
+    every = {tuple(n % side for n in k) for k in itertools.product(range(-most, most + 1), repeat=axes)}
+    chosen = sorted(k for k in every if k <= tuple(-n % side for n in k))
     places = torch.tensor(chosen, device=device)
     own = torch.tensor([all(2 * n % side == 0 for n in k) for k in chosen], device=device)
     signed = torch.where(places > side // 2, places - side, places)

@@ -1,0 +1,127 @@
+r"""Gaps of rows filled by autoregression: the missing samples that leave the least prediction error.
+
+With the coefficients :math:`a` of an autoregression of order p and the banded matrix :math:`A` of its prediction errors,
+:math:`e_t = x_t - \sum_j a_j x_{t-j}`, the missing samples are the least-squares solution of :math:`A x = 0`, and
+their variances the diagonal of :math:`\sigma^2 (A_m^T A_m)^{-1}`, with the columns :math:`A_m` of the missing samples.
+Coefficients and missing samples are computed in turn. The order is the one with the least Bayesian information criterion.
+
+Reference: Janssen, Veldhuis and Vries, *Adaptive interpolation of discrete-time signals that can be modeled as
+autoregressive processes*, IEEE Trans. ASSP 34, 1986.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["autoregressive", "interpolate_segment"]
+
+ORDERS = (2, 4, 8, 16, 32, 64)
+"""Candidate orders; those with fewer than :data:`ROWS_PER_COEFFICIENT` equations per coefficient are left out."""
+ROWS_PER_COEFFICIENT = 4
+ITERATIONS = 3
+"""Estimates of the coefficients and of the missing samples with the chosen order."""
+SEGMENT, CONTEXT = 1024, 384
+"""Samples that are filled together, and samples on both sides of them that take part."""
+RIDGE = 1e-9
+"""Ridge of the coefficients, relative to the sum of squares of the signal."""
+
+
+def autoregressive(values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Fills the missing samples of rows.
+
+    Args:
+        values: ``(N, C)``; values of missing samples are ignored.
+        known: Which samples are known, ``(N,)`` booleans.
+
+    Returns:
+        The values with missing samples filled, and the variances of the samples, zero at known ones; ``(N, C)`` each.
+        Stretches with too few samples for any order keep the linear interpolation, with infinite variance.
+    """
+    filled, variance = _linear(values, known), torch.zeros_like(values)
+    for start in range(0, len(known), SEGMENT):
+        inner = slice(start, start + SEGMENT)
+        if bool(known[inner].all()):
+            continue
+        outer = slice(max(0, start - CONTEXT), start + SEGMENT + CONTEXT)
+        here = slice(start - outer.start, start - outer.start + SEGMENT)
+        for channel in range(values.shape[1]):
+            row, spread = interpolate_segment(filled[outer, channel], known[outer])
+            filled[inner, channel], variance[inner, channel] = row[here], spread[here]
+    return torch.where(known[:, None], values, filled), variance.masked_fill(known[:, None], 0)
+
+
+def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = ORDERS) -> tuple[Tensor, Tensor]:
+    """Fills one segment with the order of the least criterion: values and variances, ``(n,)`` each.
+
+    Args:
+        row: ``(n,)``, with first guesses of the missing samples.
+        known: ``(n,)`` booleans.
+        orders: Candidate orders.
+    """
+    mean = row[known].mean() if bool(known.any()) else row.mean()
+    centred, missing = (row - mean).double(), (~known).nonzero()[:, 0]
+    best = math.inf, row, torch.where(known, 0.0, math.inf).to(row)
+    for order in orders:
+        equations = len(row) - order - len(missing)
+        if equations < ROWS_PER_COEFFICIENT * order:
+            continue
+        filled = centred.clone()
+        whole = _whole_rows(known, order)
+        for iteration in range(ITERATIONS):
+            # the first estimate is from equations without missing samples, if there are enough
+            use = whole if iteration == 0 and int(whole.sum()) >= ROWS_PER_COEFFICIENT * order else None
+            coefficients = _coefficients(filled, order, use)
+            matrix = _columns(coefficients, len(row), missing)
+            right = -_errors(filled.masked_fill(~known, 0), coefficients)
+            filled[missing] = torch.linalg.lstsq(matrix, right[:, None]).solution[:, 0]
+        noise = float(_errors(filled, coefficients).square().sum()) / equations
+        criterion = math.log(max(noise, 1e-300)) + order * math.log(equations) / equations
+        if criterion < best[0]:
+            triangle = torch.linalg.qr(matrix).R
+            eye = torch.eye(len(missing), dtype=triangle.dtype, device=triangle.device)
+            spread = torch.zeros_like(filled)
+            spread[missing] = noise * torch.linalg.solve_triangular(triangle, eye, upper=True).square().sum(1)
+            best = criterion, torch.where(known, row, (filled + mean).to(row)), spread.to(row)
+    return best[1:]
+
+
+def _coefficients(row: Tensor, order: int, use: Tensor | None) -> Tensor:
+    """Least-squares coefficients ``(1, -a_1, ..., -a_p)`` of the prediction errors, with a small ridge."""
+    lagged = row.unfold(0, order + 1, 1).flip(1)
+    lagged = lagged if use is None else lagged[use]
+    ridge = (RIDGE * row.square().sum()).sqrt().clamp_min(1e-12)
+    eye = torch.eye(order, dtype=row.dtype, device=row.device) * ridge
+    stacked = torch.cat([lagged[:, 1:], eye])
+    right = torch.cat([lagged[:, 0], row.new_zeros(order)])[:, None]
+    return torch.cat([row.new_ones(1), -torch.linalg.lstsq(stacked, right).solution[:, 0]])
+
+
+def _errors(row: Tensor, coefficients: Tensor) -> Tensor:
+    """Prediction errors from the order on, ``(n - p,)``."""
+    return row.unfold(0, len(coefficients), 1) @ coefficients.flip(0)
+
+
+def _columns(coefficients: Tensor, length: int, missing: Tensor) -> Tensor:
+    """Columns of the matrix of the prediction errors at missing samples, ``(n - p, M)``."""
+    order = len(coefficients) - 1
+    lag = torch.arange(order, length, device=missing.device)[:, None] - missing
+    return torch.where((lag >= 0) & (lag <= order), coefficients[lag.clamp(0, order)], 0.0)
+
+
+def _whole_rows(known: Tensor, order: int) -> Tensor:
+    """Equations of which all samples are known, ``(n - p,)``."""
+    return known.unfold(0, order + 1, 1).all(1)
+
+
+def _linear(values: Tensor, known: Tensor) -> Tensor:
+    """Missing samples by linear interpolation between known neighbours; the ends are repeated."""
+    places = known.nonzero()[:, 0]
+    at = torch.arange(len(known), device=known.device)
+    right = torch.searchsorted(places, at).clamp(0, len(places) - 1)
+    left = (torch.searchsorted(places, at, right=True) - 1).clamp(0)
+    gap = (places[right] - places[left]).clamp_min(1)
+    share = ((at - places[left]) / gap).clamp(0, 1).to(values)[:, None]
+    return values[places[left]].lerp(values[places[right]], share)
