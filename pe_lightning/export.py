@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pe_lightning import runs
 from pe_lightning.checkpoints import LAST, read_checkpoint
 from pe_lightning.errors import InputError
-from pe_lightning.files import replacing, write_atomically
+from pe_lightning.files import check_outputs, write_atomically
 from pe_lightning.modules import CoordinateModule
 from pe_lightning.resumption import METRICS_KEY
 
@@ -41,7 +41,7 @@ ONNX_LIMIT = (1 << 31) - 1
 """Bytes of an ONNX file in one piece, the limit of its format."""
 
 
-def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None) -> int:
+def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None, force: bool = False) -> int:
     """Writes the model of a run in another format.
 
     safetensors holds the weights and what the model is; pe_lightning.load reads it back, and so does export with the
@@ -54,24 +54,28 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
         run: A run directory, a checkpoint, or a safetensors file.
         format: safetensors, onnx, torch_export, or checkpoint (for predict and test, without the state of the optimiser).
         out: The file (default: exported/model.safetensors, .onnx, .pt2 or .ckpt in the run directory).
+        force: Replace the file if it exists; the file of the model is never replaced.
 
     Raises:
-        InputError: If there is no model, a package is missing, or the model has no such program.
+        InputError: If there is no model, the file exists, a package is missing, or the model has no such program.
     """
     source = _file_of(run)
-    checkpoint = _read(source)
     path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
+    check_outputs([path], [source], force)
+    checkpoint = _read(source)
+    content: bytes | memoryview
     if format == "checkpoint":
-        content = io.BytesIO()
-        torch.save(checkpoint, content)
-        write_atomically(path, content.getbuffer())
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        content = buffer.getbuffer()
     elif format == "safetensors":
-        _write_safetensors(path, checkpoint)
+        content = _safetensors(checkpoint)
     else:
         module = _module_of(checkpoint, source)
         if not isinstance(module, CoordinateModule):
             raise InputError(f"{type(module).__name__} is not a function of coordinates: type --format safetensors")
-        write_atomically(path, _onnx(module) if format == "onnx" else _torch_export(module))
+        content = _onnx(module) if format == "onnx" else _torch_export(module)
+    write_atomically(path, content, force)
     print(path)
     return 0
 
@@ -123,13 +127,12 @@ def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
 # -- safetensors --------------------------------------------------------------------------------------------------------
 
 
-def _write_safetensors(path: Path, checkpoint: Mapping[str, Any]) -> None:
+def _safetensors(checkpoint: Mapping[str, Any]) -> bytes:
     library = _import("safetensors.torch")
     tensors: dict[str, Tensor] = {}
     plain = {key: _take_tensors(value, key, tensors) for key, value in checkpoint.items() if key != METRICS_KEY}
-    size = sum(tensor.nbytes for tensor in tensors.values())
-    with replacing(path, size) as temporary:
-        library.save_file(tensors, temporary, {METADATA_KEY: json.dumps(plain)})
+    content: bytes = library.save(tensors, {METADATA_KEY: json.dumps(plain)})
+    return content
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -139,14 +139,19 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
 # -- writing --------------------------------------------------------------------------------------------------------------
 
 
-def write_atomically(path: str | Path, content: str | bytes | memoryview) -> None:
+def write_atomically(path: str | Path, content: str | bytes | memoryview, force: bool = True) -> None:
     """Writes a file atomically: a reader finds the old content or the new content, never a part of it.
+
+    Args:
+        path: The file.
+        content: Its content.
+        force: Whether a file of this name is replaced.
 
     Raises:
         InputError: If it cannot be written; the old content stays.
     """
     data = content.encode() if isinstance(content, str) else content
-    with replacing(Path(path), len(data)) as temporary:
+    with replacing(Path(path), len(data), force) as temporary:
         temporary.write_bytes(data)
 
 
