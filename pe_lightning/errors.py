@@ -134,6 +134,11 @@ def last_resort(error: Exception) -> tuple[str, int]:
             "EarlyStopping has no value to monitor: the fit ends before its first validation, which follows an epoch. Raise "
             "trainer.max_steps, or lower data.steps_per_epoch"
         ), 2
+    if re.search(r"gloo|nccl", text, re.IGNORECASE) and re.search(r"[Cc]onnection (closed|reset|refused)|remote", text):
+        return (
+            "another process of this fit has ended, such as by a signal or for lack of memory: see what it printed, and "
+            f"resume with --ckpt_path RUN/checkpoints/last.ckpt ({text[:120]})"
+        ), 2
     if isinstance(error, OSError) and error.errno is not None:
         return f"{error.strerror or text}: {str(error.filename or 'a file')!r}", 2
     written = "".join(traceback.format_exception(error))

@@ -6,6 +6,7 @@ A run directory is created by one ``mkdir``, which succeeds for one process only
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,11 +14,17 @@ from typing import Any
 
 from pe_lightning.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = [
     "CHECKPOINTS",
     "CONFIG",
     "METRICS",
     "RECONSTRUCTIONS",
+    "Lock",
     "claim",
     "file_names",
     "flatten",
@@ -94,6 +101,34 @@ def claim(root: str | Path, name: str) -> Path:
             f"cannot create a run directory under {str(parent)!r}: {error.strerror or error}; "
             "choose another place with --trainer.default_root_dir"
         ) from error
+
+
+class Lock:
+    """A run directory held for one fit. The system releases it when the process ends, in any way.
+
+    Args:
+        run_dir: The directory.
+
+    Raises:
+        InputError: If another fit holds it.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._descriptor: int | None = os.open(run_dir, os.O_RDONLY) if fcntl is not None else None
+        try:
+            if self._descriptor is not None:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise InputError(f"another fit writes to {str(run_dir)!r}: wait until it has ended") from error
+        except OSError:  # a file system without locks
+            self.release()
+
+    def release(self) -> None:
+        """Releases the directory; nothing if it is released."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
 
 
 def of_checkpoint(path: str | Path) -> Path:

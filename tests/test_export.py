@@ -61,6 +61,11 @@ def test_safetensors_and_back(run, capsys, name: str) -> None:
     assert values(found).equal(expected)
     assert values(pe_lightning.load(folder)).equal(expected)
     assert main(["export", str(written), "--format", "checkpoint", "--out", str(folder / "back.ckpt")]) == 0
+    assert main(["export", str(folder)]) == 2
+    assert f"'{written}' exists" in capsys.readouterr().err
+    last = folder / "checkpoints/last.ckpt"
+    assert main(["export", str(folder), "--format", "checkpoint", "--out", str(last), "--force"]) == 2
+    assert "would be written, and is read" in capsys.readouterr().err
     assert values(type(module).load_from_checkpoint(folder / "back.ckpt").eval()).equal(expected)
 
 

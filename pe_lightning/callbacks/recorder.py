@@ -88,6 +88,7 @@ class RunRecorder(TimedCallback):
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
         self.durations = Durations()
+        self._lock: runs.Lock | None = None
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
         self._at_points: tuple[Array, PointBatch] | None = None
@@ -149,7 +150,21 @@ class RunRecorder(TimedCallback):
             name = run_name(module.describe(), data_of(trainer))
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
         folder.mkdir(parents=True, exist_ok=True)
+        if stage == "fit":
+            self._lock = runs.Lock(folder)
         return folder
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Allows other fits to resume in the run directory."""
+        self._release()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """As :meth:`teardown`."""
+        self._release()
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ dtype, range and metadata of the file.
 
 from __future__ import annotations
 
+import gzip
 import io
 import math
 import re
@@ -502,9 +503,8 @@ def read_nifti(file: SourceFile, missing: Missing, axes: int | None) -> Original
         header.set_slope_inter(slope, intercept)
         copied = type(image)(values.reshape(stored.shape), image.affine, header)
         copied.header.set_slope_inter(slope, intercept)
-        name = path.with_name(path.name + "".join(file.path.suffixes[-2:] if file.path.suffix == ".gz" else [".nii"]))
-        nibabel.save(copied, name)
-        name.replace(path)
+        content = copied.to_bytes()
+        path.write_bytes(gzip.compress(content) if suffix == ".nii.gz" else content)
 
     suffix = ".nii.gz" if file.path.name.lower().endswith(".nii.gz") else ".nii"
     return Original(_names(file, len(signals)), signals, marked, (suffix,), write)

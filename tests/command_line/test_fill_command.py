@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import pe_lightning
 from pe_lightning.__main__ import main
+from pe_lightning.command_line.score_table import print_scores
+from pe_lightning.folds import FoldScore
+
+PSNR = {"denoised": 30.0, "biharmonic": 30.5, "nearest": 20.0}
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +115,57 @@ def test_text_in_a_cell_is_refused(folder: Path, capsys: pytest.CaptureFixture[s
     assert main(["fill", "t.csv", "--out", "u.csv"]) == 2
     assert "column 'b' of 't.csv', line 3: 'four' is not a number" in capsys.readouterr().err
     assert not Path("u.csv").exists()
+
+
+def test_a_refusal_imports_no_torch() -> None:
+    program = "import sys; from pe_lightning.__main__ import main; status = main(sys.argv[1:]); "
+    program += "exit(9 if 'torch' in sys.modules else status)"
+    for arguments in (
+        "a.png --out a.png",
+        "a.png --out b.mp3",
+        "no.png --out b.png",
+        "a.png --out b.png --smooth --upscale 2",
+    ):
+        done = subprocess.run([sys.executable, "-c", program, "fill", *arguments.split()], capture_output=True, text=True)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+
+
+def test_pictures_of_a_folder_are_filled_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where they differ in size, each with the mask of its name; masks of JPEG files grow."""
+    for folder in ("photos", "masks"):
+        Path(folder).mkdir()
+    for number, size in enumerate([(20, 16), (18, 24)]):
+        values = np.random.default_rng(number).integers(90, 110, (*size, 3), np.uint8)
+        Image.fromarray(values).save(f"photos/IMG_{number}.jpg")
+        mask = np.zeros(size, np.uint8)
+        mask[9, 9] = 255
+        Image.fromarray(mask).save(f"masks/IMG_{number}.png")
+    assert main(["fill", "photos", "--missing", "masks", "--out", "done", "--folds", "none", "--model", "exact"]) == 0
+    out = capsys.readouterr().out
+    assert "'photos' holds 2 pictures of 2 size(s): each is filled by itself" in out
+    assert "photos/IMG_1.jpg: missing samples were grown by 3 pixels, because JPEG" in out
+    assert "29 of 432 samples missing" in out
+    with Image.open("done/IMG_1.png") as found:
+        assert found.size == (24, 18)
+    assert main(["fill", "photos", "--missing", "masks", "--out", "done", "--folds", "none"]) == 2
+    assert "'done/IMG_0.png' exists" in capsys.readouterr().err
+
+
+def test_of_several_fills_to_one_file_one_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    """The others started before the file was there."""
+    command = [sys.executable, "-m", "pe_lightning", "fill", "a.png", "--missing", "mask.png", "--out", "b.png"]
+    command += ["--folds", "none", "--no_std", "--model", "exact"]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    errors = [process.communicate()[1] for process in running]
+    assert sorted(process.returncode for process in running) == [0, 2, 2], errors
+    assert not list(Path().glob(".*part*"))
+
+
+def test_a_method_that_is_ahead_is_named_with_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    scores = {name: FoldScore(torch.tensor([psnr]), torch.tensor([10 ** (-psnr / 20)])) for name, psnr in PSNR.items()}
+    print_scores("title", scores, 1.0, {"spline": "left out: 104,269 places"})
+    out = capsys.readouterr().out
+    assert "biharmonic is 0.50 dB ahead of denoised on these samples: skimage.restoration.inpaint_biharmonic" in out
+    assert "left out" not in out
+    print_scores("title", scores, 1.0, {"spline": "left out: 104,269 places"}, verbose=True)
+    assert "spline: left out: 104,269 places" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from pe_lightning.data.sources.missing import Missing
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.pictures import decode_image
 from pe_lightning.errors import InputError
+from pe_lightning.files import replacing
 from pe_lightning.media.originals import Original, read_original
 
 RNG = np.random.default_rng(0)
@@ -318,3 +320,45 @@ def test_what_cannot_be_filled(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.zeros((6, 6), bool))
     with pytest.raises(InputError, match="has 6x6 samples, but the signals have 6x7"):
         read(tmp_path / "a.png", str(tmp_path / "m.npy"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+@pytest.mark.parametrize("kind", ["png", "jpg", "tif", "geo.tif", "npy", "h5", "wav", "mkv", "mp4", "nii", "frames"])
+def test_a_full_disk_leaves_the_old_file_and_an_error(tmp_path: Path, kind: str) -> None:
+    import resource
+
+    path, noise = tmp_path / f"a.{kind}", RNG.integers(0, 255, (96, 96, 3), np.uint8)
+    if kind == "geo.tif":
+        rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+        options = {"height": 96, "width": 96, "count": 3, "dtype": "uint8", "crs": "EPSG:4326"}
+        place = rasterio.Affine(1, 0, 0, 0, -1, 60)
+        with rasterio.open(path, "w", driver="GTiff", transform=place, **options) as tiff:
+            tiff.write(np.moveaxis(noise, -1, 0))
+    elif kind == "frames":
+        path.mkdir()
+        for number in range(2):
+            Image.fromarray(noise).save(path / f"{number}.png")
+    elif kind == "nii":
+        nibabel = pytest.importorskip("nibabel")
+        nibabel.save(nibabel.Nifti1Image(noise.repeat(2, -1), np.eye(4)), path)
+    elif kind == "h5":
+        with h5py.File(path, "w") as file:
+            file["a"] = noise[..., 0]
+    elif kind in ("mkv", "mp4"):
+        write_video(path, RNG.integers(0, 255, (4, 96, 96, 3), np.uint8))
+    elif kind == "wav":
+        soundfile.write(path, RNG.random(40_000) - 0.5, 8000)
+    else:
+        np.save(path, noise) if kind == "npy" else Image.fromarray(noise).save(path)
+    original, target = read(path), tmp_path / ("out" if kind == "frames" else f"out.{kind.split('.')[-1]}")
+    if kind != "frames":
+        target.write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
+        with pytest.raises(InputError, match="cannot write"), replacing(target) as temporary:
+            original.write(temporary, original.values)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {entry.name for entry in tmp_path.iterdir()} == {path.name} | ({target.name} - {"out"})
+    assert kind == "frames" or target.read_text() == "old"
