@@ -10,6 +10,9 @@
 - ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
   command had ended.
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
+- ``files``: fills and exports to a name that is taken or read, on a full disk, several at a time, killed, and from a pipe.
+  Held: status 2 with one paragraph, and every file that was there as before; of several at a time one succeeds; after a
+  kill the same command succeeds.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
   :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .nii.gz, .npz) the right
@@ -54,6 +57,7 @@ from typing import Any
 import h5py
 import nibabel
 import numpy as np
+import rasterio
 import soundfile
 import tifffile
 import torch
@@ -344,6 +348,80 @@ def read_only_folders() -> Row:
     return row
 
 
+# -- files ------------------------------------------------------------------------------------------------------------------
+
+
+def written_files(kills: int, rng: random.Random) -> list[Row]:
+    """Fills and exports that must not write, or not all of what they would write."""
+    names = ("names that are taken or read", "full disks", "several fills at a time", "fills killed, given again", "pipes")
+    taken, full, several, killed, pipes = rows = [Row(name) for name in names]
+    with folder() as place:
+        noise = np.random.default_rng(0).integers(90, 110, (24, 28, 3), np.uint8)
+        Image.fromarray(np.uint8(np.arange(24)[:, None] * np.ones(28) == 9) * 255).save("m.png")
+        with rasterio.open(
+            "geo.tif", "w", "GTiff", 28, 24, 3, "EPSG:4326", rasterio.Affine(1, 0, 0, 0, -1, 60), "uint8"
+        ) as tiff:
+            tiff.write(np.moveaxis(noise, -1, 0))
+        for suffix in ("png", "jpg", "webp", "tif"):
+            Image.fromarray(noise).save(f"a.{suffix}")
+        np.save("a.npy", noise)
+        nibabel.save(nibabel.Nifti1Image(noise, np.eye(4)), "a.nii.gz")
+        with h5py.File("a.h5", "w") as file:
+            file["a"] = noise
+        seconds_of([*FIT, "--trainer.max_steps", "20"])
+        os.mkfifo("pipe.png")
+        run_dir, plain = str(next(place.glob("runs/*/1"))), ["--model", "exact", "--folds", "none", "--no_std"]
+
+        def fill(source: str, out: str, *more: str) -> list[str]:
+            return ["fill", source, "--missing", "m.png", "--out", out, *plain, *more]
+
+        sources = ["geo.tif", "a.png", "a.jpg", "a.webp", "a.tif", "a.npy", "a.nii.gz", "a.h5"]
+        outs = [f"out.{'png' if name in ('a.jpg', 'a.webp') else name.partition('.')[2]}" for name in sources]
+        exports = ["export", run_dir, "--format", "checkpoint", "--out"]
+        commands = [*map(fill, sources, outs), fill("a.png", "out.jpg"), fill("a.png", "out.webp"), [*exports, "out.ckpt"]]
+        commands += [["export", run_dir, "--out", "out.safetensors"]]
+
+        def content() -> dict[str, bytes]:
+            return {str(file): file.read_bytes() for file in place.rglob("*") if file.is_file()}
+
+        def refused(row: Row, arguments: list[str], size: int | None = None) -> None:
+            def work() -> int:
+                if size is not None:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+                return command(arguments)
+
+            before, (status, errors) = content(), forked(work, limit=LIMIT)
+            held = status == 2 and len(errors.splitlines()) == 1 and content() == before
+            row.add(None if held else f"{' '.join(arguments)}: status {status}, {content() == before}, {errors[-250:]}")
+
+        for name, arguments in zip([*outs, "out.jpg", "out.webp", "out.ckpt", "out.safetensors"], commands, strict=True):
+            Path(name).write_text("precious")
+            refused(taken, arguments)
+            for size in (400, 1000):  # the message takes up to 300
+                refused(full, [*arguments, "--force"], size)
+            Path(name).unlink()
+        for source in sources:
+            for more in ((), ("--force",)):
+                refused(taken, fill(source, source, *more))
+        shutil.copy("m.png", "x_before_after.png")
+        refused(taken, ["fill", "a.png", "--missing", "x_before_after.png", "--out", "x.png", "--force", *plain])
+        refused(taken, [*exports, f"{run_dir}/checkpoints/last.ckpt", "--force"])
+        refused(taken, ["fill", "a.png", "a.jpg", "--missing", "m.png", "--out", "many", *plain])
+        refused(pipes, fill("pipe.png", "y.png"))
+        refused(pipes, ["fill", "a.png", "--missing", "pipe.png", "--out", "y.png"])
+        whole = seconds_of(fill("a.png", "whole.png"))
+        for number in range(kills):
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                ends = sorted(end for end, _ in pool.map(run, [fill("a.png", f"s{number}.png")] * 3))
+            several.add(None if ends == [0, 2, 2] else f"status {ends}")
+            run(fill("a.png", f"k{number}.png"), moment := rng.uniform(0, whole))
+            Path(f"k{number}.png").unlink(missing_ok=True)
+            status, errors = run(fill("a.png", f"k{number}.png", "--force"))
+            same = Path("whole.png").read_bytes() == Path(f"k{number}.png").read_bytes()
+            killed.add(None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+    return rows
+
+
 # -- damage -----------------------------------------------------------------------------------------------------------------
 
 
@@ -596,7 +674,7 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor, coords: torch.Tenso
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
     sections = ("checkpoints", "fits", "stopping", "averaging", "terminated", "terminated_sweeps", "sweeps", "comparisons")
-    sections += ("caches", "folders", "readers", "memory", "solves")
+    sections += ("caches", "folders", "files", "readers", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
@@ -648,6 +726,7 @@ def section(name: str, seed: int, part: int, kills: int, mutations: int) -> list
         "terminated_sweeps": lambda: [killed_sweeps(few, rng, "sweeps that get SIGTERM, given again", signal.SIGTERM)],
         "sweeps": lambda: [killed_sweeps(few, rng, "sweeps killed, given again")],
         "folders": lambda: [read_only_folders()],
+        "files": lambda: written_files(few, rng),
         "comparisons": lambda: [killed_comparisons(few, rng)],
         "caches": lambda: [killed_caches(few, rng)],
         "readers": lambda: damaged_files(mutations, rng),
