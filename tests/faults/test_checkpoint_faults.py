@@ -19,6 +19,7 @@ from pe_lightning import files
 from pe_lightning.__main__ import main
 from pe_lightning.checkpoints import CheckpointFiles, read_checkpoint
 from pe_lightning.errors import InputError
+from pe_lightning.runs import Lock
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
 FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.steps_per_epoch", "5"]
@@ -170,6 +171,16 @@ def test_a_resumed_run_logs_its_scores_too(made: Path) -> None:
     score = torch.load("run/checkpoints/last.ckpt", weights_only=True)["callbacks"]
     (best,) = [state for state in score.values() if "best_model_score" in state]
     assert best["best_model_path"] == str(Path("run/checkpoints/best.ckpt").absolute())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
+def test_a_run_is_resumed_by_one_process_at_a_time(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(made, "runs/a/1")
+    again = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", "runs/a/1/checkpoints/last.ckpt"]
+    held = Lock(Path("runs/a/1"))
+    assert "another fit writes to" in refused(capsys, again)
+    held.release()
+    assert main(again) == 0
 
 
 @pytest.fixture
