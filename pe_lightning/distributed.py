@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch.distributed as dist
 
 from pe_lightning.blocks import Block
 
-__all__ = ["NOTICES", "SIGNALS_STRATEGY", "Process", "rank_zero_info"]
+__all__ = ["NOTICES", "SIGNALS_STRATEGY", "Process", "rank_zero_info", "without_notices"]
 
 SIGNALS_STRATEGY = "signals"
 """Name of the strategy in which each process fits its own signals."""
@@ -31,6 +33,17 @@ def rank_zero_info(text: str) -> None:
         if not NOTICES.hasHandlers():
             NOTICES.addHandler(logging.StreamHandler())
         NOTICES.info(text)
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Hides notices."""
+    before = NOTICES.level
+    NOTICES.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        NOTICES.setLevel(before)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from lightning.pytorch import seed_everything
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
@@ -23,8 +22,6 @@ from torch import Tensor
 from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.checks import check_fill_options
 from pe_lightning.data.batches import GridBatch
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.data.datamodules import TensorDataModule
 from pe_lightning.data.options import Storage
 from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray, Scaling
@@ -33,15 +30,20 @@ from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
 from pe_lightning.data.sources.tensor import TensorSource
+from pe_lightning.data.split_signals import Signals, Splitting
+from pe_lightning.distributed import without_notices
 from pe_lightning.errors import InputError
+from pe_lightning.estimators import AdaptiveFit, Estimator, Field, LinearRidge, SparseLinear, SparseOptions
+from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR
 from pe_lightning.files import check_readable, replacing
-from pe_lightning.folds import FoldScore, interpolated_folds, predicted_at, score_folds
+from pe_lightning.folds import FoldScore, fit_model, interpolated_folds, predicted_at, score_folds
 from pe_lightning.media.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
-from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
-from pe_lightning.quiet_fits import fit_quietly, quiet
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance
+
+if TYPE_CHECKING:
+    from pe_lightning.modules import CoordinateModule
 
 __all__ = [
     "Filled",
@@ -89,7 +91,7 @@ class FilledSignal:
     name: str
     num_missing: int
     num_samples: int
-    model: CoordinateModule
+    model: Field
     unit: float
     protocol: str = "no folds"
     score: FoldScore | None = None
@@ -150,7 +152,7 @@ def fill(
     values: str | os.PathLike[str] | AnyArray | Tensor | Original,
     missing: MissingLike | Mask = "nan",
     *,
-    model: ModelName | Callable[[], CoordinateModule] = "auto",
+    model: ModelName | Callable[[], Estimator | CoordinateModule] = "auto",
     encoder: str | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
@@ -212,7 +214,7 @@ def fill(
             "no sample is missing, so there is nothing to fill: mark missing samples (--missing mask.png, white where "
             "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (--upscale 2), or denoise (--smooth)"
         )
-    seed_everything(seed, verbose=False)
+    torch.manual_seed(seed)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
     options: dict[str, Any] = {
         "model": model,
@@ -311,17 +313,15 @@ def _fill_signal(
     unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
     unit[unknown] = np.nan
     source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
-    data = SignalDataModule(source, GridSampling(1), "none", storage=Storage(in_memory=True))
-    with quiet():
-        data.prepare()
+    data = _read_quietly(source)
     make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
 
     even = all(axis.samples is None for axis in options["axes"])
     automatic = options["model"] == "auto" and options["encoder"] is None
     denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
 
-    def fitted(part: SignalDataModule) -> CoordinateModule:
-        return _denoised(part) if denoises else fit_quietly(make(), part)
+    def fitted(part: Signals) -> Field:
+        return _denoised(part) if denoises else fit_model(make(), part)
 
     held_out: dict[str, Any] = {}
     if options["folds"] != "none" and upscale > 1:
@@ -333,49 +333,52 @@ def _fill_signal(
             held_out["score"] = score_folds(data, fitted, sampling, count)
         held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
         held_out["protocol"] = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
-    module = fitted(data)
+    model = fitted(data)
     result = values.copy()
     if upscale > 1:
         axes = grid_axes([n * upscale for n in grid])
         with torch.no_grad():
-            result = scaling.restore(module.predict_grid(axes)[0].cpu().numpy(), 0)
+            result = scaling.restore(model.grid(axes)[0].cpu().numpy(), 0)
         at_known = (slice(None, None, upscale),) * len(grid)
         result[at_known] = np.where(missing, result[at_known], values)
     else:
         index = torch.from_numpy(np.flatnonzero(np.ones_like(unknown) if smooth else unknown))
-        predicted = scaling.restore(predicted_at(module, data.evaluation_batch(), index)[0].numpy(), 0)
+        predicted = scaling.restore(predicted_at(model, data.evaluation_batch(), index)[0].numpy(), 0)
         flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
         flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
-    about = FilledSignal(name, num_missing, unknown.size, module, scaling.high[0] - scaling.low[0], **held_out)
+    about = FilledSignal(name, num_missing, unknown.size, model, scaling.high[0] - scaling.low[0], **held_out)
     deviations = None
     if options["std"]:
         deviations = np.zeros(result.shape, np.float32)
-        found = _deviations(module, data, index).numpy() * about.unit
+        found = _deviations(model, data, index).numpy() * about.unit
         flat = deviations.reshape(-1, result.shape[-1])
         flat[index] = np.where(where[index], found, 0)
     return result, about, deviations
 
 
-def _denoised(data: SignalDataModule) -> CoordinateModule:
+def _read_quietly(source: TensorSource) -> Signals:
+    """Values in memory, of which every known sample is trained on."""
+    with without_notices():
+        return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True)))
+
+
+def _denoised(data: Signals) -> Field:
     """A fit of one signal that smooths noise: a sparse one to the whole grid, of which unseen samples are filled first."""
     values, trained = data.values.clone(), data.split.train_mask()
     if not bool(trained.all()):
         index = (~trained[0]).flatten().nonzero()[:, 0]
-        filled = predicted_at(fit_quietly(Adaptive(), data), data.evaluation_batch(), index)
+        filled = predicted_at(AdaptiveFit().fit(data), data.evaluation_batch(), index)
         values.view(1, -1, values.shape[-1])[:, index] = filled.clamp(0, 1)
-    with quiet():
-        whole = TensorDataModule(values, None, GridSampling(1), "none")
-        whole.prepare()
-    return fit_quietly(ComplexLinear(DENOISING_ENCODER, ridge=0.0, warm_start=True, keep="auto"), whole)
+    return SparseLinear(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(values)))
 
 
-def _deviations(module: CoordinateModule, data: SignalDataModule, index: Tensor) -> Tensor:
+def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:
     """Standard deviations of predictions of one signal at samples of the grid, ``(P, C)``."""
     batch = data.evaluation_batch()
     assert isinstance(batch, GridBatch)
     coords = point_coordinates(batch.axes, index)
     with torch.no_grad():
-        return torch.cat([module.std(some) for some in torch.split(coords, POINTS_AT_ONCE)])
+        return torch.cat([model.std(some).cpu() for some in torch.split(coords, POINTS_AT_ONCE)])
 
 
 def _plain(name: str) -> str:
@@ -393,13 +396,13 @@ def _scaling(values: AnyArray, missing: Mask) -> Scaling:
 
 
 def _model(
-    model: ModelName | Callable[[], CoordinateModule],
+    model: ModelName | Callable[[], Estimator | CoordinateModule],
     encoder: str | None,
     smooth: bool,
     grid: Sequence[int],
     known: int,
     prior: str,
-) -> Callable[[], CoordinateModule]:
+) -> Callable[[], Estimator | CoordinateModule]:
     """A function that makes the model for a signal."""
     if callable(model):
         return model
@@ -409,8 +412,8 @@ def _model(
     if encoder is None and adapts and model != "exact":
         if known < math.prod(grid):
             check_fit_memory(known)
-        return lambda: Adaptive(noise="auto" if smooth else "none", prior=prior)
-    return lambda: ComplexLinear.exact(encoder or "laplace")
+        return lambda: AdaptiveFit(noise="auto" if smooth else "none", prior=prior)
+    return lambda: LinearRidge(automatic_width(encoder or "laplace"))
 
 
 def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:
@@ -428,9 +431,7 @@ def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> Fol
     return FoldSampling("blocks", size=sizes, seed=seed)
 
 
-def _upscale_scores(
-    data: SignalDataModule, fitted: Callable[[SignalDataModule], CoordinateModule], upscale: int
-) -> dict[str, Any]:
+def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], upscale: int) -> dict[str, Any]:
     """Score of enlarging: the picture is reduced by Pillow's LANCZOS, enlarged again, and compared with itself.
 
     A sample of the reduced picture is at the centre of those that it is made of: there Pillow puts it, and there the model
@@ -444,12 +445,11 @@ def _upscale_scores(
         return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * upscale} samples per axis on"}
     target = values[: sizes[0] * upscale, : sizes[1] * upscale].numpy()
     small = _resized(target, sizes, Image.Resampling.LANCZOS).clip(0, 1)
-    part = TensorDataModule(torch.from_numpy(small)[None], None, GridSampling(1), "none")
-    part.prepare()
+    part = _read_quietly(TensorSource(torch.from_numpy(small)[None]))
     inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
     places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
     with torch.no_grad():
-        own = fitted(part).predict_step(places)[0].cpu().numpy()
+        own = fitted(part).grid(places)[0].cpu().numpy()
     methods = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
 
     def score(made: AnyArray) -> FoldScore:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,12 +14,18 @@ from pe_lightning import metrics
 from pe_lightning.baselines import baselines, interpolate
 from pe_lightning.blocks import point_coordinates
 from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import FoldSampling
+from pe_lightning.data.split_signals import Signals
 from pe_lightning.errors import InputError, last_resort
-from pe_lightning.modules import Adaptive, CoordinateModule
+from pe_lightning.estimators import Estimator, Field
 
-__all__ = ["FoldScore", "fold_scores", "interpolated_folds", "predicted_at", "score_folds"]
+if TYPE_CHECKING:
+    from pe_lightning.data.datamodule import SignalDataModule
+    from pe_lightning.modules import CoordinateModule
+
+__all__ = ["FoldScore", "fit_model", "fold_scores", "interpolated_folds", "predicted_at", "score_folds"]
+
+Data = TypeVar("Data", bound="Signals | SignalDataModule")
 
 
 @dataclass(frozen=True)
@@ -36,19 +42,19 @@ class FoldScore:
 
 
 @dataclass(frozen=True)
-class _Fold:
-    """One fold: the DataModule that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
+class _Fold(Generic[Data]):
+    """One fold: the data that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
 
-    data: SignalDataModule
+    data: Data
     batch: GridBatch | PointBatch
     index: Tensor
     truth: Tensor
     mask: Tensor
 
 
-def _folds(data: SignalDataModule, sampling: FoldSampling, count: int | None) -> Iterator[_Fold]:
+def _folds(data: Data, sampling: FoldSampling, count: int | None) -> Iterator[_Fold[Data]]:
     for fold in range(sampling.number if count is None else count):
-        part = data.resampled(sampling.of(fold))
+        part: Data = data.resampled(sampling.of(fold))  # type: ignore[assignment]
         batch: GridBatch | PointBatch = part.evaluation_batch()
         assert batch.mask is not None
         index = batch.mask.flatten(1).any(0).nonzero().flatten()
@@ -58,10 +64,10 @@ def _folds(data: SignalDataModule, sampling: FoldSampling, count: int | None) ->
 
 
 class _Scorer:
-    def __init__(self, data: SignalDataModule) -> None:
+    def __init__(self, data: Signals | SignalDataModule) -> None:
         self.metrics = [metrics.create(name, data.info.num_signals, False) for name in (data.info.metric, "psnr")]
 
-    def add(self, prediction: Tensor, fold: _Fold) -> None:
+    def add(self, prediction: Tensor, fold: _Fold[Any]) -> None:
         for metric in self.metrics:
             metric.update(prediction.to(fold.truth), fold.truth, fold.mask)
 
@@ -70,28 +76,38 @@ class _Scorer:
         return FoldScore(own, 10 ** (-psnr / 20))
 
 
-def predicted_at(module: CoordinateModule, batch: GridBatch | PointBatch, index: Tensor) -> Tensor:
+def fit_model(model: Estimator | CoordinateModule, signals: Signals) -> Field:
+    """Fits signals by an estimator, or by a module that is solved for."""
+    if isinstance(model, Estimator):
+        return model.fit(signals)
+    from pe_lightning.data.datamodule import SignalDataModule  # these import Lightning
+    from pe_lightning.quiet_fits import fit_quietly
+
+    return fit_quietly(model, SignalDataModule.of_signals(signals))
+
+
+def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> Tensor:
     """Predictions at some samples of an evaluation batch: row-major positions ``(P,)`` -> ``(S, P, C)``.
 
     Local models predict these samples alone. A product of features is evaluated faster on the whole grid.
 
     Args:
-        module: A fitted model.
+        field: A fit.
         batch: All samples.
         index: Positions.
     """
     with torch.no_grad():
         if isinstance(batch, PointBatch):
-            return module.predict_step(batch.coords[0][index].to(module.device)).cpu()
-        axes = [x.to(module.device) for x in batch.axes]
-        if not isinstance(module, Adaptive):
-            return module.predict_step(axes).flatten(1, -2).index_select(1, index.to(module.device)).cpu()
-        return module.predict_step(point_coordinates(axes, index)).cpu()
+            return field.at(batch.coords[0][index]).cpu()
+        if field.prefers_points:
+            return field.at(point_coordinates(batch.axes, index)).cpu()
+        values = field.grid(batch.axes).flatten(1, -2)
+        return values.index_select(1, index.to(values.device)).cpu()
 
 
 def score_folds(
-    data: SignalDataModule,
-    fitted: Callable[[SignalDataModule], CoordinateModule],
+    data: Data,
+    fitted: Callable[[Data], Field],
     sampling: FoldSampling,
     count: int | None = None,
 ) -> FoldScore:
@@ -99,7 +115,7 @@ def score_folds(
 
     Args:
         data: Signals in memory.
-        fitted: Fits a new model to a DataModule.
+        fitted: Fits a new model.
         sampling: The folds.
         count: Number of folds that are scored, the first ones; all by default.
 
@@ -113,7 +129,7 @@ def score_folds(
 
 
 def interpolated_folds(
-    data: SignalDataModule, sampling: FoldSampling, count: int | None = None
+    data: Signals | SignalDataModule, sampling: FoldSampling, count: int | None = None
 ) -> tuple[dict[str, FoldScore], dict[str, str]]:
     """The scores of every baseline that applies, on the same samples as :func:`score_folds`.
 

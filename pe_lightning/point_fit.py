@@ -5,29 +5,31 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning.pytorch import seed_everything
 from torch import Tensor
 
 from pe_lightning.checks import choice, integer
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.batches import SignalInfo
-from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.data.sources.base import Source
 from pe_lightning.data.sources.points import Duplicates, PointArrays, names_of
+from pe_lightning.data.split_signals import Signals, Splitting
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.errors import InputError
-from pe_lightning.folds import FoldScore, interpolated_folds, score_folds
+from pe_lightning.estimators import AdaptiveFit, Estimator, Field, LinearRidge
+from pe_lightning.estimators.linear import automatic_width
+from pe_lightning.folds import FoldScore, fit_model, interpolated_folds, score_folds
 from pe_lightning.media.maps import PointMap
-from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
-from pe_lightning.quiet_fits import fit_quietly
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES
+
+if TYPE_CHECKING:
+    from pe_lightning.modules import CoordinateModule
 
 __all__ = ["Columns", "PointFit", "PointModel", "fit_points", "fit_source"]
 
@@ -63,9 +65,9 @@ class PointFit:
 
     def __init__(
         self,
-        models: Sequence[CoordinateModule],
-        data: SignalDataModule,
-        make: Callable[[SignalDataModule], CoordinateModule],
+        models: Sequence[Field],
+        data: Signals,
+        make: Callable[[Signals], Estimator | CoordinateModule],
         single: bool = False,
     ) -> None:
         self.models, self.data, self.single, self._make = list(models), data, single, make
@@ -74,7 +76,7 @@ class PointFit:
 
     def __repr__(self) -> str:
         names = ", ".join(self.info.names), ", ".join(axis.name for axis in self.axes)
-        kinds = ", ".join(dict.fromkeys(type(model).__name__ for model in self.models))
+        kinds = ", ".join(dict.fromkeys(model.label for model in self.models))
         return f"PointFit({names[0]} at ({names[1]}), {self.info.num_points} points, {kinds})"
 
     @cached_property
@@ -84,8 +86,8 @@ class PointFit:
         Computed once, when read.
         """
 
-        def fitted(part: SignalDataModule) -> CoordinateModule:
-            return fit_quietly(self._make(part), part)
+        def fitted(part: Signals) -> Field:
+            return fit_model(self._make(part), part)
 
         return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns]
 
@@ -109,7 +111,7 @@ class PointFit:
         return max(1, min(self._folds.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
 
     @property
-    def _columns(self) -> list[SignalDataModule]:
+    def _columns(self) -> list[Signals]:
         return [self.data.one(place) for place in range(len(self.models))]
 
     def predict(self, coords: Columns) -> Floats:
@@ -211,7 +213,7 @@ class PointFit:
     def _values(self, unit: Tensor) -> Floats:
         """Values ``(P, V)`` in the user's units."""
         with torch.no_grad():
-            found = [model.predict_step(unit.to(self._dtype))[0, :, 0].double().cpu().numpy() for model in self.models]
+            found = [model.at(unit.to(self._dtype))[0, :, 0].double().cpu().numpy() for model in self.models]
         return np.stack([self.info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
 
     def _deviations(self, unit: Tensor) -> Floats:
@@ -242,7 +244,7 @@ def fit_points(
     coords: Columns,
     values: Columns,
     *,
-    model: PointModel | CoordinateModule = "auto",
+    model: PointModel | Estimator | CoordinateModule = "auto",
     encoder: EncoderLike | None = None,
     periodic: str | list[str] | None = None,
     duplicates: Duplicates = "average",
@@ -289,7 +291,7 @@ def fit_points(
 
 def fit_source(
     source: Source,
-    model: PointModel | CoordinateModule = "auto",
+    model: PointModel | Estimator | CoordinateModule = "auto",
     encoder: EncoderLike | None = None,
     seed: int = 0,
     single: bool = False,
@@ -299,30 +301,30 @@ def fit_source(
         choice("model", model, PointModel)
     if encoder is not None and model not in ("auto", "exact"):
         raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
-    seed_everything(seed, verbose=False)
-    data = SignalDataModule(source, GridSampling(1), "none")
+    torch.manual_seed(seed)
+    data = Signals.read(source, Splitting(GridSampling(1), "none"))
 
-    def make(part: SignalDataModule) -> CoordinateModule:
+    def make(part: Signals) -> Estimator | CoordinateModule:
         return make_model(part, copy.deepcopy(model), encoder)
 
     parts = [data.one(place) for place in range(data.info.num_signals)]
-    return PointFit([fit_quietly(make(part), part) for part in parts], data, make, single)
+    return PointFit([fit_model(make(part), part) for part in parts], data, make, single)
 
 
 def make_model(
-    data: SignalDataModule, model: PointModel | CoordinateModule, encoder: EncoderLike | None
-) -> CoordinateModule:
+    data: Signals, model: PointModel | Estimator | CoordinateModule, encoder: EncoderLike | None
+) -> Estimator | CoordinateModule:
     """A model for points that is not fitted yet."""
-    if isinstance(model, CoordinateModule):
+    if not isinstance(model, str):
         return model
     count = data.info.num_points or 0
     if model == "auto":
         if encoder is None and count < MIN_SAMPLES[data.info.num_axes - 1]:
-            return ComplexLinear("laplace", warm_start=True, ridge=FEW_POINTS_RIDGE)
+            return LinearRidge("laplace", FEW_POINTS_RIDGE)
         model = "exact" if encoder is not None or count > MAX_ADAPTIVE_POINTS else "adaptive"
     if model == "adaptive":
-        return Adaptive()
-    return ComplexLinear.exact(encoder or "laplace")
+        return AdaptiveFit()
+    return LinearRidge(automatic_width(encoder or "laplace"))
 
 
 def _columns(what: str, given: Columns, names: Mapping[int, Sequence[str]] | None) -> dict[str, AnyArray]:

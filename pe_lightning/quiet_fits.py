@@ -11,7 +11,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.distributed import NOTICES
+from pe_lightning.distributed import without_notices
 from pe_lightning.modules import CoordinateModule
 
 __all__ = ["HIDDEN_WARNINGS", "fit_quietly", "quiet"]
@@ -57,15 +57,13 @@ def fit_quietly(
 @contextmanager
 def quiet() -> Iterator[None]:
     """Hides notices, Lightning's on devices and why a fit ends too, and warnings that nobody can act on."""
-    loggers = [logging.getLogger("lightning.pytorch"), NOTICES]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with without_notices(), warnings.catch_warnings():
             for message in HIDDEN_WARNINGS:
                 warnings.filterwarnings("ignore", message=message)
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logger.setLevel(before)

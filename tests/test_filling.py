@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.filling import Filled, fill
 from pe_lightning.folds import interpolated_folds, score_folds
 from pe_lightning.media import originals
-from pe_lightning.modules import Adaptive, ComplexLinear
+from pe_lightning.modules import ComplexLinear
 from pe_lightning.quiet_fits import fit_quietly
 from pe_lightning.solvers.choice import ChoiceWarning
 
@@ -129,10 +129,10 @@ def test_rows_pictures_and_cubes(shape: tuple[int, ...]) -> None:
 def test_few_samples_get_the_exact_fit_and_many_the_adaptive_one() -> None:
     few = np.array([0.1, 0.2, np.nan, 0.4, 0.5, 0.6])
     with pytest.warns(ChoiceWarning, match="too few points"):
-        assert isinstance(fill(few, axes=1, folds="none").signals[0].model, ComplexLinear)
+        assert fill(few, axes=1, folds="none").signals[0].model.label == "ComplexLinear"
     levels, mask = damaged(20, 20, 1)
-    assert isinstance(fill(levels, mask, folds="none").signals[0].model, Adaptive)
-    assert isinstance(fill(levels, mask, folds="none", model="exact").signals[0].model, ComplexLinear)
+    assert fill(levels, mask, folds="none").signals[0].model.label == "Adaptive"
+    assert fill(levels, mask, folds="none", model="exact").signals[0].model.label == "ComplexLinear"
     with pytest.raises(InputError, match="the adaptive fit needs more samples than 5"):
         fill(few, axes=1, model="adaptive", folds="none")
 
@@ -167,7 +167,7 @@ def test_smoothing_changes_known_samples_too(side: int, lost: float, least: floa
     known = np.isfinite(noisy)
     assert np.square(filled.values - clean)[known].mean() < least * np.square(noisy - clean)[known].mean()
     assert np.isfinite(filled.values).all()
-    assert isinstance(filled.signals[0].model, ComplexLinear if side > 12 else Adaptive)
+    assert filled.signals[0].model.label == ("ComplexLinear" if side > 12 else "Adaptive")
     if filled.signals[0].score is not None:
         error = float(filled.signals[0].score.errors) * filled.signals[0].unit
         assert 0.19 < error < 0.32  # that of the noise and of the fit

@@ -84,6 +84,13 @@ class SignalDataModule(LightningDataModule):
         self._shard: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
 
+    @classmethod
+    def of_signals(cls, signals: Signals) -> SignalDataModule:
+        """A DataModule of signals that are read and split."""
+        made = cls(signals.source, signals.sampling, signals.dataset.protocol)
+        made._signals = signals
+        return made
+
     def prepare_data(self) -> None:
         """Loads and checks the data, so that bad input fails before the fit starts."""
         self.prepare()

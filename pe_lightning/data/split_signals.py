@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import warnings
@@ -55,12 +54,17 @@ class Signals:
     """Signals of one shape with the split of their samples.
 
     Args:
+        source: Where they come from.
+        sampling: Which samples are trained on.
         raw: What the source read.
         info: Shape and origin.
         dataset: Values, split and batches.
     """
 
-    def __init__(self, raw: RawSignals, info: SignalInfo, dataset: SignalDataset) -> None:
+    def __init__(
+        self, source: Source, sampling: Sampling, raw: RawSignals, info: SignalInfo, dataset: SignalDataset
+    ) -> None:
+        self.source, self.sampling = source, sampling
         self._raw, self.info, self.dataset = raw, info, dataset
         self._fingerprint: str | None = None
 
@@ -99,8 +103,9 @@ class Signals:
         protocol = "none" if nothing_scored else protocol
         if raw.points is not None:
             assert isinstance(values, Tensor)
-            return cls(raw, info, PointDataset(values, split, protocol, torch.from_numpy(raw.points), info.grid))
-        return cls(raw, info, SignalDataset(values, split, protocol, raw.axes))
+            points = torch.from_numpy(raw.points)
+            return cls(source, sampling, raw, info, PointDataset(values, split, protocol, points, info.grid))
+        return cls(source, sampling, raw, info, SignalDataset(values, split, protocol, raw.axes))
 
     def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> Signals:
         """The same signals in memory with other trained samples."""
@@ -109,20 +114,14 @@ class Signals:
             split: Split = sampling.split_rows(self.info.num_points, count)
         else:
             split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
-        return Signals(self._raw, self.info, self.dataset.resampled(split, protocol))
+        return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, protocol))
 
     def one(self, signal: int) -> Signals:
         """One of the signals in memory."""
         low, high = self.info.scaling.of(signal)
         scaling = Scaling(self.info.scaling.dtype, (low,), (high,))
         info = replace(self.info, names=(self.info.names[signal],), scaling=scaling)
-        return Signals(self._raw, info, self.dataset.of(slice(signal, signal + 1)))
-
-    def of(self, dataset: SignalDataset) -> Signals:
-        """The same signals, or some of them, in another dataset."""
-        other = copy.copy(self)
-        other.dataset, other._fingerprint = dataset, None
-        return other
+        return Signals(self.source, self.sampling, self._raw, info, self.dataset.of(slice(signal, signal + 1)))
 
     @property
     def split(self) -> Split:

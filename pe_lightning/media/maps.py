@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.dates
 import numpy as np
@@ -16,12 +16,14 @@ from matplotlib.ticker import MaxNLocator
 
 from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.data.batches import SignalInfo
-from pe_lightning.data.output import OutputGrid
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.errors import InputError
 from pe_lightning.extras import require
 from pe_lightning.files import replacing, save_figure, write_atomically
 from pe_lightning.media.points import write_table
+
+if TYPE_CHECKING:
+    from pe_lightning.data.output import OutputGrid
 
 __all__ = [
     "MAP_SUFFIXES",

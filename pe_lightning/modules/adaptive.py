@@ -67,6 +67,7 @@ class Adaptive(SampledModule):
     """
 
     takes_periodic = True
+    prefers_points = True
 
     def __init__(
         self,

@@ -81,6 +81,8 @@ class CoordinateModule(TrainedModule):
     """Whether a fit solves for the weights, so that it needs no steps."""
     takes_periodic: ClassVar[bool] = False
     """Whether an axis may be periodic."""
+    prefers_points: ClassVar[bool] = False
+    """Whether a few samples of a grid are predicted faster one by one than as a part of the whole grid."""
     has_layers: ClassVar[bool] = False
     """Whether the networks have features and hidden layers, whose activations :meth:`Stack.hidden` returns."""
 
@@ -437,6 +439,19 @@ class CoordinateModule(TrainedModule):
                 return self.predict_grid(batch)
             self.encoding.check_points(batch)
             return torch.cat([self.evaluate("forward", some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
+
+    @property
+    def label(self) -> str:
+        """Name of the model in tables."""
+        return type(self).__name__
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points, in full precision: ``(P, D)`` in [0, 1) -> ``(S, P, C)``."""
+        return self.predict_step(points.to(self.device))
+
+    def grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+        return self.predict_step([x.to(self.device) for x in axes])
 
     def predicted(self, batch: GridBatch | PointBatch) -> Tensor:
         """The prediction at the samples of an evaluation batch, of the shape of its values."""
