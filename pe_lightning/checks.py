@@ -151,17 +151,13 @@ def check_fill_options(
     if isinstance(model, str):
         choice("model", model, ("auto", "adaptive", "exact"))
     if encoder is not None and model == "adaptive":
-        raise InputError("--encoder is for the exact fit: add --model exact, or leave --encoder out")
+        raise InputError("encoder is for the exact fit: set model to exact, or leave encoder out")
     if std and (smooth or upscale > 1):
         raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
     if smooth and upscale > 1:
-        raise InputError(
-            "--smooth and --upscale are two steps: fill with --smooth first, then enlarge the result with --upscale"
-        )
+        raise InputError("smooth and upscale are two steps: fill with smooth first, then enlarge the result with upscale")
     if prior != "none" and (upscale == 1 or encoder is not None or not isinstance(model, str) or model == "exact"):
-        raise InputError(
-            "--prior is for pictures that the adaptive fit enlarges: add --upscale 2 (3, 4), or leave --prior out"
-        )
+        raise InputError("prior is for pictures that the adaptive fit enlarges: set upscale to 2 (3, 4), or leave prior out")
 
 
 MAX_COMPRESSION_RATIO = 2000

@@ -26,12 +26,13 @@ from pe_lightning.data.options import Storage
 from pe_lightning.data.sampling import FoldSampling, GridSampling
 from pe_lightning.data.signals import AnyArray, Scaling
 from pe_lightning.data.sources.checks import is_one_of
+from pe_lightning.data.sources.kinds import channels_first
 from pe_lightning.data.sources.missing import Missing, MissingLike
 from pe_lightning.data.sources.paths import SourceFile
 from pe_lightning.data.sources.samples import SCHEME, image_samples, sample_path, video_samples
 from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.data.split_signals import Signals, Splitting
-from pe_lightning.distributed import without_notices
+from pe_lightning.distributed import rank_zero_info, without_notices
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, Estimator, Field, LinearRidge, SparseLinear, SparseOptions
 from pe_lightning.estimators.linear import automatic_width
@@ -117,8 +118,9 @@ class Filled:
     stack: AnyArray = field(default_factory=lambda: np.zeros(0), repr=False)
     """The values as ``(S, N_1, ..., N_D, C)``."""
     std: AnyArray | None = None
-    """Standard deviation of the values in units of the source, float32, zero at known samples, in the shape of ``values``;
-    of values that were not seen, about 90 % are within 1.645 of it. ``None`` without ``std``."""
+    """Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
+    known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it. ``None``
+    without ``std``."""
 
     @property
     def score(self) -> float:
@@ -172,10 +174,12 @@ def fill(
 
     Args:
         values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
-            ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``.
+            ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``, or with its channels first as
+            in torch. Where a NumPy masked array is masked, samples are missing.
         missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
             ``frames:10-14,30``, or a mask file that is not zero there
-            (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also a boolean array.
+            (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also an
+            array of booleans, or of integers that are not 0 at missing samples.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the first where it applies, else the second; to smooth, a sparse fit of
             the signal with its missing samples filled. Or a function that makes a model which is solved for.
@@ -211,8 +215,8 @@ def fill(
     original, stack, marked, shape = _read(values, missing, axes, grow)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
-            "no sample is missing, so there is nothing to fill: mark missing samples (--missing mask.png, white where "
-            "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (--upscale 2), or denoise (--smooth)"
+            "no sample is missing, so there is nothing to fill: mark missing samples (missing: mask.png, white where "
+            "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth)"
         )
     torch.manual_seed(seed)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
@@ -227,7 +231,7 @@ def fill(
         "std": std,
         "axes": () if original is None else original.axes,
     }
-    changed, signals, spread = [], [], np.zeros(stack.shape if std else 0, np.float32)
+    changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
     for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
         if not where.any() and not smooth and upscale == 1:
             changed.append(signal)
@@ -241,8 +245,11 @@ def fill(
     if upscale > 1:
         shape = _upscaled_shape(shape, stack.shape, whole.shape)
         marked = np.zeros(whole.shape, bool)
-    made = spread.reshape(shape) if std else None
-    return Filled(whole.reshape(shape), marked.reshape(shape), signals, original, whole, made)
+    results: list[AnyArray] = [whole, marked, *([_smallest_float(spread)] if std else [])]
+    if original is None and axes is None and channels_first(shape):
+        results = [np.moveaxis(each, -1, -3) for each in results]
+    values, marked, *spreads = (each.reshape(shape) for each in results)
+    return Filled(values, marked, signals, original, whole, spreads[0] if std else None)
 
 
 def _read(
@@ -258,18 +265,21 @@ def _read(
         original = values if isinstance(values, Original) else read_file(values, missing, axes, grow)
         shape = original.values.shape
         return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.ma.getdata(values)
     if array.dtype.kind not in "iuf":
         raise InputError(f"fill takes integers and floating point; got an array of {array.dtype}")
-    stack = signals_of(array, "values", axes)
-    marked = ~np.isfinite(stack) if stack.dtype.kind == "f" else np.zeros(stack.shape, bool)
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(array.shape, bool)
     if isinstance(missing, (np.ndarray, Tensor)):
-        mask = np.asarray(missing)
-        if mask.dtype != bool or mask.shape not in (array.shape, array.shape[: mask.ndim]):
-            raise InputError(f"a mask is booleans of the shape of the values, {array.shape}; got {mask.dtype} {mask.shape}")
-        full = np.broadcast_to(mask.reshape(*mask.shape, *[1] * (array.ndim - mask.ndim)), array.shape)
-        marked |= full.reshape(stack.shape)
-    else:
+        hidden = hidden | _full_mask(np.asarray(missing), array.shape)
+    shape = array.shape
+    if axes is None and channels_first(shape):
+        array, hidden = (np.moveaxis(each, -3, -1) for each in (array, hidden))
+        rank_zero_info(f"values of shape {shape} are read with their channels first")
+    stack = signals_of(array, "values", 2 if array.shape != shape else axes)
+    marked = hidden.reshape(stack.shape)
+    if stack.dtype.kind == "f":
+        marked = marked | ~np.isfinite(stack)
+    if not isinstance(missing, (np.ndarray, Tensor)):
         rule = Missing(missing)
         rule.check("arrays")
         if rule.kind == "mask":
@@ -281,7 +291,21 @@ def _read(
         if stack.ndim < 4:
             raise InputError("grow is for missing samples of pictures and frames")
         marked = grown_mask(marked, grow)
-    return None, stack, marked, array.shape
+    return None, stack, marked, shape
+
+
+def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
+    """A mask of booleans or integers for an array, from one of its shape, of its leading axes, or with an axis of 1 last."""
+    if mask.ndim > 1 and mask.shape[-1] == 1 and shape[mask.ndim - 1 :] != (1,):
+        mask = mask[..., 0]
+    if channels_first(shape) and mask.shape == shape[-2:]:
+        return np.broadcast_to(mask != 0, shape)
+    if mask.dtype.kind not in "biu" or mask.shape not in (shape, shape[: mask.ndim]):
+        raise InputError(
+            f"a mask is booleans, or integers that are not 0 at missing samples, of the shape of the values, {shape}; got "
+            f"{mask.dtype} {mask.shape}"
+        )
+    return np.broadcast_to((mask != 0).reshape(*mask.shape, *[1] * (len(shape) - mask.ndim)), shape)
 
 
 def read_file(
@@ -305,6 +329,13 @@ def _fill_signal(
     """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted, and their standard deviations."""
     unknown: Mask = np.asarray(missing.any(-1))
     grid, num_missing = unknown.shape, int(unknown.sum())
+    if num_missing == unknown.size and not missing.all():
+        whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
+        which = f"channel {', '.join(whole)} is" if whole else "one channel or another of every sample is"
+        raise InputError(
+            f"{name!r}: {which} missing entirely, of {missing.shape[-1]} (from 0), and a sample is missing if one of its "
+            "channels is: leave the channel out, or fill each channel as a signal"
+        )
     if num_missing == unknown.size:
         raise InputError(
             f"all {num_missing} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known samples"
@@ -349,8 +380,8 @@ def _fill_signal(
     about = FilledSignal(name, num_missing, unknown.size, model, scaling.high[0] - scaling.low[0], **held_out)
     deviations = None
     if options["std"]:
-        deviations = np.zeros(result.shape, np.float32)
-        found = _deviations(model, data, index).numpy() * about.unit
+        deviations = np.zeros(result.shape)
+        found = _deviations(model, data, index).double().numpy() * about.unit
         flat = deviations.reshape(-1, result.shape[-1])
         flat[index] = np.where(where[index], found, 0)
     return result, about, deviations
@@ -360,6 +391,13 @@ def _read_quietly(source: TensorSource) -> Signals:
     """Values in memory, of which every known sample is trained on."""
     with without_notices():
         return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True)))
+
+
+def _smallest_float(std: AnyArray) -> AnyArray:
+    """Standard deviations as float32, or as float64 where float32 has no numbers of their size."""
+    known, limits = std[std > 0], np.finfo(np.float32)
+    fits = not known.size or (known.min() >= limits.tiny and known.max() <= limits.max)
+    return std.astype(np.float32) if fits else std
 
 
 def _denoised(data: Signals) -> Field:

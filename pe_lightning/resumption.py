@@ -10,7 +10,12 @@ import math
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging, WeightAveraging
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -88,6 +93,9 @@ class Resumption(Callback):
                 "name an earlier checkpoint, or fit again"
             )
         _start_next_epoch(trainer)
+        for callback in _callbacks(trainer):  # acts at the start of an epoch, which this one has had
+            if isinstance(callback, GradientAccumulationScheduler):
+                callback.on_train_epoch_start(trainer)
         self._restore_averaging(trainer, pl_module)
         self._checkpoint = {}
 

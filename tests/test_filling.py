@@ -229,14 +229,14 @@ def test_a_prior_takes_part_in_enlarging() -> None:
     [
         (np.zeros((9, 9)), {}, "no sample is missing, so there is nothing to fill"),
         (np.full((9, 9), np.nan), {}, "all 81 samples of 'signal0' are missing"),
-        (np.zeros((9, 9)), {"missing": np.zeros((9, 8), bool)}, r"booleans of the shape of the values, \(9, 9\)"),
+        (np.zeros((9, 9)), {"missing": np.zeros((9, 8), bool)}, r"of the shape of the values, \(9, 9\)"),
         (np.zeros((9, 9)), {"missing": "mask.png"}, "the mask of an array is an array of booleans"),
         (np.zeros((9, 9)), {"missing": "alpha"}, "is for pictures, not for arrays"),
         (np.zeros((9, 9), complex), {}, "an array of complex128"),
-        (np.zeros((9, 200)), {}, "say how many axes a signal has, axes=2"),
+        (np.zeros((9, 200)), {}, "say how many axes a signal has, such as axes: 2"),
         (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4"),
         (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two steps"),
-        (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "add --model exact"),
+        (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
         (np.zeros((9, 9)), {"prior": "pictures"}, "prior is for pictures that the adaptive fit enlarges"),
         (np.zeros((9, 9)), {"prior": "photos", "upscale": 2}, "unknown prior 'photos'"),
         ("nothing.png", {}, "no such file or folder"),
@@ -259,3 +259,57 @@ def test_a_file_is_the_array_in_it(tmp_path: Path) -> None:
         found.write(tmp_path / "b.npy")
     with pytest.raises(InputError, match=r"numpy\.save"):
         fill(levels, mask, folds="none").write(tmp_path / "c.png")
+
+
+def surface(shape: tuple[int, ...] = (20, 24)) -> np.ndarray:
+    y, x = np.mgrid[: shape[0], : shape[1]] / 20
+    return np.sin(4 * x * y) + 0.3 * np.cos(9 * x) + 1.5
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e300, 1e-45, 1e-300])
+def test_deviations_of_values_of_any_size(scale: float) -> None:
+    """Those of the values divided by their scale, times it; float32 could not hold them."""
+    values = np.where(np.random.default_rng(0).random((20, 24)) < 0.1, np.nan, surface())
+    expected, found = (pe_lightning.fill(values * factor, std=True, folds="none") for factor in (1, scale))
+    assert expected.std is not None
+    assert found.std is not None
+    assert (expected.std.dtype, found.std.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(found.std / scale, expected.std, rtol=1e-6)
+
+
+def test_masks_as_users_have_them() -> None:
+    """Booleans, 0 and 255, an axis of one channel, and NumPy masked arrays mark the same samples."""
+    values, mask = surface(), np.random.default_rng(0).random((20, 24)) < 0.1
+    expected = pe_lightning.fill(values, mask, folds="none").values
+    assert (expected[mask] != values[mask]).all()
+    for other in (mask.astype(np.uint8) * 255, mask.astype(int)[..., None], torch.from_numpy(mask)):
+        np.testing.assert_array_equal(pe_lightning.fill(values, other, folds="none").values, expected)
+    hidden = np.ma.masked_array(np.where(mask, -9999.0, values), mask)
+    np.testing.assert_array_equal(pe_lightning.fill(hidden, folds="none").values, expected)
+    with pytest.raises(InputError, match=r"of the shape of the values, \(20, 24\); got float64"):
+        pe_lightning.fill(values, mask.astype(float))
+
+
+def test_pictures_with_their_channels_first() -> None:
+    colours = np.stack([surface(), 2 - surface() / 2, surface() ** 2])
+    mask = np.random.default_rng(0).random((20, 24)) < 0.1
+    expected = pe_lightning.fill(np.moveaxis(colours, 0, -1), mask, folds="none").values
+    found = pe_lightning.fill(colours, mask, folds="none")
+    assert found.missing.shape == found.values.shape == colours.shape
+    np.testing.assert_array_equal(np.moveaxis(found.values, 0, -1), expected)
+    batch = pe_lightning.fill(np.where(mask, np.nan, colours)[None], folds="none").values
+    np.testing.assert_allclose(batch[0], found.values, rtol=1e-6)
+
+
+def test_a_channel_that_is_missing_entirely_is_named() -> None:
+    colours = np.stack([surface(), surface(), surface()], -1)
+    colours[..., 1] = np.nan
+    with pytest.raises(InputError, match="channel 1 is missing entirely, of 3"):
+        pe_lightning.fill(colours)
+
+
+def test_large_integers_are_compared_exactly() -> None:
+    values = 2**53 + np.arange(480).reshape(20, 24)
+    values[3, 4] = 2**53
+    assert pe_lightning.fill(values, 2**53, folds="none").missing.sum() == 2  # not 2^53 + 1, which float64 does not tell
+    assert pe_lightning.fill(values, "9007199254740993,9007199254740999", folds="none").missing.sum() == 2

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fits import signals
+from PIL import Image
 
 import pe_lightning
 from pe_lightning.__main__ import main
@@ -75,3 +77,22 @@ def test_what_cannot_be_fitted_or_scored_is_said():
         pe_lightning.fit(pe_lightning.TensorDataModule(values), sampling="random")
     with pytest.raises(InputError, match=r"this ComplexLinear has no PSNR: Trainer\.test scores it"):
         pe_lightning.ComplexLinear("gau").psnr  # noqa: B018
+
+
+def test_pictures_of_pillow_and_numpy_coordinates() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 16, 3), np.uint8)
+    expected = pe_lightning.fit(pixels[None], "gau")
+    found = pe_lightning.fit(Image.fromarray(pixels), "gau")
+    places = np.random.default_rng(1).random((5, 2))
+    torch.testing.assert_close(found(places), expected(torch.from_numpy(places)))
+    first = pe_lightning.fit(np.moveaxis(pixels, -1, 0), "gau")
+    torch.testing.assert_close(first(places), found(places))
+    batch = pe_lightning.fit(torch.from_numpy(pixels).movedim(-1, 0)[None], "gau")
+    torch.testing.assert_close(batch(places), found(places))
+
+
+def test_a_fit_of_all_samples_says_how_well_it_fits_them() -> None:
+    model = pe_lightning.fit(torch.rand(1, 12, 12, 1), "gau", sampling={"name": "grid", "stride": 1})
+    assert model.train_psnr > 10
+    with pytest.raises(InputError, match="no sample is held out: the PSNR of the trained samples is train_psnr"):
+        model.psnr  # noqa: B018

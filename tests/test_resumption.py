@@ -12,7 +12,13 @@ import lightning.pytorch.callbacks as callbacks_of_lightning
 import pytest
 from fits import MODULES, MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint, StochasticWeightAveraging
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    StochasticWeightAveraging,
+)
 from lightning.pytorch.callbacks.weight_averaging import EMAWeightAveraging
 from lightning.pytorch.loggers.logger import DummyLogger
 from torch.optim import Adam
@@ -88,6 +94,8 @@ CASES: dict[str, Case] = {
     "accumulated gradients": (lambda: [early()], {"accumulate_grad_batches": 4, "max_steps": 23}),
     "SWA, epochs": (swa, {"max_epochs": 5, "max_steps": -1}),
     "SWA, steps": (swa, {}),
+    "float64": (list, {"precision": "64-true"}),
+    "GradientAccumulationScheduler": (lambda: [GradientAccumulationScheduler({0: 1, 2: 4})], {"max_steps": 23}),
     "EMA": (lambda: [EMAWeightAveraging(decay=0.9)], {}),
 }
 
@@ -125,7 +133,7 @@ def state_of(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
     return {"steps": trainer.global_step, "epoch": trainer.current_epoch, "stopping": stopping, "rates": rates}
 
 
-QUICK = ("EarlyStopping", "SWA, epochs")
+QUICK = ("EarlyStopping", "SWA, epochs", "float64", "GradientAccumulationScheduler")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES])

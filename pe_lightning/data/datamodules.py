@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from pe_lightning.data.datamodule import SignalDataModule, datamodules
@@ -259,12 +260,12 @@ MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {
 """DataModule of each kind of files, see :func:`~pe_lightning.data.sources.kinds.kind_of`."""
 
 
-def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any], **arguments: Any) -> SignalDataModule:
+def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> SignalDataModule:
     """Makes the DataModule for the kind of the signals.
 
     Args:
         signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.data.sources.kinds.kind_of` finds;
-            or an array, for :class:`TensorDataModule`.
+            or an array or a picture of Pillow, for :class:`TensorDataModule`.
         **arguments: Arguments of that DataModule.
 
     Raises:
@@ -274,6 +275,11 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any], **arguments:
         >>> make_datamodule("samples://astronaut", center_crop=64).info.grid
         (64, 64)
     """
+    if isinstance(signals, Image.Image):
+        upright = ImageOps.exif_transpose(signals)
+        simple = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(upright.mode)
+        pixels = np.asarray(upright if simple is None else upright.convert(simple))
+        signals = pixels[None] if pixels.ndim == 3 else pixels[None, ..., None]
     if isinstance(signals, (Tensor, np.ndarray)):
         return TensorDataModule(signals, **arguments)
     paths = as_list(signals)

@@ -128,7 +128,7 @@ def read_original(file: SourceFile, missing: Missing, axes: int | None = None, g
     if not pixels or not found.missing.any():
         return found
     if found.media not in ("image", "video"):
-        raise InputError(f"missing samples of pictures and frames grow, and {file.given!r} is neither: leave out --grow")
+        raise InputError(f"missing samples of pictures and frames grow, and {file.given!r} is neither: leave out grow")
     return replace(found, missing=grown_mask(found.missing, pixels), grown=pixels)
 
 
@@ -170,7 +170,7 @@ def signals_of(values: AnyArray, label: str, axes: int | None = None) -> AnyArra
     if not layouts and axes is not None and values.ndim == axes + 2:
         return values
     if len(layouts) != 1:
-        raise InputError(f"{describe_layouts(label, values.shape)}; say how many axes a signal has, axes=2 or --axes 2")
+        raise InputError(f"{describe_layouts(label, values.shape)}; say how many axes a signal has, such as axes: 2")
     return values.reshape(layouts[0].shape)
 
 
@@ -319,6 +319,10 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
             ],
         }
         separate = page.samplesperpixel > 1 and series.axes.startswith("S")
+        others = [  # of another size, such as thumbnails
+            (other.asarray(), {"photometric": other.pages[0].photometric, "subfiletype": other.pages[0].subfiletype})
+            for other in (*series.levels[1:], *tiff.series[1:])
+        ]
         fills = [page.nodata] if "GDAL_NODATA" in page.tags else []
     view = np.moveaxis(array, 0, -1) if separate else array
     signals = signals_of(view, repr(file.given), axes)
@@ -327,7 +331,11 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     def write(path: Path, values: AnyArray) -> None:
         result = _in_shape(values, view.shape, signals.shape)
         result = np.moveaxis(result, -1, 0) if separate else result
-        tifffile.imwrite(path, np.ascontiguousarray(result), **options)
+        byteorder, metadata = options["byteorder"], options["metadata"]
+        with tifffile.TiffWriter(path, byteorder=byteorder) as tiff:
+            tiff.write(np.ascontiguousarray(result), **{key: value for key, value in options.items() if key != "byteorder"})
+            for array, kept in others:
+                tiff.write(array, compression=options["compression"], metadata=metadata, **kept)
 
     media = "image" if signals.ndim == 4 and len(signals) == 1 else "array"
     return Original(_names(file, len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=media == "image")

@@ -96,16 +96,26 @@ class TrainedModule(LightningModule, ABC):
 
     @property
     def psnr(self) -> float:
-        """Mean over signals of the PSNR of the held-out samples in dB, after a test; NaN where nothing is held out.
+        """Mean over signals of the PSNR of the held-out samples in dB, after a test.
 
         Raises:
-            InputError: If there was no test, or the score of the signals is another metric.
+            InputError: If there was no test, nothing is held out, or the score of the signals is another metric.
         """
         scores = getattr(self, "scores", {})
         if "test/psnr" not in scores:
             there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
             raise InputError(f"this {type(self).__name__} has no PSNR: {there}")
-        return float(scores["test/psnr"].mean())
+        mean = float(scores["test/psnr"].mean())
+        if mean != mean:
+            raise InputError(
+                f"no sample is held out: the PSNR of the trained samples is train_psnr, {self.train_psnr:.2f} dB"
+            )
+        return mean
+
+    @property
+    def train_psnr(self) -> float:
+        """Mean over signals of the PSNR of the trained samples in dB, after a test."""
+        return float(self.scores["train/psnr"].mean())
 
     def on_validation_epoch_end(self) -> None:
         """Logs the score of the validation, unless nothing is held out; steps ``ReduceLROnPlateau`` during a fit."""
@@ -213,6 +223,10 @@ class TrainedModule(LightningModule, ABC):
             raise InputError(f"this checkpoint was not written by pe_lightning: it holds no {self.content}")
         refuse_other_version(checkpoint)
         refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.may_differ)
+        if (
+            trainer := trainer_of(self)
+        ) is not None:  # Lightning would convert, such as to float64, what float32 has rounded
+            trainer.precision_plugin.convert_module(self)
 
 
 def trainer_of(module: LightningModule) -> Trainer | None:

@@ -7,6 +7,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
@@ -457,9 +459,10 @@ class CoordinateModule(TrainedModule):
         """The prediction at the samples of an evaluation batch, of the shape of its values."""
         return self.predict_step(batch.axes if isinstance(batch, GridBatch) else batch.coords[0])
 
-    def forward(self, coords: Tensor) -> Tensor:
+    def forward(self, coords: npt.ArrayLike | Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
-        return self._at("forward", coords)
+        given = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords), device=self.device)
+        return self._at("forward", given)
 
     def gradient(self, coords: Tensor) -> Tensor:
         """First derivatives at any coordinates: ``(*batch, D)`` -> ``(S, *batch, C, D)``; differentiable.

@@ -362,3 +362,21 @@ def test_a_full_disk_leaves_the_old_file_and_an_error(tmp_path: Path, kind: str)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {entry.name for entry in tmp_path.iterdir()} == {path.name} | ({target.name} - {"out"})
     assert kind == "frames" or target.read_text() == "old"
+
+
+def test_pages_of_another_size_and_byte_order_are_kept(tmp_path: Path) -> None:
+    pages = [RNG.integers(0, 999, shape, np.uint16) for shape in ((8, 9), (4, 5))]
+    with tifffile.TiffWriter(tmp_path / "a.tif", byteorder=">") as tiff:
+        for page in pages:
+            tiff.write(page, photometric="minisblack", compression="zlib", metadata=None)
+    values = changed(read(tmp_path / "a.tif", str(pages[0][2, 3])), tmp_path / "b.tif")
+    with tifffile.TiffFile(tmp_path / "b.tif") as found:
+        assert found.byteorder == ">"
+        np.testing.assert_array_equal(found.pages[0].asarray(), values[0, ..., 0])
+        np.testing.assert_array_equal(found.pages[1].asarray(), pages[1])
+    array = np.asfortranarray(RNG.random((6, 7)).astype(">f4"))
+    array[1, 2] = np.nan
+    np.save(tmp_path / "a.npy", array)
+    changed(read(tmp_path / "a.npy"), tmp_path / "b.npy")
+    found = np.load(tmp_path / "b.npy")
+    assert (found.dtype.str, found.flags.f_contiguous) == (">f4", True)

@@ -23,7 +23,16 @@ from pe_lightning.data.sources.samples import SCHEME, video_samples
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
-__all__ = ["MAX_CHANNELS", "Kind", "Layout", "UnclearKind", "describe_layouts", "kind_of", "plausible_layouts"]
+__all__ = [
+    "MAX_CHANNELS",
+    "Kind",
+    "Layout",
+    "UnclearKind",
+    "channels_first",
+    "describe_layouts",
+    "kind_of",
+    "plausible_layouts",
+]
 
 Kind: TypeAlias = Literal["images", "rows", "video"]
 """Names of the registered sources of signals of two, one and three axes."""
@@ -81,7 +90,7 @@ def _layouts(shape: tuple[int, ...]) -> list[Layout]:
     axes, last = len(shape), shape[-1] if shape else 0
     if axes == 5:
         return [Layout("video", shape)]
-    if axes not in (1, 2, 3, 4) or _channels_first(shape):
+    if axes not in (1, 2, 3, 4) or channels_first(shape):
         return []
     if axes > 1 and shape[0] == 1:
         return _layouts(shape[1:])[:1]
@@ -104,7 +113,7 @@ def _layouts(shape: tuple[int, ...]) -> list[Layout]:
     return [picture]
 
 
-def _channels_first(shape: Sequence[int]) -> bool:
+def channels_first(shape: Sequence[int]) -> bool:
     """Whether the third axis from the end is probably channels, as in torch."""
     channels = PICTURE_CHANNELS[1:] if len(shape) == 3 else PICTURE_CHANNELS
     return len(shape) in (3, 4) and shape[-3] in channels and min(shape[-2:]) > MAX_CHANNELS
@@ -116,7 +125,7 @@ def describe_layouts(label: str, shape: Sequence[int]) -> str:
     if layouts:
         return f"{label} has shape {tuple(shape)}, which may be {' or '.join(map(str, layouts))}"
     hint = "at least 2 samples are needed on each of 1 to 3 axes"
-    if _channels_first(shape):
+    if channels_first(shape):
         hint = f"its channels seem to come first: move them to the end, numpy.moveaxis(array, {len(shape) - 3}, -1)"
     return f"{label} has shape {tuple(shape)}; {hint}"
 

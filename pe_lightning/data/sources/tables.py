@@ -248,7 +248,7 @@ def note_repeated(label: str, values: NDArray[np.float64]) -> None:
                 shown = ",".join(f"{number:.10g}" for number in numbers[outside])
                 rank_zero_info(
                     f"{label}: {shown} in {counts[outside].sum()} of {len(values)} rows is far outside the others, "
-                    f"{others[0]:.6g} to {others[-1]:.6g}; if it marks missing values: --missing={shown}"
+                    f"{others[0]:.6g} to {others[-1]:.6g}; if it marks missing values, set missing (--missing={shown})"
                 )
                 return
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pe_lightning.data.axes import Axis
 from pe_lightning.data.signals import RawSignals, Scaling
 from pe_lightning.data.sources.base import Source, sources
-from pe_lightning.data.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
+from pe_lightning.data.sources.kinds import MAX_CHANNELS, channels_first, describe_layouts, plausible_layouts
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
@@ -27,7 +27,8 @@ class TensorSource(Source):
     """An array in memory as signals, with any number of axes.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels. Of fewer than 3 axes, or 3 of which
+        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels; pictures also ``(3, H, W)`` and
+            ``(S, 3, H, W)``, with a notice. Of fewer than 3 axes, or 3 of which
             the last is 3 or 4 long, one signal: ``(N,)`` a row, ``(H, W)`` or ``(H, W, 3)`` a picture, as
             :func:`~pe_lightning.data.sources.kinds.plausible_layouts` reads its shape, with a notice. Floating point in
             [0, 1], which becomes float32, and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. It is
@@ -66,6 +67,10 @@ def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
     """A contiguous float32 copy on the CPU, ``(S, N_1, ..., N_D, C)``, checked."""
     if not isinstance(values, (Tensor, np.ndarray)):
         raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
+    if channels_first(values.shape) and (values.ndim == 4 or num_names != values.shape[0]):
+        moved = values.movedim(-3, -1) if isinstance(values, Tensor) else np.moveaxis(values, -3, -1)
+        values = moved if values.ndim == 4 else moved[None]
+        rank_zero_info(f"values with their channels first, as in torch, are read as {tuple(values.shape)}")
     values = values.reshape(_full_shape(tuple(values.shape), num_names))
     dtype = str(values.dtype).removeprefix("torch.")
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
