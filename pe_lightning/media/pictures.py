@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
 from pe_lightning.blocks import row_blocks
 from pe_lightning.files import replacing, save_figure
+
+if TYPE_CHECKING:  # Matplotlib is imported where something is plotted: it takes as long as SciPy
+    from matplotlib.axes import Axes
 
 __all__ = [
     "COMPARED_FRAMES",
@@ -86,6 +85,8 @@ def error_map(prediction: Array, truth: Array) -> Image.Image:
 
     It is 0 at missing samples, where the truth is NaN.
     """
+    import matplotlib
+
     colours, levels = matplotlib.colormaps["magma"], np.empty((*truth.shape[:2], 3), np.uint8)
     for rows in row_blocks(truth.shape):
         difference = np.abs(prediction[rows].astype(np.float64) - truth[rows]).mean(-1)
@@ -264,6 +265,9 @@ def row_plot(
     shown, start = min(channels, MAX_ROW_CHANNELS), max(0, (count - DETAIL_SAMPLES) // 2)
     ranges = [slice(0, count)] if count <= DETAIL_SAMPLES else [slice(0, count), slice(start, start + DETAIL_SAMPLES)]
     width, height = 6.0 * len(ranges), 0.6 + 2.4 * shown
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), dpi=110)
     # margins in inches: a layout that measures every label takes longer than the drawing
     figure.subplots_adjust(0.8 / width, 0.85 / height, 1 - 0.25 / width, 1 - 0.35 / height, 0.7 / 5.5, 0.35 / 2.2)
@@ -328,6 +332,8 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
     panels = [(title, points) for title, points in named if points and len(points) > 1]
     if not panels:
         return None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(5 * len(panels), 3.5))
     # margins in inches: a layout that measures every label takes longer than the drawing
     figure.subplots_adjust(0.75 / figure.get_figwidth(), 0.16, 1 - 0.15 / figure.get_figwidth(), 0.96, wspace=0.22)
@@ -348,6 +354,8 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
 
 def plot_curves(path: Path, steps: Sequence[int], curves: Mapping[str, Sequence[float]], label: str) -> None:
     """Plots curves over optimiser steps on a logarithmic axis; the one named ``features`` is dashed."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.add_subplot()
     for name, values in curves.items():
