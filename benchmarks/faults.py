@@ -6,7 +6,8 @@
 
 - ``fits``, ``sweeps``, ``caches``: a command is killed at a random moment, then given again (a fit with the checkpoint that
   it left). Held: it succeeds, and weights, scores or cached values are those of a command that was not killed, bit for bit.
-- ``stopping``, ``averaging``: the same for fits that ``EarlyStopping`` ends, and for stochastic weight averaging (SWA).
+- ``stopping``, ``averaging``, ``double``: the same for fits that ``EarlyStopping`` ends, for stochastic weight averaging
+  (SWA), and for fits in float64.
 - ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
   command had ended.
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
@@ -61,13 +62,14 @@ import rasterio
 import soundfile
 import tifffile
 import torch
+import xarray
 from PIL import Image
 
 import pe_lightning.command_line.cli  # these three before the forks
 import pe_lightning.experiments.compare.command
 import pe_lightning.experiments.sweep.command  # noqa: F401
 from pe_lightning.__main__ import main as command
-from pe_lightning.data import ImageDataModule, RowDataModule, VideoDataModule
+from pe_lightning.data import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
 from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import solve_grid, solve_points
@@ -477,6 +479,8 @@ def examples() -> dict[str, tuple[Callable[[str], Any], str]]:
         "tif stack": (VideoDataModule, "stack.tif"),
         "csv": (RowDataModule, "a.csv"),
     }
+    xarray.Dataset({"values": (("y", "x"), cube[0].astype(np.int16))}).to_netcdf("a.nc", engine="h5netcdf")
+    made["nc"] = (LabelledDataModule, "a.nc")
     return made | {"mp4": (lambda name: VideoDataModule(name, frames=[0, 4], resize=16), "a.mp4")}
 
 
@@ -673,7 +677,17 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor, coords: torch.Tenso
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
-    sections = ("checkpoints", "fits", "stopping", "averaging", "terminated", "terminated_sweeps", "sweeps", "comparisons")
+    sections = (
+        "checkpoints",
+        "fits",
+        "stopping",
+        "averaging",
+        "double",
+        "terminated",
+        "terminated_sweeps",
+        "sweeps",
+        "comparisons",
+    )
     sections += ("caches", "folders", "files", "readers", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
@@ -721,6 +735,7 @@ def section(name: str, seed: int, part: int, kills: int, mutations: int) -> list
     makers: dict[str, Callable[[], Iterable[Row]]] = {
         "fits": lambda: [killed_fits(kills, rng, "fits killed, resumed to the same weights")],
         "stopping": lambda: [killed_fits(few, rng, "the same with EarlyStopping", EARLY_STOPPING)],
+        "double": lambda: [killed_fits(few, rng, "the same in float64", ["--trainer.precision", "64-true"])],
         "averaging": lambda: [killed_fits(few, rng, "the same with SWA", AVERAGING)],
         "terminated": lambda: [killed_fits(few, rng, "fits that get SIGTERM, resumed", signum=signal.SIGTERM)],
         "terminated_sweeps": lambda: [killed_sweeps(few, rng, "sweeps that get SIGTERM, given again", signal.SIGTERM)],
