@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from typing_extensions import Self
@@ -135,6 +136,12 @@ class Encoder(nn.Module, ABC):
     """Parameters and buffers that training changes, by name, and the arguments that set their initial values, but for those
     that set their shapes: see :meth:`copy`."""
 
+    cell_nodes: ClassVar[int] = 8
+    """Nodes per axis of the Gauss-Legendre quadrature of :meth:`cell`, where a class has no closed form of the mean."""
+
+    cell_size: float | tuple[float, ...] = 0.0
+    """Length of the cells that calls average over, per axis if there are several: see :meth:`averaged`. Zero: points."""
+
     resolution: float | None = None
     """Features per unit length, if each is the previous one shifted by ``1 / resolution``; else ``None``."""
 
@@ -163,6 +170,43 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Features at coordinates ``x``, differentiable with respect to the encoder's parameters."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Features at points, or of cells where there is a :attr:`cell_size`."""
+        size = self.cell_size
+        if not (any(size) if isinstance(size, tuple) else size):
+            features: Tensor = super().__call__(x)
+            return features
+        return self.cell(x, x.new_tensor(size, dtype=exact_dtype(x)))
+
+    def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
+        r"""Features averaged over cells: the mean of :math:`\psi` over :math:`[x - h/2, x + h/2]`; on several axes over a box.
+
+        A linear layer of it has the means of its values at points: fitted to the means over pixels, it predicts the means
+        over smaller pixels. This is the integrated positional encoding, with its integral in closed form for Fourier and
+        shifted features, and by quadrature with :attr:`cell_nodes` nodes per axis for others. Differentiable.
+
+        Args:
+            x: Centres of the cells, as for :meth:`forward`.
+            size: Lengths ``h`` > 0 of the cells, broadcast with ``x``.
+
+        Shape:
+            As :meth:`forward`.
+
+        Reference: Barron et al., *Mip-NeRF: A Multiscale Representation for Anti-Aliasing Neural Radiance Fields*, ICCV
+        2021.
+        """
+        coords, sizes = boxes(self, x, size)
+        offsets, weights = quadrature(self.cell_nodes, self.num_axes, coords)
+        places = coords[..., None, :] + sizes[..., None, :] * offsets  # (*batch, nodes, num_axes)
+        features: Tensor = self.forward(places[..., 0] if self.num_axes == 1 else places)
+        return (features * weights[:, None]).sum(-2).to(x.dtype)
+
+    def averaged(self, size: float | tuple[float, ...]) -> Self:
+        """This encoder, sharing its parameters, whose calls return the features of cells of a size (:meth:`cell`)."""
+        made = copy.copy(self)
+        made.cell_size = size
+        return made
 
     @property
     def support(self) -> float | None:
@@ -392,6 +436,7 @@ class Encoder(nn.Module, ABC):
             if key in state:
                 tensor.data = tensor.data.to(state[key])
                 tensor.requires_grad_(state[key].requires_grad)
+        made.cell_size = self.cell_size
         return made.train(self.training)
 
     def extra_repr(self) -> str:
@@ -442,6 +487,40 @@ def points(encoder: Encoder, x: Tensor) -> Tensor:
             f"got {tuple(x.shape)}"
         )
     return coords
+
+
+def boxes(encoder: Encoder, x: Tensor, size: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Centres and lengths of cells, each ``(*batch, num_axes)``, in the dtype to compute features in."""
+    coords = points(encoder, x)
+    return coords, torch.as_tensor(size, dtype=coords.dtype, device=coords.device).expand(x.shape).reshape(coords.shape)
+
+
+def quadrature(count: int, num_axes: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Gauss-Legendre nodes in the cell of length one around zero, ``(count ** num_axes, num_axes)``, and their weights."""
+    nodes, weights = (torch.from_numpy(each / 2).to(like) for each in np.polynomial.legendre.leggauss(count))
+    grids = [torch.stack(torch.meshgrid(*[each] * num_axes, indexing="ij"), -1).flatten(0, -2) for each in (nodes, weights)]
+    return grids[0], grids[1].prod(-1)
+
+
+def projected_cell(encoder: Encoder, v: Tensor, sizes: Tensor, slopes: Sequence[float]) -> Tensor:
+    r"""Features of :math:`v = w \cdot x` averaged over boxes: in closed form along one edge, by quadrature along the others.
+
+    Args:
+        encoder: An encoder of one axis.
+        v: Projections of the centres, ``(*batch,)``.
+        sizes: Lengths of the boxes per axis, ``(*batch, D)``.
+        slopes: The numbers ``w``, ``(D,)``.
+
+    Returns:
+        ``(*batch, num_features)``.
+    """
+    extents = [sizes[..., axis] * abs(slope) for axis, slope in enumerate(slopes) if slope]
+    if len(extents) == 1:
+        return encoder.cell(v, extents[0])
+    ordered = torch.stack(extents, -1).sort(-1, descending=True).values
+    offsets, weights = quadrature(encoder.cell_nodes, len(extents) - 1, ordered)
+    places = v[..., None] + (ordered[..., None, 1:] * offsets).sum(-1)
+    return (encoder.cell(places, ordered[..., :1].expand(places.shape)) * weights[:, None]).sum(-2)
 
 
 def check_choice(owner: object, name: str, value: T, allowed: Sequence[T]) -> T:

@@ -29,6 +29,7 @@ class Identity(Encoder):
     """
 
     formula = "2x - 1"
+    cell_nodes = 1
     normalizable = False
 
     def __init__(self) -> None:
@@ -75,6 +76,20 @@ class Noise(Encoder):
         """The table's rows."""
         row = cell(x, self.num_positions).clamp(0, self.num_positions - 1).long()
         return self.table[row].to(x.dtype)
+
+    def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
+        """As in the base class, from the sums of the rows."""
+        table = self.table.to(torch.promote_types(exact_dtype(x), self.table.dtype))
+        sums = torch.cat([table.new_zeros(1, self.num_features), table.cumsum(0)])
+        half = torch.as_tensor(size, dtype=table.dtype, device=x.device) / 2
+
+        def antiderivative(x: Tensor) -> Tensor:
+            row = cell(x, self.num_positions).clamp(0, self.num_positions - 1)
+            index = row.long()
+            return sums[index] / self.num_positions + (x - row / self.num_positions)[..., None] * table[index]
+
+        upper, lower = (antiderivative(x.to(table.dtype) + edge) for edge in (half, -half))
+        return ((upper - lower) / (2 * half)[..., None]).to(x.dtype)
 
 
 class _Wave(Shifted):
@@ -137,6 +152,10 @@ class Sine(_Wave):
     def forward(self, x: Tensor) -> Tensor:
         """The sine at every shift, plus the offset."""
         return (super().forward(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
+
+    def antiderivative(self, x: Tensor) -> Tensor:
+        """That of the sine, plus the offset's."""
+        return super().antiderivative(x) + self.offset * self.placed(x)[..., None]
 
     def distance(self, delta: Tensor) -> Tensor:
         """That of the sine, plus the squared offset."""

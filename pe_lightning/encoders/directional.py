@@ -14,10 +14,12 @@ from pe_lightning.encoders.base import (
     Encoder,
     Width,
     WidthLike,
+    boxes,
     check_choice,
     check_count,
     check_positive,
     points,
+    projected_cell,
     registry,
 )
 from pe_lightning.encoders.shifted import Gaussian
@@ -119,6 +121,15 @@ class Directional(Encoder):
             first, second = features.chunk(2, -2)  # a direction and its perpendicular are n/2 apart
             features = (first[..., :, None] * second[..., None, :]).flatten(-2)
         return features.flatten(-2).to(x.dtype)
+
+    def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
+        """As in the base class; products of two directions by quadrature."""
+        if self.product and self.num_axes == 2:
+            return super().cell(x, size)
+        coords, sizes = boxes(self, x, size)
+        along = self._projected(coords, offset=True).unbind(-1)
+        pairs = zip(along, self.projections, strict=True)
+        return torch.cat([projected_cell(self.encoder, v, sizes, row[: self.num_axes]) for v, row in pairs], -1).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
         r"""The base's: :math:`\sum_j D(w_j \cdot \Delta)`; with ``product`` the sum over pairs of both factors' product.

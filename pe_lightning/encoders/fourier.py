@@ -15,6 +15,7 @@ from pe_lightning.encoders.base import (
     TrainedWidth,
     Width,
     WidthLike,
+    boxes,
     check_choice,
     check_count,
     points,
@@ -54,6 +55,11 @@ class Fourier(Encoder):
         """Cosines, then sines."""
         coords = points(self, x)
         return waves(coords, 2 * math.pi * self.frequencies_like(coords)).to(x.dtype)
+
+    def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
+        """As in the base class: a wave times the sinc of its frequency, of the frequencies on all axes."""
+        coords, sizes = boxes(self, x, size)
+        return waves(coords, 2 * math.pi * self.frequencies_like(coords), sizes).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
         r"""Normalised to one at zero: :math:`D(\Delta) = \frac{2}{K} \sum_j \cos 2\pi f_j \Delta`."""
@@ -263,11 +269,12 @@ class Basic(Fourier):
         return torch.ones(1, 1, dtype=x.dtype, device=x.device)
 
 
-def waves(coords: Tensor, angular: Tensor) -> Tensor:
-    r"""Cosines, then sines, of :math:`w_j \cdot x`.
+def waves(coords: Tensor, angular: Tensor, sizes: Tensor | None = None) -> Tensor:
+    r"""Cosines, then sines, of :math:`w_j \cdot x`; of cells of sizes ``h`` times :math:`\prod_a \mathrm{sinc}(w_{ja} h_a / 2\pi)`.
 
     Shape:
-        Points ``(*batch, M)`` and angular frequencies ``(J, M)`` -> ``(*batch, 2 J)``, in the dtype of the points.
+        Points ``(*batch, M)``, angular frequencies ``(J, M)`` and sizes ``(*batch, M)`` -> ``(*batch, 2 J)``, in the
+        dtype of the points.
     """
     count, num_axes = angular.shape
     angular = angular.to(coords.dtype).repeat(2, 1)
@@ -277,4 +284,6 @@ def waves(coords: Tensor, angular: Tensor) -> Tensor:
     phase[:count] = math.pi / 2
     for axis in range(num_axes):
         phase = torch.addcmul(phase, coords[..., axis, None], angular[:, axis])
-    return phase.sin_()
+    if sizes is None:
+        return phase.sin_()
+    return phase.sin() * torch.sinc(sizes[..., None, :] * angular / (2 * math.pi)).prod(-1)

@@ -52,14 +52,19 @@ def _falling(u: Tensor, *knots: float) -> list[Tensor]:
     return [(knot - distance).clamp_min(0) for knot in knots]
 
 
+def _odd(u: Tensor, half: Callable[[Tensor], Tensor]) -> Tensor:
+    """The odd function that is ``half`` for ``u >= 0``, with its derivative at zero, where that of ``|u|`` is missing."""
+    return torch.where(u < 0, -half((-u).clamp_min(0)), half(u.clamp_min(0)))
+
+
 def _keys(u: Tensor) -> Tensor:
     r, q = _falling(u, 2, 1)
     return r * r * (r - 1) / 2 + q * q * (1 - 2 * q)
 
 
 def _keys_integral(u: Tensor) -> Tensor:
-    r, q = _falling(u, 2, 1)
-    return u.sign() * (0.5 - r**3 * (r / 8 - 1 / 6) - q**3 * (1 / 3 - q / 2))
+    r, q = (2 - u).clamp_min(0), (1 - u).clamp_min(0)
+    return 0.5 - r**3 * (r / 8 - 1 / 6) - q**3 * (1 / 3 - q / 2)
 
 
 def _bspline(u: Tensor) -> Tensor:
@@ -68,8 +73,8 @@ def _bspline(u: Tensor) -> Tensor:
 
 
 def _bspline_integral(u: Tensor) -> Tensor:
-    r, q = _falling(u, 2, 1)
-    return u.sign() * (0.5 - (r**4 - 4 * q**4) / 24)
+    r, q = (2 - u).clamp_min(0), (1 - u).clamp_min(0)
+    return 0.5 - (r**4 - 4 * q**4) / 24
 
 
 def _bspline_similarity(u: Tensor) -> Tensor:
@@ -90,13 +95,13 @@ KERNELS: dict[str, Kernel] = {
         reach=1.0,
         # (the paper prints max(1 - |u|/2, 0)^2, 17 % off in shape)
         similarity=_bspline,
-        integral=lambda u: u.sign() * (1 - _falling(u, 1)[0].square()) / 2,
+        integral=lambda u: _odd(u, lambda s: (1 - (1 - s).clamp_min(0).square()) / 2),
     ),
     "laplace": Kernel(
         lambda d, w: exponential(d.abs_(), -1 / w),
         reach=-math.log(NEGLIGIBLE),
         similarity=lambda u: (1 + u.abs()) * torch.exp(-u.abs()),
-        integral=lambda u: -u.sign() * torch.expm1(-u.abs()),
+        integral=lambda u: _odd(u, lambda s: -torch.expm1(-s)),
     ),
     "rect": Kernel(
         lambda d, w: ((d >= -w / 2) & (d < w / 2)).to(d.dtype),
@@ -104,8 +109,13 @@ KERNELS: dict[str, Kernel] = {
         similarity=lambda u: (1 - u.abs()).clamp_min(0),
         integral=lambda u: u.clamp(-0.5, 0.5),
     ),
-    "keys": Kernel(lambda d, w: _keys(d / w), reach=2.0, integral=_keys_integral),
-    "bspline": Kernel(lambda d, w: _bspline(d / w), reach=2.0, similarity=_bspline_similarity, integral=_bspline_integral),
+    "keys": Kernel(lambda d, w: _keys(d / w), reach=2.0, integral=lambda u: _odd(u, _keys_integral)),
+    "bspline": Kernel(
+        lambda d, w: _bspline(d / w),
+        reach=2.0,
+        similarity=_bspline_similarity,
+        integral=lambda u: _odd(u, _bspline_integral),
+    ),
     "sine": Kernel(
         lambda d, w: multiply(d, -2 * math.pi / w).sin_(),
         similarity=lambda u: torch.cos(2 * math.pi * u) / 2,

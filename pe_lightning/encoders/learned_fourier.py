@@ -16,7 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_count, check_positive, mean, points, registry
+from pe_lightning.encoders.base import (
+    CountLike,
+    Encoder,
+    boxes,
+    check_choice,
+    check_count,
+    check_positive,
+    mean,
+    points,
+    registry,
+)
 from pe_lightning.encoders.fourier import waves
 from pe_lightning.errors import InputError
 
@@ -133,17 +143,42 @@ class Grouped(Encoder):
     def group_features(self, coords: Tensor) -> Tensor:
         """Features of each group: ``(*batch, G, M)`` -> ``(*batch, G, num_inputs)``."""
 
+    def grouped(self, coords: Tensor) -> Tensor:
+        """The coordinates of each group: ``(*batch, num_axes)`` -> ``(*batch, G, M)``."""
+        return coords.reshape(*coords.shape[:-1], self.groups, self.num_axes // self.groups)
+
     def forward(self, x: Tensor) -> Tensor:
         """The features of all groups side by side, through the MLP if there is one."""
-        coords = points(self, x)
-        features = self.group_features(coords.reshape(*coords.shape[:-1], self.groups, self.num_axes // self.groups))
+        features = self.group_features(self.grouped(points(self, x)))
         if self.modulator is not None:
             features = self.modulator(features)
         return features.flatten(-2).to(x.dtype)
 
 
+class _GroupedWaves(Grouped):
+    """Base of Fourier features of groups."""
+
+    divisor: float = 1.0
+
+    @abstractmethod
+    def group_frequencies(self, coords: Tensor) -> Tensor:
+        """The frequencies in radians per unit length, ``(num_inputs / 2, M)``, for coordinates ``(*batch, G, M)``."""
+
+    def group_features(self, coords: Tensor) -> Tensor:
+        """Cosines, then sines."""
+        return waves(coords, self.group_frequencies(coords)) / self.divisor
+
+    def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
+        """As in the base class: in closed form if no MLP follows, else by quadrature of its output."""
+        if self.modulator is not None:
+            return super().cell(x, size)
+        coords, sizes = boxes(self, x, size)
+        coords, sizes = self.grouped(coords), self.grouped(sizes)
+        return (waves(coords, self.group_frequencies(coords), sizes) / self.divisor).flatten(-2).to(x.dtype)
+
+
 @registry.register("lff")
-class LearnableFourier(Grouped):
+class LearnableFourier(_GroupedWaves):
     r"""Learnable Fourier features: :math:`F = |F|^{-1/2} [\cos X W_r^T, \sin X W_r^T]`, of norm :math:`\|F\|^2 = 1/2`.
 
     All of ``W_r`` is trained. An MLP may follow, :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`. At the start the products
@@ -197,6 +232,7 @@ class LearnableFourier(Grouped):
         check_choice(self, "init", init, ("normal", "uniform"))
         self.kl = check_positive(self, "kl", kl, minimum=0)
         generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        self.divisor = math.sqrt(self.num_inputs)
         start = torch.empty(self.check_waves(), self.num_axes // self.groups, dtype=torch.float32, device="cpu")
         if self.kl and start.numel() < 2:
             raise InputError(f"{type(self).__name__}: one frequency has no variance for kl; set kl: 0, or more features")
@@ -206,9 +242,9 @@ class LearnableFourier(Grouped):
             self.log_variance = nn.Parameter(torch.tensor(-2 * math.log(self.gamma), dtype=torch.float32, device="cpu"))
         self.add_modulator(hidden, layer_norm, dropout, generator)
 
-    def group_features(self, coords: Tensor) -> Tensor:
-        """The Fourier features, of squared norm 1/2."""
-        return waves(coords, self.frequencies) / math.sqrt(self.num_inputs)
+    def group_frequencies(self, coords: Tensor) -> Tensor:
+        """The trained frequencies."""
+        return self.frequencies
 
     def penalty(self) -> Tensor:
         r"""``kl`` times :math:`\frac12 (\log \bar\sigma^2 - \log \sigma^2 + (\sigma^2 + \mu^2) / \bar\sigma^2 - 1)`, ``()``.
@@ -234,7 +270,7 @@ def round_mean(samples: Sequence[float]) -> int:
     return max(2, round(mean(samples)))
 
 
-class _Sines(Grouped):
+class _Sines(_GroupedWaves):
     """Fixed sinusoids of positions ``p = num_positions * x``; a subclass defines their :meth:`angular` frequencies.
 
     Args:
@@ -269,10 +305,9 @@ class _Sines(Grouped):
     def angular(self, num_axes: int) -> Tensor:
         """The frequencies in radians per position, ``(num_inputs / 2, num_axes)``, float64."""
 
-    def group_features(self, coords: Tensor) -> Tensor:
-        """Cosines, then sines."""
-        frequencies = self.angular(coords.shape[-1]) * self.num_positions
-        return waves(coords, frequencies.to(device=coords.device, dtype=coords.dtype))
+    def group_frequencies(self, coords: Tensor) -> Tensor:
+        """The frequencies of positions, in radians per unit length."""
+        return (self.angular(coords.shape[-1]) * self.num_positions).to(device=coords.device, dtype=coords.dtype)
 
 
 @registry.register("sine1d")

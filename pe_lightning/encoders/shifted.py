@@ -38,7 +38,8 @@ class Shifted(Encoder):
         num_features: Number of shifts ``K``, the first at 0; ``auto``: as many as trained samples.
         padding: Number of further shifts past each end; the output then has ``K + 2 * padding`` features. The shifts end
             at ``(K - 1)/K``, so few features cover the far border without padding; two or three further shifts suffice.
-            ``edge``: coordinates past the last shift get its features. ``wrap``: the axis is periodic (circular shifts).
+            ``edge``: coordinates beyond the first and the last shift get its features. ``wrap``: the axis is periodic
+            (circular shifts).
             ``auto`` is ``edge`` if the shifts are at the samples (``num_features: auto``), else 0.
         spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Shifts at the samples
             need another spacing if their number is not 1 over their distance: 171 samples of 512 with stride 3 are 3/512
@@ -95,7 +96,7 @@ class Shifted(Encoder):
     def placed(self, x: Tensor) -> Tensor:
         """Coordinates after the treatment of the edges, in the dtype of the computation."""
         x = x.to(exact_dtype(x))
-        return x.clamp(max=self.last) if self.padding == "edge" else x
+        return x.clamp(0, self.last) if self.padding == "edge" else x
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
@@ -106,6 +107,30 @@ class Shifted(Encoder):
     def forward(self, x: Tensor) -> Tensor:
         """The kernel at every shift."""
         return self.kernel.value(self.offsets(x), self.unit).to(x.dtype)
+
+    def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
+        """As in the base class, from the integral of the kernel."""
+        if self.kernel.integral is None:
+            return super().cell(x, size)
+        exact_dtype(x)
+        # the difference of two integrals loses digits
+        dtype = torch.float32 if x.device.type == "mps" else torch.float64
+        half = torch.as_tensor(size, dtype=dtype, device=x.device) / 2
+        upper, lower = (self.antiderivative(x.to(dtype) + edge) for edge in (half, -half))
+        return ((upper - lower) / (2 * half)[..., None]).to(x.dtype)
+
+    def antiderivative(self, x: Tensor) -> Tensor:
+        """The integral of every feature, up to a constant: ``(*batch,)`` -> ``(*batch, num_features)``."""
+        assert self.kernel.integral is not None
+        inside, unit = self.placed(x), self.unit
+        offsets = inside[..., None] - self.indices(x) / self.resolution
+        if self.padding == "wrap":
+            turns, half = offsets.detach().round(), torch.as_tensor(0.5 / unit, dtype=x.dtype, device=x.device)
+            period = self.kernel.integral(half) - self.kernel.integral(-half)
+            return unit * (self.kernel.integral((offsets - turns) / unit) + turns * period)
+        integral = unit * self.kernel.integral(offsets / unit)
+        # beyond the edges features are constant
+        return integral + (x - inside)[..., None] * self.forward(inside) if self.padding == "edge" else integral
 
     def position(self, x: Tensor) -> Tensor:
         """Fractional index of the largest feature at coordinates."""
@@ -127,7 +152,8 @@ class Shifted(Encoder):
         if self.kernel.reach is None or self.padding == "wrap":
             return None
         width = torch.as_tensor(self.unit, dtype=torch.float64).max().item()
-        return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0)
+        assert isinstance(self.cell_size, float)
+        return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0) + self.cell_size / 2
 
     @property
     def features_per_unit(self) -> float:
@@ -361,6 +387,15 @@ class Impulse(Rectangle):
         """The nearest shift."""
         nearest = super().upper(x, cells)
         return nearest if self.padding == "wrap" else nearest.clamp(-self.outside, self.num_shifts - 1 + self.outside)
+
+    def antiderivative(self, x: Tensor) -> Tensor:
+        """As in the base class; the first and the last feature are one beyond the ends."""
+        integral = super().antiderivative(x)
+        if self.padding not in ("edge", "wrap"):
+            first, last = -self.outside - 0.5, self.num_shifts + self.outside - 0.5
+            integral[..., 0] += (x - first / self.resolution).clamp_max(0)
+            integral[..., -1] += (x - last / self.resolution).clamp_min(0)
+        return integral
 
     def stable_rank(self, num_samples: int) -> float:
         """``N``, up to the number of shifts."""

@@ -101,6 +101,7 @@ class _Levels(Encoder):
     normalizable = False
     learned: ClassVar = {"table": ("seed",)}
     from_samples: ClassVar = {"finest": share_of_samples(4)}
+    cell_nodes = 4
     table_size: int | None = None
 
     def __init__(
@@ -221,6 +222,7 @@ class Embedding(Grouped):
     """
 
     formula = "row x P of a trained table, or between two"
+    cell_nodes = 4
     from_samples: ClassVar = {"num_positions": round_mean}
     learned: ClassVar = {**MODULATOR_LEARNED, "table": ("seed",)}
     normalizable = False

@@ -81,7 +81,7 @@ class Simple(Encoding):
 
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
-            return self.encoders[0](coords if self.num_axes > 1 else coords[..., 0])  # type: ignore[no-any-return]
+            return self.encoders[0](coords if self.num_axes > 1 else coords[..., 0])
         # a matrix product may have reduced precision on GPUs
         projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
