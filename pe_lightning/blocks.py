@@ -66,20 +66,27 @@ def row_blocks(shape: Sequence[int]) -> Iterator[slice]:
         yield slice(first, min(first + rows, shape[0]))
 
 
-def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32, cells: Sequence[float] = ()) -> tuple[Tensor, ...]:
     """Coordinate vectors of a grid: ``i/N`` for ``i = 0..N-1``, computed in float64 and rounded once.
 
     Args:
         shape: Number of samples per axis, ``(N_1, ..., N_D)``.
         dtype: Dtype of the result.
+        cells: Lengths of the cells of the fitted samples, where these are means over cells. The first of them has its centre
+            at 0 and begins half a cell before it; the cells of this grid divide the same extent, and have their centres
+            where those of the fit have: ``(i + 1/2)/N`` from its beginning.
 
     Returns:
         ``D`` vectors, axis a of shape ``(N_a,)``.
 
     >>> grid_axes((2, 4))
     (tensor([0.0000, 0.5000]), tensor([0.0000, 0.2500, 0.5000, 0.7500]))
+    >>> grid_axes((4,), cells=[0.5])
+    (tensor([-0.1250,  0.1250,  0.3750,  0.6250]),)
     """
-    return tuple((torch.arange(n, dtype=torch.float64) / n).to(dtype) for n in shape)
+    begins = [0.5 / n - cell / 2 for n, cell in zip(shape, cells, strict=True)] if cells else [0.0] * len(shape)
+    each = zip(shape, begins, strict=True)
+    return tuple((torch.arange(n, dtype=torch.float64) / n + begin).to(dtype) for n, begin in each)
 
 
 def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:

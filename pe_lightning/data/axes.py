@@ -5,18 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.errors import InputError
 
-__all__ = ["EAST_NAMES", "NORTH_NAMES", "Axis", "Periods", "as_numbers", "axes_of_points", "in_period", "periods_of"]
+__all__ = [
+    "EAST_NAMES",
+    "NORTH_NAMES",
+    "Axis",
+    "Periods",
+    "Samples",
+    "as_numbers",
+    "axes_of_points",
+    "in_period",
+    "periods_of",
+]
 
 Floats = npt.NDArray[np.float64]
 Periods = dict[str, float]
 """Period of each periodic axis, by name."""
+
+Samples: TypeAlias = Literal["points", "cells"]
+"""What samples are: values at points, or means over the cells of a grid, as the pixels of a camera."""
 
 DEGREES = 360.0
 """Period of a periodic axis whose period is not given."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from pe_lightning.blocks import Block
-from pe_lightning.data.axes import Axis
+from pe_lightning.data.axes import Axis, Samples
 from pe_lightning.data.signals import Media, Scaling
 
 __all__ = ["GridBatch", "PointBatch", "SignalInfo"]
@@ -28,6 +28,7 @@ class SignalInfo:
         metric: Name of the registered metric that scores them.
         axes: The axes in the user's units, if they are known.
         num_points: Number of scattered samples; ``None`` for samples on a grid.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of a grid.
     """
 
     names: tuple[str, ...]
@@ -39,6 +40,12 @@ class SignalInfo:
     metric: str = "psnr"
     axes: tuple[Axis, ...] = ()
     num_points: int | None = None
+    samples: Samples = "points"
+
+    @property
+    def cells(self) -> tuple[float, ...]:
+        """Lengths of the cells that samples are means of, one per axis; none if samples are values at points."""
+        return tuple(1 / n for n in self.grid) if self.samples == "cells" else ()
 
     @property
     def num_signals(self) -> int:
@@ -54,7 +61,7 @@ class SignalInfo:
         """Plain lists, strings and numbers, for checkpoints."""
         plain = {"names": list(self.names), "grid": list(self.grid), "scaling": self.scaling.to_dict()}
         found = {**vars(self), **plain, "axes": [axis.to_dict() for axis in self.axes]}
-        optional: dict[str, Any] = {"axes": [], "num_points": None}
+        optional: dict[str, Any] = {"axes": [], "num_points": None, "samples": "points"}
         return {key: value for key, value in found.items() if key not in optional or value != optional[key]}
 
     @classmethod

@@ -13,6 +13,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from pe_lightning.checks import choice, number
+from pe_lightning.data.axes import Samples
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.data.loaders import GridLoader, TrainLoader
@@ -55,6 +56,8 @@ class SignalDataModule(LightningDataModule):
             the ``test/`` scores are then of samples that nothing was selected by. ``auto``: 0.1 where there are at least 8
             trained samples, in memory. ``0`` and ``None``: ``val/`` is of the samples of ``test/``; but in place of ``None``
             the command takes ``auto`` where ``val/`` scores decide when to stop, or change the rate.
+        samples: What samples are: ``points``, or ``cells`` for means over the cells of the grid, as the pixels of a camera.
+            Features are then averaged over the cells, and a prediction on another grid has means over the cells of that.
     """
 
     def __init__(
@@ -66,9 +69,11 @@ class SignalDataModule(LightningDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        samples: Samples = "points",
     ) -> None:
         super().__init__()
         choice("protocol", protocol, Protocol)
+        self.samples: Samples = choice("samples", samples, Samples)
         if validation is not None and validation not in (0, "auto"):
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
         self.validation = validation
@@ -106,7 +111,7 @@ class SignalDataModule(LightningDataModule):
             InputError: If the source cannot be read, or the sampling, protocol or batching does not suit the signals.
         """
         if self._signals is None:
-            options = (self.protocol, self.storage, self.batching, self.folds, self.validation)
+            options = (self.protocol, self.storage, self.batching, self.folds, self.validation, self.samples)
             self._signals = Signals.read(self.source, Splitting(self.sampling, *options))
 
     @property

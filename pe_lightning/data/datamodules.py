@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from pe_lightning.data.axes import Samples
 from pe_lightning.data.datamodule import SignalDataModule, datamodules
 from pe_lightning.data.options import Batching, Storage, ValidationShare
 from pe_lightning.data.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
@@ -50,6 +51,7 @@ class ImageDataModule(SignalDataModule):
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.data.sources.images.ImageSource`.
 
     Example:
@@ -68,9 +70,10 @@ class ImageDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
+        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("RowDataModule")
@@ -85,6 +88,7 @@ class RowDataModule(SignalDataModule):
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.data.sources.rows.RowSource`.
 
     Example:
@@ -103,9 +107,10 @@ class RowDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
+        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("VideoDataModule")
@@ -122,6 +127,7 @@ class VideoDataModule(SignalDataModule):
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.data.sources.video.VideoSource`.
 
     Example:
@@ -140,9 +146,10 @@ class VideoDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
+        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("PointsDataModule")
@@ -199,6 +206,7 @@ class LabelledDataModule(SignalDataModule):
         storage: Storage of the values; they are always loaded, and not cached.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.data.sources.labelled.LabelledSource`.
     """
 
@@ -212,9 +220,10 @@ class LabelledDataModule(SignalDataModule):
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(LabelledSource(paths, **source), sampling, protocol, batching, storage, folds, validation)
+        super().__init__(LabelledSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("TensorDataModule")
@@ -230,6 +239,7 @@ class TensorDataModule(SignalDataModule):
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
         validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
 
     Example:
         >>> import torch
@@ -248,8 +258,9 @@ class TensorDataModule(SignalDataModule):
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
+        samples: Samples = "points",
     ) -> None:
-        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation)
+        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation, samples)
 
 
 MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {

@@ -43,9 +43,18 @@ class SignalDataset:
         split: The trained samples.
         protocol: Which samples are scored.
         axes: The axes in the user's units, if samples are not at equal distances.
+        cells: Lengths of the cells that samples are means of, one per axis; none if samples are values at points.
     """
 
-    def __init__(self, values: Tensor | FileValues, split: Split, protocol: Protocol, axes: Sequence[Axis] = ()) -> None:
+    def __init__(
+        self,
+        values: Tensor | FileValues,
+        split: Split,
+        protocol: Protocol,
+        axes: Sequence[Axis] = (),
+        cells: tuple[float, ...] = (),
+    ) -> None:
+        self.cells = cells
         self.values = values
         self.split = split
         self.protocol: Protocol = protocol
@@ -58,11 +67,11 @@ class SignalDataset:
 
     def of(self, signals: slice) -> SignalDataset:
         """The dataset of a subset of the signals in memory."""
-        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol, self.uneven)
+        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol, self.uneven, self.cells)
 
     def resampled(self, split: Split, protocol: Protocol) -> SignalDataset:
         """The same signals in memory with other trained samples."""
-        return SignalDataset(self.in_memory(), split, protocol, self.uneven)
+        return SignalDataset(self.in_memory(), split, protocol, self.uneven, self.cells)
 
     def in_memory(self) -> Tensor:
         """The values.

@@ -32,6 +32,8 @@ MAX_SCALE = 1e6
 class OutputGrid(LightningDataModule):
     """Coordinates of a grid for ``predict``: sample j of M is at j/M, as in the data of the fit.
 
+    Where the samples of the fit are means over cells, so are those of the grid, whose centres are at (j + 1/2)/M.
+
     Large grids are divided into blocks of whole rows, in order.
 
     Args:
@@ -114,7 +116,7 @@ class OutputGrid(LightningDataModule):
                     f"output_shape {list(shape)} takes {show_bytes(needed)}; the disk has {show_bytes(free)} free"
                 )
         rows = max(1, BLOCK_BYTES // (4 * values * math.prod(shape[1:])))
-        axes = grid_axes(shape)
+        axes = grid_axes(shape, cells=info.cells if isinstance(info, SignalInfo) else ())
         if isinstance(info, SignalInfo) and info.num_points is not None:
             spread = tuple(torch.from_numpy(axis.spread(n)).float() for axis, n in zip(info.axes, shape, strict=True))
             return GridLoader([()], lambda _: spread)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pe_lightning.data.axes import Samples
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.cache import CacheNotice, DamagedEntry, open_signals
 from pe_lightning.data.dataset import PointDataset, SignalDataset
@@ -40,6 +41,7 @@ class Splitting:
         batching: Batches of training; ``None`` for fits that take all samples at once, or block by block.
         folds: Folds of a cross-validation.
         validation: Share of the trained samples that is held out of training.
+        samples: Whether samples are values at points, or means over the cells of a grid.
     """
 
     sampling: Sampling
@@ -48,6 +50,7 @@ class Splitting:
     batching: Batching | None = None
     folds: FoldSampling | None = None
     validation: ValidationShare | None = None
+    samples: Samples = "points"
 
 
 class Signals:
@@ -77,7 +80,10 @@ class Signals:
         """
         sampling, protocol = splitting.sampling, splitting.protocol
         raw = open_signals(source, splitting.storage)
-        info = _info_of(raw, source.metric)
+        info = replace(_info_of(raw, source.metric), samples=splitting.samples)
+        uneven = any(axis.samples is not None for axis in raw.axes)
+        if info.cells and (raw.points is not None or uneven):
+            raise InputError("samples: cells is for grids of evenly spaced samples: leave it out")
         loaded = raw.points is not None or splitting.storage.loads(raw)
         if raw.points is not None:
             split: Split = sampling.split_rows(raw.grid[0], info.num_signals)
@@ -105,7 +111,7 @@ class Signals:
             assert isinstance(values, Tensor)
             points = torch.from_numpy(raw.points)
             return cls(source, sampling, raw, info, PointDataset(values, split, protocol, points, info.grid))
-        return cls(source, sampling, raw, info, SignalDataset(values, split, protocol, raw.axes))
+        return cls(source, sampling, raw, info, SignalDataset(values, split, protocol, raw.axes, info.cells))
 
     def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> Signals:
         """The same signals in memory with other trained samples."""

@@ -180,7 +180,7 @@ class Encoder(nn.Module, ABC):
         return self.cell(x, x.new_tensor(size, dtype=exact_dtype(x)))
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
-        r"""Features averaged over cells: the mean of :math:`\psi` over :math:`[x - h/2, x + h/2]`; on several axes over a box.
+        r"""Features averaged over cells: the mean of :math:`\psi` over :math:`[x - h/2, x + h/2]`, or over a box.
 
         A linear layer of it has the means of its values at points: fitted to the means over pixels, it predicts the means
         over smaller pixels. This is the integrated positional encoding, with its integral in closed form for Fourier and
@@ -207,6 +207,12 @@ class Encoder(nn.Module, ABC):
         made = copy.copy(self)
         made.cell_size = size
         return made
+
+    def resized(self, factor: float) -> Self:
+        """This encoder for coordinates that are multiplied by a factor: with cells of so many times the length."""
+        size = self.cell_size
+        scaled = tuple(factor * one for one in size) if isinstance(size, tuple) else factor * size
+        return self.averaged(scaled) if size else self
 
     @property
     def support(self) -> float | None:

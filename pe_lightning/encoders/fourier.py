@@ -270,7 +270,7 @@ class Basic(Fourier):
 
 
 def waves(coords: Tensor, angular: Tensor, sizes: Tensor | None = None) -> Tensor:
-    r"""Cosines, then sines, of :math:`w_j \cdot x`; of cells of sizes ``h`` times :math:`\prod_a \mathrm{sinc}(w_{ja} h_a / 2\pi)`.
+    r"""Cosines, then sines, of :math:`w_j \cdot x`; of cells times :math:`\prod_a \mathrm{sinc}(w_{ja} h_a / 2\pi)`.
 
     Shape:
         Points ``(*batch, M)``, angular frequencies ``(J, M)`` and sizes ``(*batch, M)`` -> ``(*batch, 2 J)``, in the

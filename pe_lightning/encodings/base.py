@@ -46,6 +46,8 @@ class Encoding(nn.Module):
 
     name: ClassVar[str]
     encoders: EncoderList
+    cells: tuple[float, ...] = ()
+    """Lengths of the cells that features are averaged over, one per axis; none: features at points."""
 
     def __init__(self, num_axes: int) -> None:
         super().__init__()

@@ -59,11 +59,16 @@ class Complex(Encoding):
         self.scales: Tensor
         self.register_buffer("scales", torch.ones(num_axes))
 
+    @property
+    def axis_encoders(self) -> list[Encoder]:
+        """One encoder per axis, of the features of :attr:`cells` if there are any."""
+        return averaged(list(self.encoders), self.cells)
+
     @torch.no_grad()
     def calibrate(self, axes: Sequence[Tensor]) -> None:
         """Sets the scales of normalisable encoders from the training coordinates ``(N_a,)`` per axis."""
         self.check_axes(axes)
-        for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True)):
+        for a, (encoder, x) in enumerate(zip(self.axis_encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
                 encode = partial(_blocks, encoder) if self.is_line else encoder
                 self.scales[a] = 1 / largest_row_norm(encode, x)
@@ -71,7 +76,7 @@ class Complex(Encoding):
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
         """The features of each axis, ``(N_a, K_a)``, scaled."""
         self.check_axes(axes)
-        return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.encoders, axes, strict=True))]
+        return [encoder(x) * self.scales[a] for a, (encoder, x) in enumerate(zip(self.axis_encoders, axes, strict=True))]
 
     def operators(self, axes: Sequence[Tensor], dtype: torch.dtype, find_identity: bool = False) -> list[Tensor | Operator]:
         """The scaled features of each axis as matrices or operators of a dtype; one long axis has a banded operator.
@@ -80,12 +85,12 @@ class Complex(Encoding):
         """
         if self.is_line:
             self.check_axes(axes)
-            return [local_features(self.encoders[0], axes[0], dtype, float(self.scales[0]))]
+            return [local_features(self.axis_encoders[0], axes[0], dtype, float(self.scales[0]))]
         if not find_identity:
             return [features.to(dtype) for features in self.axis_features(axes)]
         self.check_axes(axes)
         found: list[Tensor | Operator] = []
-        for encoder, x, scale in zip(self.encoders, axes, self.scales.tolist(), strict=True):
+        for encoder, x, scale in zip(self.axis_encoders, axes, self.scales.tolist(), strict=True):
             square = encoder.support is not None and encoder.num_features == len(x) and scale == 1
             matrix = encode_axis(encoder, x) if square else None
             found.append(matrix.to(dtype) if isinstance(matrix, Identity) else (encoder(x) * scale).to(dtype))
@@ -94,12 +99,12 @@ class Complex(Encoding):
     @property
     def is_line(self) -> bool:
         """Whether there is a single axis with many local features."""
-        return self.num_axes == 1 and is_local(self.encoders[0])
+        return self.num_axes == 1 and is_local(self.axis_encoders[0])
 
     def point_features(self, coords: Tensor) -> list[Tensor]:
         """The features of scattered points per axis: ``(*batch, D)`` -> ``D`` tensors ``(*batch, K_a)``, scaled."""
         self.check_points(coords)
-        return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.encoders)]
+        return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.axis_encoders)]
 
     def grid(self, weight: Tensor, axes: Sequence[Tensor]) -> Tensor:
         """The linear layer on a separable grid: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``."""
@@ -166,6 +171,11 @@ def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *argume
         if key not in made:
             made[key] = change(encoder, *key[1:])
     return [made[key] for key in keys]
+
+
+def averaged(encoders: Sequence[Encoder], cells: Sequence[float]) -> list[Encoder]:
+    """The encoders of the axes for cells of these lengths (:meth:`Encoder.averaged`); unchanged if there are none."""
+    return changed(encoders, lambda encoder, size: encoder.averaged(size), cells) if cells else list(encoders)
 
 
 def samples_per_unit(x: Tensor) -> float:

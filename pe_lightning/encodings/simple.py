@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
-from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES
+from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES, projected_cell
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 
@@ -81,9 +81,16 @@ class Simple(Encoding):
 
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
-            return self.encoders[0](coords if self.num_axes > 1 else coords[..., 0])
+            whole = self.encoders[0]
+            sizes = coords.new_tensor(self.cells) if self.cells else None
+            coords, sizes = (coords, sizes) if self.num_axes > 1 else (coords[..., 0], None if sizes is None else sizes[0])
+            return whole(coords) if sizes is None else whole.cell(coords, sizes)
         # a matrix product may have reduced precision on GPUs
         projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
+        if self.cells:
+            sizes = coords.new_tensor(self.cells).expand(coords.shape)
+            each = zip(self.encoders, projected, self.directions.tolist(), strict=True)
+            return torch.cat([projected_cell(encoder, v, sizes, row[:-1]) for encoder, v, row in each], -1)
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
     def forward(self, coords: Tensor) -> Tensor:

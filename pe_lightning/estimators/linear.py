@@ -21,7 +21,7 @@ from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, registry
 from pe_lightning.encodings import samples_per_unit, sized
-from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
+from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, FittedField, default_device
 from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
@@ -86,6 +86,12 @@ class LinearField(FittedField):
         """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
         axes = [x.to(self.device) for x in axes]
         return torch.cat([solution.predict(axes) for solution in self.solutions])
+
+    def of_cells(self, sizes: Sequence[float]) -> LinearField:
+        """The means of this field over cells of these lengths per axis, around the coordinates; of length 0: its values."""
+        field = copy.copy(self)
+        field.solutions = [replace(one, encoders=tuple(averaged(one.encoders, sizes))) for one in self.solutions]
+        return field
 
     def state_dict(self) -> dict[str, Any]:
         """Weights ``(S, C, K_1, ..., K_D)`` for raw features, and means ``(S, C)``."""
@@ -266,7 +272,7 @@ def choose_data(
         device: Where to compute.
         width: ``given`` to choose only the ridge.
     """
-    encoders = [encoder.to(device) for encoder in encoders]
+    encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
     if _is_grid(dataset):
         batch = to_device(dataset.choice_batch(), device)
         assert isinstance(dataset.split, GridSplit)  # the dataset refuses scattered samples that stay in their file
@@ -281,7 +287,7 @@ def learn_data(
     dataset: SignalDataset, encoders: Sequence[Encoder], ridge: Ridge, center: bool, device: torch.device
 ) -> Learned:
     """Learns encoders with parameters by variable projection; the arguments are those of :func:`choose_data`."""
-    encoders = [encoder.to(device) for encoder in encoders]
+    encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
     if _is_grid(dataset):
         batch = to_device(dataset.choice_batch(), device)
         assert isinstance(dataset.split, GridSplit)
@@ -322,7 +328,7 @@ def solve_data(
     if choice is not None:
         encoders, ridge = choice.encoders, choice.ridge
     assert ridge != "auto"
-    encoders = [encoder.to(device) for encoder in encoders]
+    encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
     if not _is_grid(dataset):
         batch = to_device(dataset.train_batch, device)
         assert isinstance(batch, PointBatch)
@@ -384,7 +390,7 @@ def linear_spread(
         """Features per sample, and widths in units of the sample spacing, stay as they are."""
         axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
         coarse = [
-            encoder if stays else encoder.copy(**shrunk_arguments(encoder, s))
+            encoder.resized(1 / s) if stays else encoder.copy(**shrunk_arguments(encoder, s))
             for encoder, s, stays in zip(encoders, step, fixed, strict=True)
         ]
         every = [slice(None, None, s) for s in step]

@@ -19,7 +19,7 @@ from pe_lightning.data.dataset import SignalDataset, to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import MAX_WEIGHTS, per_axis
+from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import (
     automatic_width,
@@ -242,7 +242,7 @@ class ComplexLinear(CoordinateModule):
             self.sparse.check_count(math.prod(encoder.num_features for encoder in encoders) * data.info.channels)
         if self._choice is not None:
             self.choice_seconds = time.perf_counter() - began
-            encoders = [encoder.cpu() for encoder in encoders]
+            encoders = changed(encoders, lambda encoder: encoder.averaged(0.0).cpu())
             self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
         self.configured = ConfiguredEncoders.per_axis(encoders)
 
@@ -327,7 +327,7 @@ class ComplexLinear(CoordinateModule):
                     "std needs the training samples in memory: call it on the model that was fitted, or use Adaptive"
                 )
             batch = to_device(data.train_batch(), self.device)
-            encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)]
+            encoders = averaged([encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)], info.cells)
             periodic = [axis.periodic for axis in info.axes]
             self._spread = linear_spread(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
         return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], info.channels)

@@ -18,6 +18,7 @@ from pe_lightning import checks
 from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.data.loaders import FullLoader
+from pe_lightning.data.output import OutputGrid
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
@@ -282,6 +283,7 @@ class CoordinateModule(TrainedModule):
             network = self.make_network(info)
             self.networks = Stack.of_signals(network, info.num_signals, self.shared_encoder, self.signals_per_chunk)
             self.info, self.metric_name = info, info.metric
+            self.encoding.cells = info.cells
             self._set_shard(None)
 
     def _set_shard(self, shard: SignalShard | None) -> None:
@@ -430,6 +432,17 @@ class CoordinateModule(TrainedModule):
         return {"prediction": prediction}
 
     # -- predictions --------------------------------------------------------------------------------------------------
+
+    def on_predict_start(self) -> None:
+        """Predictions on a grid of another size are means over the cells of that grid, if the samples are means."""
+        output, info = datamodule_of(self.trainer, OutputGrid), self.info
+        if output is not None and info is not None and info.cells:
+            self.encoding.cells = tuple(1 / n for n in output.grid(info))
+
+    def on_predict_end(self) -> None:
+        """Predictions are means over the cells of the samples again."""
+        if self.info is not None:
+            self.encoding.cells = self.info.cells
 
     def predict_step(self, batch: Sequence[Tensor] | Tensor, batch_idx: int = 0) -> Tensor:
         """Values on the grid of coordinate vectors, ``(S, n_1, ..., n_D, C)``, or at points ``(P, D)``, ``(S, P, C)``.

@@ -380,7 +380,8 @@ def _grid_scorer(
         key, stride = (id(encoder), tuple(x.tolist()), size, thin), 2 if thin else 1
         if key not in made:
             spread = (x - x[0]) * (size / len(x)) + x[0]  # the window as a small grid over the whole domain
-            features = shrunk(encoder, stride * size / len(x))(spread.to(device))
+            enlarged = size / len(x)
+            features = shrunk(encoder.resized(enlarged), stride * enlarged)(spread.to(device))
             factor = factor_axis(features[::stride])
             made[key] = factor, (features @ factor.right).to(dtype)
         factors.append(made[key][0])
@@ -446,7 +447,8 @@ def choose_points(
     in_windows = max(ratios) > 1
 
     def build(candidate: tuple[Encoder, ...]) -> PointProblem | LineProblem:
-        small = [encoder if ratio == 1 else shrunk(encoder, ratio) for encoder, ratio in zip(candidate, ratios, strict=True)]
+        each = zip(candidate, ratios, strict=True)
+        small = [encoder if ratio == 1 else shrunk(encoder.resized(ratio), ratio) for encoder, ratio in each]
         return point_problem(values, small, center=center, distributed=distributed, **location)  # type: ignore[arg-type]
 
     with full_precision(values.device):

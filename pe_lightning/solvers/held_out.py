@@ -209,7 +209,7 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     :func:`keeps_its_arguments` the coordinates are divided by ``ratio`` instead, which changes the features per sample.
     """
     if keeps_its_arguments(encoder):
-        near = squeezed(encoder, ratio)
+        near = squeezed(encoder.resized(1 / ratio), ratio)
         return lambda x: near(x / ratio)
     return encoder.copy(**shrunk_arguments(encoder, ratio))
 

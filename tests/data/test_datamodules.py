@@ -340,7 +340,8 @@ def test_a_data_module_has_the_options_of_its_source_with_type_default_and_help(
     parser = LightningArgumentParser(exit_on_error=False)
     parser.add_class_arguments(cls, "data")
     of_source = sources.parameters(sources.get(source))
-    assert {*argument_names(cls)} == {*of_source, "sampling", "protocol", "batching", "storage", "folds", "validation"}
+    own = {"sampling", "protocol", "batching", "storage", "folds", "validation", "samples"}
+    assert {*argument_names(cls)} == {*of_source, *own}
     config = parser.parse_args(["--data.paths", "a"]).data
     for name, parameter in of_source.items():
         assert name == "paths" or config[name] == parameter.default
