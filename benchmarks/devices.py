@@ -25,11 +25,11 @@ from quiet import machine
 
 ROOT = Path(__file__).parents[1]
 PICTURES = "[samples://astronaut, samples://coffee, samples://chelsea, samples://rocket]"
-POINTS = ["--data.batch", "points", "--data.batch_size", "1024"]
+POINTS = ["--data.batching.kind", "points", "--data.batching.size", "1024"]
 CASES: dict[str, tuple[str, str, list[str]]] = {
     # name: recipe, strategy, arguments
     "whole sub-grid": ("demo.yaml", "ddp", []),
-    "blocks": ("demo.yaml", "ddp", ["--data.batch", "blocks", "--data.batch_size", "17"]),
+    "blocks": ("demo.yaml", "ddp", ["--data.batching.kind", "blocks", "--data.batching.size", "17"]),
     "points": ("demo.yaml", "ddp", POINTS),
     "points, MLP": ("simple_mlp.yaml", "ddp", [*POINTS, "--model.width", "64"]),
     "points, MLP, float64": (

@@ -78,7 +78,7 @@ from pe_lightning.solvers.points import ScatteredPoints
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
 SMALL += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "5"]
-FIT = ["fit", "--config", "image/demo", *SMALL, "--data.steps_per_epoch", "10"]
+FIT = ["fit", "--config", "image/demo", *SMALL, "--data.batching.steps_per_epoch", "10"]
 FIT += ["--trainer.max_steps", "200"]
 SWEEP = ["sweep", "--config", "image/closed_form", *SMALL, "--model.ridge", "0.01"]
 SWEEP += ["--vary", "model.encoder=gau,rff,tri,keys", "--out", "s"]
@@ -586,7 +586,7 @@ def damaged_checkpoints(mutations: int, rng: random.Random) -> list[Row]:
 
 def memory(side: int = 8192) -> Iterator[Row]:
     """The largest resident set of commands that fit one large picture."""
-    arguments = ["--config", "image/closed_form", "--data.in_memory", "false", "--data.batch", "blocks"]
+    arguments = ["--config", "image/closed_form", "--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
     arguments += ["--model.encoder.num_features", "128", "--trainer.enable_progress_bar", "false"]
     with folder():
         y = np.arange(side, dtype=np.float32)[:, None] / side

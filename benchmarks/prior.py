@@ -406,7 +406,7 @@ def missing() -> None:
         network = train_perceptron(inputs[chosen], targets[chosen], 4000, 128)
         words = unit(draw_words(np.random.default_rng(1000)))[150:278, 150:278, 1:2]
         for name, truth in (("astronaut", unit(skimage.data.astronaut())[:128, 160:288, 1:2]), ("words", words)):
-            model = Adaptive()
+            model = Adaptive(prior="none")
             data = TensorDataModule(truth[None], sampling=RandomSampling(share))
             quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
             Trainer(accelerator="cpu", max_steps=0, enable_model_summary=False, **quiet).fit(model, data)

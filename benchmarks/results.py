@@ -123,7 +123,7 @@ def _between(pictures: Iterable[Tensor]) -> Values:
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "gau": lambda: {"encoder": "gau"},
         "rff": lambda: {"encoder": "rff"},
-        "adaptive": lambda: {"model": pe_lightning.Adaptive()},
+        "adaptive": lambda: {"model": pe_lightning.Adaptive(prior="none")},
         "adaptive_prior": lambda: {"model": pe_lightning.Adaptive(prior="pictures")},
         "local": lambda: {"model": pe_lightning.Local()},
     }

@@ -98,7 +98,7 @@ METHODS = [
     Method("grid, linear", exact({"name": "tri"}), BLACK, "X", (0, 0), ("all",)),
     Method("grid, B-spline", exact({"name": "bspline"}), BLACK, "h", (0, 0), ("all",)),
     Method("variable projection, gau", exact({"name": "gau", "trainable": True}), RED, "x", None, ("held-out",)),
-    Method("adaptive", lambda _: Adaptive(), PINK, "p", None, ("held-out",)),
+    Method("adaptive", lambda _: Adaptive(prior="none"), PINK, "p", None, ("held-out",)),
     Method("bicubic", lambda _: None, BLACK, "d", None, ("held-out",)),
 ]
 

@@ -21,8 +21,8 @@ __all__ = ["CacheError", "CacheFolder", "Cleared", "Entry"]
 FOLDER_VARIABLE, LIMIT_VARIABLE = "PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"
 DEFAULT_LIMIT_GB = 20.0
 REMEDY = (
-    "empty the cache with `pe-lightning cache clear`, choose another folder with --data.cache_dir DIR or "
-    f"{FOLDER_VARIABLE}, or switch the cache off: --data.cache off"
+    "empty the cache with `pe-lightning cache clear`, choose another folder with --data.storage.cache_dir DIR or "
+    f"{FOLDER_VARIABLE}, or switch the cache off: --data.storage.cache off"
 )
 
 

@@ -7,10 +7,7 @@ with status 1.
 
 from __future__ import annotations
 
-import ast
 import difflib
-import inspect
-import itertools
 import math
 import pydoc
 import re
@@ -181,69 +178,65 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     """A message of jsonargparse as one paragraph, with suggestions for unknown names.
 
     Args:
-        message: The message.
+        message: The message: one line per key, and what each type of a union says about the value.
         options: Options to suggest, ``--name`` each.
     """
-    # jsonargparse also tries the base class of callbacks
-    message = re.sub(r"Problem with given class_path 'lightning\.Callback':\s+Option '\w+' is not accepted", "", message)
-    noise = ("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:")
-    lines = [line for line in (line.strip(" -") for line in message.splitlines()) if line and not line.startswith(noise)]
-    return _wrong_name(message, options) or _wrong_value(lines) or " ".join(lines)
+    lines = [line.strip(" -") for line in message.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(UNINFORMATIVE)]
+    keys = [line.split('"')[1] for line in lines if line.startswith('Parser key "')]
+    owners = [line.split("'")[1] for line in lines if line.startswith("Problem with given class_path")]
+    for line in lines:
+        for before, end in UNKNOWN_NAME:
+            if line.startswith(before):
+                return _unknown_name(line.removeprefix(before).split()[0].partition(end)[0], owners, options)
+        if line.startswith(REQUIRED):
+            names = [name.rpartition(".")[2] for name in line.removeprefix(REQUIRED).split(", ")]
+            if owners:
+                return f"{owners[-1].rpartition('.')[2]} needs {', '.join(names)}"
+            words = [f"--{name} {name.upper()}" if f"--{name}" in options else name.upper() for name in names]
+            return f"give {' and '.join(words)}; {LIST_OPTIONS}"
+    wanted = [line.removeprefix(EXPECTED).partition(". Got value: ") for line in lines if line.startswith(EXPECTED)]
+    if not wanted:
+        return " ".join(lines)
+    types, choices = [], list[str]()
+    for kind, _, _ in wanted:
+        name = kind.removeprefix("<class '").removesuffix("'>").rpartition(".")[2]
+        literal = kind.removeprefix("typing.Literal[").removesuffix("]")
+        choices += [choice.strip("' ") for choice in literal.split(",")] if literal != kind else []
+        types.append(f"one of {literal}" if "," in literal else literal if literal != kind else name)
+    given = [value for _, _, value in wanted if value]
+    given += [line.removeprefix("Given value: ") for line in lines if line.startswith("Given value: ")]
+    value = given[0] if given else "another value"
+    return f"{'.'.join(dict.fromkeys(keys))}: expected {' or '.join(types)}, got {value}{did_you_mean(value, choices)}"
 
 
-def _wrong_name(message: str, options: Iterable[str]) -> str | None:
-    """The message for a class, an argument or an option that does not exist or is missing."""
-    owner = re.findall(r"Problem with given class_path '([\w.]+)'", message)
-    unknown = re.search(r"(?:Option|[Kk]ey) '([\w.+]+)' is not (?:accepted|expected)", message)
-    if owner and unknown:
-        cls: Any = pydoc.locate(owner[-1])
+EXPECTED = "Expected a "
+UNINFORMATIVE = (
+    *("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:", "Given value type:"),
+    *("Given value: NestedArg", "Expected a <class 'NoneType'>", "Expected a path but"),
+)
+"""Lines of jsonargparse's messages that say nothing to a user."""
+UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", "="))
+"""How lines about an unknown name begin, and what ends the name."""
+REQUIRED = "the following arguments are required: "
+
+
+def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
+    """The message for an argument of a class, or an option, that does not exist."""
+    if owners:
+        cls: Any = pydoc.locate(owners[-1])  # of several, the innermost
         allowed = argument_names(cls)
-        short = [option[7:] for option in options if option.startswith("--data.") and "batching" in allowed]
-        near = did_you_mean(unknown[1], [*allowed, *short]) or "."
-        return f"{cls.__name__} has no argument {unknown[1]!r}{near} It takes: {', '.join(allowed)}"
-    if missing := re.search(r"the following arguments are required: ([\w., -]+)", message):
-        names = re.sub(r"\w+\.", "", missing[1])
-        if owner:
-            return f"{owner[-1].rpartition('.')[2]} needs {names}"
-        words = [f"--{name} {name.upper()}" if f"--{name}" in options else name.upper() for name in names.split(", ")]
-        return f"give {' and '.join(words)}; {LIST_OPTIONS}"
-    if word := re.search(r"[Uu]nrecognized arguments?: ([^\s=]+)", message) or unknown:
-        kind = "option" if word[1].startswith("-") or word is unknown else "argument"
-        # the given option itself is in the list if it belongs to another verb
-        near = did_you_mean(word[1], set(options) - {word[1]}) if word[1].startswith("-") else ""
-        return f"unknown {kind} {word[1]!r}{near or '.'} {LIST_OPTIONS}"
-    return None
+        near = did_you_mean(name, allowed) or "."
+        return f"{cls.__name__} has no argument {name!r}{near} It takes: {', '.join(allowed)}"
+    kind = "option" if name.startswith("-") or "." in name else "argument"
+    # the given option itself is in the list if it belongs to another verb
+    near = did_you_mean(name, set(options) - {name}) if name.startswith("-") else ""
+    return f"unknown {kind} {name!r}{near or '.'} {LIST_OPTIONS}"
 
 
 def argument_names(cls: type[Any]) -> list[str]:
-    """The argument names of a class, including those of ``**kwargs``, which jsonargparse resolves."""
-    parameters = inspect.signature(cls).parameters
-    names = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
-    if len(names) < len(parameters):
-        from jsonargparse import ArgumentParser
+    """The argument names of a class, including those behind ``**kwargs``."""
+    from jsonargparse import ArgumentParser
 
-        behind = ArgumentParser().add_class_arguments(cls, fail_untyped=False)
-        names += [name for name in behind if "." not in name and name not in names]
-    return names
-
-
-def _wrong_value(lines: list[str]) -> str | None:
-    """The message for a value of the wrong type: the option, the expected type and the given value."""
-    place = next((place for place, line in enumerate(lines) if line.startswith("Expected a")), None)
-    if place is None:
-        return None
-    keys = [key for line in lines[:place] for key in re.findall(r'Parser key "([\w.]+)"', line)]
-    wanted, _, given = lines[place].replace("Expected", "expected").partition(". Got value: ")
-    later = [line[13:] for line in lines[place:] if line.startswith("Given value: ") and "NestedArg" not in line]
-    given = given or next(iter(later), "something else")
-    near = ""
-    union = itertools.takewhile(lambda line: line.startswith("Expected a "), lines[place:])
-    kinds = [re.match(r"Expected a (?:<class '(?:\w+\.)*(\w+)'>|typing\.Literal\[(.*)\])$", line) for line in union]
-    names = [kind[1] or kind[2] for kind in kinds if kind is not None and kind[1] != "NoneType"]
-    if len(names) > 1:
-        wanted = f"expected {', '.join(names[:-1])} or {names[-1]}"
-    elif choices := re.search(r"a typing\.Literal(\[.*\])", wanted):
-        near = did_you_mean(given, map(str, ast.literal_eval(choices[1])))
-        wanted = f"expected one of {choices[1].strip('[]')}"
-    wanted = re.sub(r"\ba (?:<class ')?(?:\w+\.)*(\w+)'?>?$", r"\1", wanted)
-    return f"{'.'.join(dict.fromkeys(keys))}: {wanted}, got {given}{near}"
+    names: list[str] = ArgumentParser().add_class_arguments(cls, fail_untyped=False)
+    return [name for name in names if "." not in name]

@@ -36,7 +36,7 @@ from pe_lightning.distributed import rank_zero_info, without_notices
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, Estimator, Field, LinearRidge, SparseLinear, SparseOptions
 from pe_lightning.estimators.linear import automatic_width
-from pe_lightning.estimators.priors import NO_PRIOR
+from pe_lightning.estimators.priors import SHIPPED
 from pe_lightning.files import check_readable, replacing
 from pe_lightning.folds import FoldScore, fit_model, interpolated_folds, predicted_at, score_folds
 from pe_lightning.media.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
@@ -158,7 +158,7 @@ def fill(
     encoder: str | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
-    prior: str = NO_PRIOR,
+    prior: str = SHIPPED[0],
     folds: FoldsLike = "auto",
     block: int | None = None,
     axes: int | None = None,
@@ -186,8 +186,8 @@ def fill(
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
-        prior: To enlarge pictures: a network that has seen other pictures, mixed in as far as known samples that are held
-            out support it: ``pictures``, or a checkpoint (the ``prior`` of :class:`~pe_lightning.modules.Adaptive`).
+        prior: The ``prior`` of :class:`~pe_lightning.modules.Adaptive`, which has an effect where pictures are enlarged: a
+            network that was trained on other pictures, ``none``, or a checkpoint.
         folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: blocks
             as wide as the gaps where these are wide, else random ones.
         block: Samples per axis of a block.

@@ -14,7 +14,7 @@ from pe_lightning.data.sources.paths import Paths
 from pe_lightning.encoders import EncoderLike, create, registry
 from pe_lightning.errors import InputError
 from pe_lightning.folds import fold_scores
-from pe_lightning.modules import ComplexLinear, CoordinateModule
+from pe_lightning.modules import Adaptive, ComplexLinear, CoordinateModule
 from pe_lightning.quiet_fits import fit_quietly
 
 __all__ = ["create_encoder", "fit", "list_encoders"]
@@ -24,19 +24,20 @@ create_encoder = create
 
 def fit(
     signals: Paths | Tensor | np.ndarray[Any, Any] | SignalDataModule,
-    encoder: EncoderLike | Sequence[EncoderLike] = "gau",
+    encoder: EncoderLike | Sequence[EncoderLike] | None = None,
     model: CoordinateModule | None = None,
     max_steps: int = 0,
     **data: Any,
 ) -> CoordinateModule:
     """Fits signals, and scores the samples that are held out.
 
-    Without a model this is the exact fit of a :class:`~pe_lightning.modules.ComplexLinear`. Nothing is written to disk.
+    By default this is :class:`~pe_lightning.modules.Adaptive`, as of ``pe-lightning fit FILE``; with an encoder it is the
+    exact fit of a :class:`~pe_lightning.modules.ComplexLinear`. Nothing is written to disk.
 
     Args:
         signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; or a DataModule.
-        encoder: The encoder, or one per axis, of the model that is made.
-        model: The model in place of one with this encoder, such as ``SimpleMLP("hash")``.
+        encoder: The encoder, or one per axis, of a linear layer that is solved exactly.
+        model: Another model, such as ``SimpleMLP("hash")``.
         max_steps: Optimiser steps; a model that is trained needs some.
         **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.data.make_datamodule`).
 
@@ -53,7 +54,7 @@ def fit(
         >>> model(torch.rand(5, 2)).shape
         torch.Size([1, 5, 3])
     """
-    module = ComplexLinear.exact(encoder) if model is None else model
+    module = model or (Adaptive() if encoder is None else ComplexLinear.exact(encoder))
     if max_steps < 1 and not module.solves:
         raise InputError(f"{type(module).__name__} is trained: give max_steps, such as max_steps=2000")
     if isinstance(signals, SignalDataModule):

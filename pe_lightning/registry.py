@@ -17,14 +17,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pe_lightning.errors import InputError, did_you_mean, import_reason
 
-__all__ = ["REGISTRIES", "PluginWarning", "Registry", "find_registry"]
+__all__ = ["REGISTRIES", "Description", "PluginWarning", "Registry", "find_registry", "path_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
+
+Scalar: TypeAlias = bool | int | float | str | None
+Value: TypeAlias = Scalar | list[Scalar | list[Scalar]]
+Description: TypeAlias = dict[str, Value | dict[str, Value]]
+"""An object in a configuration: ``{name: gau, sigma: 0.004}``, or ``{class_path: ..., init_args: {...}}``.
+
+Its values are plain ones: a parser of configurations instantiates any class that is named where ``Any`` is allowed."""
 
 REGISTRIES = {
     "encoders": "pe_lightning.encoders.base.registry",
@@ -92,14 +99,14 @@ class Registry(Generic[T]):
         taken = self._classes.setdefault(name, checked)
         if taken is not checked:
             raise InputError(
-                f"{self.kind} name {name!r} is taken by {_path(taken)}; register {_path(checked)} under another name"
+                f"{self.kind} name {name!r} is taken by {path_of(taken)}; register {path_of(checked)} under another name"
             )
 
     def _checked(self, cls: object) -> type[T]:
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            raise InputError(f"{cls!r} cannot be used as {self.kind}: it is not a subclass of {_path(self.base)}")
+            raise InputError(f"{cls!r} cannot be used as {self.kind}: it is not a subclass of {path_of(self.base)}")
         if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-            raise InputError(f"{_path(cls)} cannot be used as {self.kind}: it does not define {', '.join(missing)}")
+            raise InputError(f"{path_of(cls)} cannot be used as {self.kind}: it does not define {', '.join(missing)}")
         return cls
 
     def load_plugins(self) -> None:
@@ -161,7 +168,7 @@ class Registry(Generic[T]):
     def name_of(self, cls: type) -> str:
         """The registered name of a class, or its import path if it is not registered."""
         self.load_plugins()
-        return next((name for name, known in self._classes.items() if known is cls), _path(cls))
+        return next((name for name, known in self._classes.items() if known is cls), path_of(cls))
 
     def get(self, name: str) -> type[T]:
         """The class for a registered name, the ``__name__`` of a registered class, or an import path.
@@ -201,10 +208,14 @@ class Registry(Generic[T]):
                 raise InputError(f"{self.kind} {name!r} needs a value for {key!r}")
         return cls(**kwargs)
 
-    def resolve(self, given: T | str | Mapping[str, Any]) -> T:
+    def resolve(self, given: T | str | Mapping[str, Any], default: str | None = None) -> T:
         """Creates an instance from a name or a mapping; returns an instance unchanged.
 
         Accepts ``"grid"``, ``{"name": "grid", "stride": 2}`` and ``{"class_path": ..., "init_args": {...}}``.
+
+        Args:
+            given: The instance, its name or its description.
+            default: Name of the class of a mapping of arguments without a name.
 
         Raises:
             InputError: If ``given`` is none of these, and as :meth:`create`.
@@ -215,6 +226,7 @@ class Registry(Generic[T]):
             return self.create(given)
         arguments: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
         name = arguments.pop("name", None) or arguments.pop("class_path", None)
+        name = default if name is None and arguments else name
         if not isinstance(name, str):
             example = next(iter(self._classes), "NAME")
             raise InputError(
@@ -250,7 +262,8 @@ class Registry(Generic[T]):
         return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
 
 
-def _path(cls: type) -> str:
+def path_of(cls: type) -> str:
+    """The import path of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 

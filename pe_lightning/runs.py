@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,16 @@ def of_checkpoint(path: str | Path) -> Path:
     """The run directory of a checkpoint: the parent of ``checkpoints/``, else the checkpoint's own folder."""
     folder = Path(path).absolute().parent
     return folder.parent if folder.name == CHECKPOINTS else folder
+
+
+RECORDER = "pe_lightning.RunRecorder"
+"""Class path of the callback that records a run."""
+
+
+def recorder_of(callbacks: Sequence[Any]) -> Any:
+    """The arguments of the recorder among the callbacks of a configuration; ``None`` if it is not among them."""
+    found = (entry["init_args"] for entry in callbacks if entry["class_path"].endswith(".RunRecorder"))
+    return next(found, None)
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "", entries: bool = False) -> Iterator[tuple[str, Any]]:

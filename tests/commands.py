@@ -23,7 +23,7 @@ DEMO = [
     "--trainer.accelerator",
     "cpu",
 ]
-DEMO += ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
+DEMO += ["--trainer.max_steps", "20", "--data.batching.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
 DEMO += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
 
 

@@ -32,7 +32,16 @@ def run(environment: dict[str, str], folder: Path, *arguments: str) -> subproces
 
 
 def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
-    quick = ["--trainer.max_steps", "20", "--data.steps_per_epoch", "10", "--data.resize", "32", "--wandb.enabled", "false"]
+    quick = [
+        "--trainer.max_steps",
+        "20",
+        "--data.batching.steps_per_epoch",
+        "10",
+        "--data.resize",
+        "32",
+        "--wandb.enabled",
+        "false",
+    ]
     config = str(ROOT / "configs/image/demo.yaml")
     done = run(environment, tmp_path, "fit", "--config", config, "--model.encoder", "chirp", *quick)
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from pe_lightning.callbacks.base import check_monitors
 from pe_lightning.callbacks.descriptions import Describes
 from pe_lightning.callbacks.loggers import WandbSettings
 from pe_lightning.callbacks.memory import PeakMemory
+from pe_lightning.callbacks.precision import MatmulPrecision
 from pe_lightning.callbacks.recorder import RunRecorder, reports
 from pe_lightning.callbacks.snapshots import Snapshots
 from pe_lightning.callbacks.stable_rank import StableRank
@@ -13,6 +14,7 @@ from pe_lightning.callbacks.time_to_psnr import TimeToPSNR
 __all__ = [
     "Describes",
     "GracefulStop",
+    "MatmulPrecision",
     "PSNRProgressBar",
     "PeakMemory",
     "RunRecorder",

@@ -19,7 +19,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 import pe_lightning
 from pe_lightning import runs
-from pe_lightning.callbacks.base import TimedCallback, check_monitors, data_of
+from pe_lightning.callbacks.base import TimedCallback, callbacks, check_monitors, data_of
 from pe_lightning.callbacks.descriptions import Describes, data_name, describe, metric_of, run_name
 from pe_lightning.callbacks.loggers import WandbSettings, log_scores, make_loggers
 from pe_lightning.callbacks.scores import print_scores, rmse_in_units, score, score_baselines
@@ -44,6 +44,7 @@ __all__ = ["RunRecorder", "reports"]
 Array = npt.NDArray[np.float32]
 
 
+@callbacks.register("RunRecorder")
 class RunRecorder(TimedCallback):
     """Creates the run directory and writes its files, for any module that implements :class:`Describes`.
 

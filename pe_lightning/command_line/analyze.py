@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jsonargparse import ArgumentError, ArgumentParser
+import yaml
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from pe_lightning.command_line.verbs import console
-from pe_lightning.errors import InputError, did_you_mean, explain, root_message
+from pe_lightning.config_files import load_limited
+from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
@@ -127,32 +128,29 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
     Raises:
         InputError: If a name, an argument or a value is wrong.
     """
-    from pe_lightning.command_line import arguments, naming
-    from pe_lightning.encoders import Encoder
+    from pe_lightning.command_line import arguments
+    from pe_lightning.encoders import registry
 
-    naming.install()
     _, given = arguments.read(options)
+    described: dict[str, Any] = {}
     for option in given:
         if option.key.split(".")[:2] != ["model", "encoder"]:
             near = did_you_mean(option.name, OPTIONS) or "."
             raise InputError(f"unknown option {option.name!r}{near} analyze takes {', '.join(OPTIONS)}")
-    if given and "model.encoder" not in [option.key for option in given]:
+        described[option.key.removeprefix("model.encoder").removeprefix(".")] = _value(option.value)
+    if described and "" not in described:
         raise InputError(f"{given[0].name} belongs to an encoder that is not named: --encoder gau {given[0].name} ...")
-    parser = ArgumentParser(exit_on_error=False, parser_mode=naming.MODE)
-    parser.add_argument("--model.encoder", type=Encoder)
-    made: list[Encoder] = []
-    others = [[arguments.Option((f"--model.encoder={other}",))] for other in against]
-    for more in [[], *others]:
-        if not given and not more:
-            continue
-        try:
-            config = parser.parse_args(arguments.expand([*given, *more]))
-            made.append(parser.instantiate_classes(config).model.encoder)
-        except ArgumentError as error:
-            raise InputError(f"analyze: {explain(str(error), OPTIONS)}") from error
-        except ValueError as error:
-            raise InputError(root_message(error)) from error
-    return made
+    named = described.pop("", None)
+    with_arguments = {"name": named, **described} if isinstance(named, str) else {**(named or {}), **described}
+    return [registry.resolve(encoder) for encoder in [*([with_arguments] if named else []), *map(_value, against)]]
+
+
+def _value(text: str | None) -> Any:
+    """The value of an option, as YAML."""
+    try:
+        return load_limited(text or "")
+    except yaml.YAMLError as error:
+        raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
 
 
 def _maps(name: str, encoding: Encoder | Encoding, grid: Sequence[int]) -> Maps:

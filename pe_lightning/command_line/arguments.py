@@ -1,36 +1,35 @@
-"""Command-line arguments: split into files and options, and rewritten into what the parser of a verb takes.
+"""Command-line arguments: split into files and options; files become a recipe.
 
 ``pe-lightning fit my.jpg --encoder tri`` is rewritten once, before jsonargparse parses it::
 
-    --config=image/closed_form.yaml  --model.encoder={"class_path": "pe_lightning.encoders.Triangle", ...}
-    --data.paths=["my.jpg"]
+    --config=image/closed_form.yaml  --model.encoder=tri  --data.paths=["my.jpg"]
 
-The rewriting adds the recipe that suits the files and the settings that a checkpoint holds, replaces registered names by
-class paths with their defaults, and spells short forms out. No other module reads command-line arguments. In configuration
-files the loader of :mod:`pe_lightning.command_line.naming` expands the same names and short forms.
+The rewriting adds the recipe that suits the files and the settings that a checkpoint holds. Registered names are resolved by
+the objects that take them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from pe_lightning.errors import InputError
+from pe_lightning.registry import find_registry, path_of
 
-if TYPE_CHECKING:
-    from pe_lightning.registry import Registry
-
-__all__ = ["VERBOSE", "Known", "Option", "expand", "read", "rewrite"]
+__all__ = ["VERBOSE", "Option", "read", "rewrite"]
 
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
 """Options of ``fit``, ``validate``, ``test`` and ``predict`` that take no value."""
 MULTIPLE = frozenset({"output_shape"})
 """Their options that take several values."""
+DESCRIBED = frozenset({"model.encoder", "data.sampling", "data.source"})
+"""Settings that take a registered name, or a mapping with the name and arguments."""
+NAMED = {"model": "models", "data": "datamodules"}
+"""Settings that name a class, with the registry of the names."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +98,16 @@ def read(
     return positional, options
 
 
-def rewrite(verb: str, words: Sequence[str], known: Known | None = None) -> list[str]:
+def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     """The words after ``fit``, ``validate``, ``test`` or ``predict`` as the parser of that verb takes them.
 
     Args:
         verb: The verb.
-        words: Files, options and short forms, in any order.
-        known: Takes the classes and instances that the options name.
+        words: Files and options, in any order.
 
     Raises:
-        InputError: If there are neither files nor a recipe for ``fit``, no checkpoint for another verb, the kind of the
-            files is not clear, or a name or an argument is unknown.
+        InputError: If there are neither files nor a recipe for ``fit``, no checkpoint for another verb, or the kind of the
+            files is not clear.
     """
     # these import torch, which tables and help texts of other verbs do not need
     from pe_lightning.checkpoints import saved_settings
@@ -136,125 +134,33 @@ def rewrite(verb: str, words: Sequence[str], known: Known | None = None) -> list
             options = [Option((f"--config={json.dumps(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-    return [*expand(options, known), *positional]
+    arguments = {name: [option.key.startswith(f"{name}.") for option in options] for name in DESCRIBED}
+    first = {name: found.index(True) for name, found in arguments.items() if True in found}
+    # a name resets the arguments that were given before it
+    places = {place: min(place, first.get(option.key, place)) for place, option in enumerate(options)}
+    options = [options[place] for place in sorted(places, key=lambda place: (places[place], place == places[place]))]
+    with_arguments = frozenset(option.key.rpartition(".")[0] for option in options)
+    spelt = [word for option in options for word in _spelt(option, with_arguments)]
+    return [*spelt, *positional]
 
 
-def expand(options: Iterable[Option], known: Known | None = None) -> list[str]:
-    """Options with registered names, recipes and short forms replaced by what jsonargparse takes: ``--key=value`` each.
+def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
+    """An option for the parser: ``--key=value``, with recipes found by name."""
+    from lightning.pytorch import callbacks as lightning_callbacks
 
-    Args:
-        options: The options, in their order.
-        known: Takes the classes and instances that the options name.
-
-    Raises:
-        InputError: If a name or an argument is unknown.
-    """
-    known = Known() if known is None else known
-    return [word for option in options for word in _expanded(option, known)]
-
-
-@dataclass
-class Known:
-    """The classes and instances that the options so far name, on which the meaning of later options depends.
-
-    Args:
-        classes: The classes of ``model`` and ``data``.
-        named: The last ``encoder``, ``sampling`` and ``source``, in the ``class_path`` form.
-        automatic_width: Whether the width of an encoder was ``auto``; an encoder without a width does not say it.
-        short_help: Whether ``--help`` was given, and not ``--help=all``.
-    """
-
-    classes: dict[str, type[Any]] = field(default_factory=dict)
-    named: dict[str, Any] = field(default_factory=dict)
-    automatic_width: bool = False
-    short_help: bool = False
-
-    def remember(self, key: str, value: Any) -> None:
-        """Remembers an instance of a registered class."""
-        from pe_lightning.command_line import naming
-
-        self.named[key] = value
-        self.automatic_width = self.automatic_width or (key == "encoder" and naming.has_automatic_width(value))
-
-
-def _expanded(option: Option, known: Known) -> list[str]:
-    from pe_lightning.command_line import naming
+    from pe_lightning.command_line import recipes
 
     key, value = option.key, option.value
-    head, *path = key.split(".")
-    if key in ("h", "help"):
-        known.short_help = value != "all"
-        return ["--help"]
-    if path[-1:] == ["help"] and path[-2:-1] and path[-2] in naming.NAMED_INSTANCES:
-        kind = path[-2]
-        listing = "encoders NAME" if kind == "encoder" else f"list {kind}s"
-        raise InputError(f"--{key} is not an option; pe-lightning {listing} shows the arguments")
-    if value is None or key.endswith(".help"):
-        return [f"--{key}" if head in naming.NAMED_CLASSES else option.name, *option.values]
+    if value is None:
+        return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":
-        return [f"--config={_read_config(value, known)}"]
-    if re.fullmatch(r"trainer\.callbacks\+?", key):
-        found = naming.expand_callbacks(naming.read_value(value))
-        return [f"{option.name}={found if isinstance(found, str) else json.dumps(found)}"]
-    if head not in naming.NAMED_CLASSES:
-        return [f"{option.name}={value}"]
-    if not path:
-        tree = naming.read_value(value)
-        cls = naming.find_class(head, tree)
-        if cls is not None:
-            known.classes[head] = cls
-        if isinstance(tree, dict):  # the class with its arguments
-            return [f"--{head}={json.dumps(naming.expand_tree({head: tree})[head])}"]
-        return [f"--{head}={value if cls is None else naming.path_of(cls)}"]
-    last = path[-1]
-    if last in naming.NAMED_INSTANCES:
-        before = naming.AUTOMATIC_WIDTH if known.automatic_width else known.named.get(last)
-        found = naming.expand(naming.read_value(value), last, before)
-        known.remember(last, found)
-        return [f"--{key}={found if isinstance(found, str) else json.dumps(found)}"]
-    if head == "data" and len(path) == 1 and naming.is_short_form(last, known.classes.get("data")):
-        group, _, name = naming.SHORT_FORMS[last].partition(".")
-        # jsonargparse takes the null of a nested option for a word, unless it is in a mapping
-        return [f'--data.{group}={{"{name}": null}}' if value.strip() == "null" else f"--data.{group}.{name}={value}"]
-    if len(path) == 2 and path[0] in naming.NAMED_INSTANCES:
-        return _expanded_argument(option, path[0], last, value, known)
+        return [f"--config={recipes.find(value)}"]
+    if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
+        value = path_of(find_registry(NAMED[key]).get(value))
+    if key.rstrip("+") == "trainer.callbacks" and value.isidentifier() and not hasattr(lightning_callbacks, value):
+        value = path_of(find_registry("callbacks").get(value))
+    if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
+        value = json.dumps({"name": value})  # jsonargparse adds arguments to a mapping, not to a word
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
         value = json.dumps([value])
     return [f"--{key}={value}"]
-
-
-def _expanded_argument(option: Option, key: str, argument: str, value: str, known: Known) -> list[str]:
-    """An argument of an encoder, a sampling or a source: ``--model.encoder.sigma 0.1``."""
-    from pe_lightning.command_line import naming
-
-    words = []
-    if key in naming.DEFAULT_NAMES and key not in known.named:  # jsonargparse cannot change an argument of a default
-        default = naming.expand(naming.DEFAULT_NAMES[key], key)
-        known.remember(key, default)
-        words.append(f"--{option.key.rpartition('.')[0]}={json.dumps(default)}")
-    current = known.named.get(key)
-    if not isinstance(current, Mapping) or argument.endswith("+"):
-        return [*words, f"--{option.key}={value}"]
-    registry: Registry[Any] = naming.NAMED_INSTANCES[key]
-    found = registry.arguments(registry.get(current["class_path"]), {argument: value})
-    known.remember(key, {**current, "init_args": {**(current.get("init_args") or {}), **found}})
-    # ``width`` is another argument of the class, or none
-    return [*words, *(f"--{option.key.rpartition('.')[0]}.{name}={value}" for name in found)]
-
-
-def _read_config(config: str, known: Known) -> str:
-    """The file that a configuration is in, after remembering what it names."""
-    from pe_lightning.command_line import naming, recipes
-
-    found = recipes.find(config)
-    tree = naming.read_config(found)
-    for head in naming.NAMED_CLASSES:
-        section = tree.get(head)
-        section = {"class_path": section} if isinstance(section, str) else dict(section or {})
-        arguments = section.get("init_args") or section
-        if (cls := naming.find_class(head, section)) is not None:
-            known.classes[head] = cls
-        for key in naming.NAMED_INSTANCES.keys() & arguments.keys():
-            if arguments[key] is not None:
-                known.remember(key, naming.expand(arguments[key], key))
-    return found

@@ -1,7 +1,4 @@
-"""The verbs that train and evaluate: their parser, and one function from a configuration to data, model and Trainer.
-
-The options are those of :class:`lightning.pytorch.cli.LightningCLI`, whose parser class builds them.
-"""
+"""The verbs that train and evaluate: a :class:`~lightning.pytorch.cli.LightningCLI`, and what it adds to its Trainer."""
 
 from __future__ import annotations
 
@@ -13,17 +10,15 @@ import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning
-import torch
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentError, Namespace  # type: ignore[attr-defined]
+from jsonargparse import ActionConfigFile, ArgumentError, Namespace, set_parsing_settings  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
-from lightning.pytorch.cli import LightningArgumentParser, SaveConfigCallback
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -31,29 +26,28 @@ from pe_lightning import runs, tasks
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, locate, read_checkpoint, restoring
-from pe_lightning.command_line import naming
-from pe_lightning.command_line.arguments import VERBOSE, Known, rewrite
+from pe_lightning.command_line.arguments import VERBOSE, read, rewrite
 from pe_lightning.command_line.config_checks import check_names
-from pe_lightning.command_line.help import PURPOSES, short_help
-from pe_lightning.data import ImageDataModule, SignalDataModule
+from pe_lightning.command_line.help import PURPOSES, asks_short_help, short_help
+from pe_lightning.data import SignalDataModule
 from pe_lightning.data.output import OutputGrid
 from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
 from pe_lightning.folds import fold_scores
 from pe_lightning.interrupts import Interrupted, exit_status
-from pe_lightning.modules import ComplexLinear, CoordinateModule
+from pe_lightning.modules import CoordinateModule
 from pe_lightning.modules.base import refuse_other_model
 from pe_lightning.quiet_fits import HIDDEN_WARNINGS, fit_quietly
+from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.resumption import Resumption
 
-__all__ = ["Job", "build", "execute", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
+__all__ = ["CommandLine", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
 
 OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-    *(f"--{name}" for name in ("float32_matmul_precision", "output_shape", "output_format", "scale", "at")),
-    *(f"--data.{name}" for name in naming.SHORT_FORMS),
+    *(f"--{name}" for name in ("output_shape", "output_format", "scale", "at")),
 ]
 """Options offered as spelling suggestions, besides the arguments of the named classes."""
 
@@ -83,25 +77,25 @@ def run(verb: str, arguments: Sequence[str]) -> int:
         InputError: If the arguments, the data or the checkpoint cannot be used.
     """
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
-    known = Known()
-    words = rewrite(verb, arguments, known)
-    if known.short_help:
-        named = {"model": ComplexLinear, "data": ImageDataModule, **known.classes}
-        print(short_help(verb, **named), end="")
+    files, options = read(arguments)
+    if asks_short_help(options):
+        print(short_help(verb, files, options), end="")
         return 0
-    job = build(verb, parse(verb, words))
-    execute(job)
+    command = CommandLine(verb, rewrite(verb, arguments))
+    command.execute()
     # Lightning treats a started process that reports an interrupt as failed
-    return exit_status(job.stop.signum) if job.stop.signum and job.trainer.is_global_zero else 0
+    return exit_status(command.stop.signum) if command.stop.signum and command.trainer.is_global_zero else 0
 
 
 def prepare(verbose: bool = False) -> None:
-    """Loads plugins and names, and filters messages; to be called before :func:`parse`.
+    """Loads plugins, limits what configurations may import, and filters messages; to be called before :func:`parse`.
 
     Args:
         verbose: Whether Lightning's notes are shown: seed, devices, why a fit ends.
     """
-    naming.install()
+    for registry in REGISTRIES:
+        find_registry(registry).load_plugins()
+    set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])  # enforces the default list
     for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
         logger = logging.getLogger(f"lightning.{name}")
         logger.removeFilter(_is_ours)
@@ -123,7 +117,6 @@ def make_parser(verb: str) -> LightningArgumentParser:
         prog=f"pe-lightning {verb}",
         usage=f"pe-lightning {verb} [options]; pe-lightning {verb} --help is shorter",
         description=PURPOSES[verb],
-        parser_mode=naming.MODE,
         exit_on_error=False,
         allow_abbrev=False,
         dump_header=[f"lightning.pytorch=={lightning.__version__}"],
@@ -134,13 +127,6 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
     parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
     parser.add_class_arguments(WandbSettings, "wandb")
-    parser.add_argument(
-        "--float32_matmul_precision",
-        type=Literal["highest", "high", "medium"],
-        default="highest",
-        help="Precision of float32 products in training steps on a GPU: 'highest' is float32, 'high' TF32 (faster, "
-        "10 bits), 'medium' bfloat16. Exact fits and Gram matrices are always computed in full precision.",
-    )
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
         shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
@@ -184,6 +170,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
             config = parser.parse_args(list(given))
     except ArgumentError as error:
         raise InputError(explain(str(error), OPTIONS)) from error
+    _name_recorder(config)
     check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices
     if str(count).isdigit() and int(count) > max(64, 4 * processors):  # all of them would be started
@@ -201,6 +188,22 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     if config.ckpt_path:  # from an option, a configuration or the environment
         config.ckpt_path = str(locate(config.ckpt_path))
     return config
+
+
+def _name_recorder(config: Namespace) -> None:
+    """Moves the settings of W&B into the arguments of the recorder, a callback that any LightningCLI takes."""
+    settings, defaults = config.pop("wandb").as_dict(), vars(WandbSettings(enabled=False)) | {"enabled": True}
+    callbacks = config.trainer.callbacks or []
+    config.trainer.callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
+    if runs.recorder_of(config.trainer.callbacks) is None:
+        arguments = inspect.signature(RunRecorder).parameters.items()
+        init_args = Namespace({name: parameter.default for name, parameter in arguments})
+        config.trainer.callbacks.append(Namespace(class_path=runs.RECORDER, init_args=init_args))
+    recorder = runs.recorder_of(config.trainer.callbacks)
+    given = recorder.get("wandb") or {}
+    given = given.as_dict() if isinstance(given, Namespace) else given
+    changed = {name: value for name, value in settings.items() if value != defaults[name]}
+    recorder["wandb"] = Namespace(**{**defaults, **given, **changed})
 
 
 def plain_values(verb: str, config: Namespace) -> dict[str, Any]:
@@ -236,90 +239,147 @@ def _input_errors() -> Iterator[None]:
         raise InputError(root_message(error)) from error
 
 
-@dataclass(frozen=True)
-class Job:
-    """A verb of the Trainer, with all objects that it takes.
+class CommandLine(LightningCLI):
+    """A verb of the Trainer with all objects that it takes, from a configuration to the run.
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        config: The complete configuration.
-        data: The DataModule.
-        model: The module; of a fit it has no parameters before :func:`execute`.
-        trainer: The Trainer, with the callbacks that every run has.
-        recorder: Its callback that keeps the run directory.
-        best: Its callback that writes the checkpoints of a fit.
-        stop: Its callback that stops a fit at signals.
-    """
-
-    verb: str
-    config: Namespace
-    data: LightningDataModule
-    model: LightningModule
-    trainer: Trainer
-    recorder: RunRecorder
-    best: BestAndLast
-    stop: GracefulStop
-
-
-def build(
-    verb: str,
-    config: Namespace,
-    *,
-    data: LightningDataModule | None = None,
-    callbacks: Sequence[Callback] = (),
-    interactive: bool = True,
-    **recorder_options: Any,
-) -> Job:
-    """Seeds the random generators, and makes data, model and Trainer of a configuration.
-
-    Args:
-        verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        config: The complete configuration, from :func:`parse`.
+        given: Arguments, or the complete configuration from :func:`parse`.
         data: The DataModule in place of a new one.
         callbacks: Further callbacks, after those of every run.
         interactive: Whether the Trainer draws a progress bar and handles signals; else both are the caller's.
-        **recorder_options: Further arguments of :class:`~pe_lightning.callbacks.RunRecorder`.
+        **recorder: Attributes of the recorder that differ from the configuration, such as ``folder``.
+
+    Attributes:
+        recorder: The callback that keeps the run directory.
+        best: The callback that writes the checkpoints of a fit.
+        stop: The callback that stops a fit at signals.
 
     Raises:
         InputError: If a constructor refuses its arguments, or the model is not the checkpoint's.
     """
-    if config.seed_everything is not False:
-        seed = None if config.seed_everything is True else config.seed_everything
-        config.seed_everything = seed_everything(seed, workers=True)
-    torch.set_float32_matmul_precision(config.float32_matmul_precision)
-    instances = instantiate(verb, config, SECTIONS if data is None else SECTIONS - {"data"})
-    data, model, options = data or instances.data, instances.model, {**instances.trainer}
-    if config.ckpt_path and isinstance(model, (CoordinateModule, tasks.AttentionTask)):
-        refuse_other_model(read_checkpoint(config.ckpt_path)["hyper_parameters"], dict(model.hparams), MEMORY_OPTIONS)
-    if verb == "fit" and _plain(config.data).get("validation") == "auto":
-        rank_zero_info(
-            "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by which "
-            "callbacks and schedulers select; 0 trains on these too, and they select by the samples of test/."
-        )
-    log = options["logger"] is not False
-    recorder = RunRecorder(ckpt_path=config.ckpt_path, wandb=instances.wandb, log=log, **recorder_options)
-    best = BestAndLast(getattr(model, "monitor", None), getattr(model, "monitor_mode", "max"))
-    stop = GracefulStop(listen=interactive)
-    given = options["callbacks"] or []
-    chosen: list[Callback] = [*(given if isinstance(given, list) else [given]), recorder, stop]
-    if not any(isinstance(callback, Resumption) for callback in model.configure_callbacks()):
-        chosen.append(Resumption())  # a module of the user's own
-    if not interactive:
-        options["enable_progress_bar"] = False
-    elif options["enable_progress_bar"] is not False:
-        chosen.append(PSNRProgressBar())
-    if verb == "fit" and options["enable_checkpointing"] is not False:
-        chosen.append(best)
-    if not options["fast_dev_run"]:
-        chosen.append(KeepConfig(make_parser(verb), config, recorder))
-    if options["logger"] in (None, True):
-        options["logger"] = False  # the recorder attaches loggers once the run has a directory
-    try:
-        with _input_errors():
-            trainer = Trainer(**{**options, "callbacks": [*chosen, *callbacks]})
-    except TypeError as error:  # raised by Lightning for --trainer.devices x
-        raise InputError(str(error)) from error
-    return Job(verb, config, data, model, trainer, recorder, best, stop)
+
+    def __init__(
+        self,
+        verb: str,
+        given: Sequence[str] | Namespace,
+        *,
+        data: LightningDataModule | None = None,
+        callbacks: Sequence[Callback] = (),
+        interactive: bool = True,
+        **recorder: Any,
+    ) -> None:
+        self.verb = verb
+        self.given_data = data
+        self.further_callbacks = callbacks
+        self.interactive = interactive
+        self.recorder_options = recorder
+        self.stop = GracefulStop(listen=interactive)
+        args = given if isinstance(given, Namespace) else parse(verb, given)
+        super().__init__(LightningModule, LightningDataModule, args=args, run=False, load_from_checkpoint_support=False)
+
+    def setup_parser(self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]) -> None:
+        """Takes the parser of the verb."""
+        self.parser = make_parser(self.verb)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Takes the configuration, which is parsed already."""
+        self.config = args
+
+    def instantiate_classes(self) -> None:
+        """Makes data, model and Trainer."""
+        config = self.config
+        self.config_init = instantiate(self.verb, config, SECTIONS if self.given_data is None else SECTIONS - {"data"})
+        self.datamodule = self.given_data or self.config_init.data
+        self.model = self.config_init.model
+        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
+        if config.ckpt_path and isinstance(self.model, (CoordinateModule, tasks.AttentionTask)):
+            saved = read_checkpoint(config.ckpt_path)["hyper_parameters"]
+            refuse_other_model(saved, dict(self.model.hparams), MEMORY_OPTIONS)
+        if self.verb == "fit" and _plain(config.data).get("validation") == "auto":
+            rank_zero_info(
+                "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by "
+                "which callbacks and schedulers select; 0 trains on these too, and they select by the samples of test/."
+            )
+        self.trainer = self.instantiate_trainer()
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """The Trainer, with the callbacks that every run has."""
+        options = {**self.config_init.trainer, **kwargs}
+        given = options["callbacks"]
+        chosen: list[Callback] = [*given, self.stop]
+        self.recorder = next(callback for callback in given if isinstance(callback, RunRecorder))
+        self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
+        self.recorder.log_runs = self.recorder.log_runs and options["logger"] is not False
+        for name, value in self.recorder_options.items():
+            setattr(self.recorder, name, value)
+        if not any(isinstance(callback, Resumption) for callback in self.model.configure_callbacks()):
+            chosen.append(Resumption())  # a module of the user's own
+        if not self.interactive:
+            options["enable_progress_bar"] = False
+        elif options["enable_progress_bar"] is not False:
+            chosen.append(PSNRProgressBar())
+        if self.verb == "fit" and options["enable_checkpointing"] is not False:
+            chosen.append(self.best)
+        if not options["fast_dev_run"]:
+            chosen.append(KeepConfig(self.parser, self.config, self.recorder))
+        if options["logger"] in (None, True):
+            options["logger"] = False  # the recorder attaches loggers once the run has a directory
+        try:
+            with _input_errors():
+                return Trainer(**{**options, "callbacks": [*chosen, *self.further_callbacks]})
+        except TypeError as error:  # raised by Lightning for --trainer.devices x
+            raise InputError(str(error)) from error
+
+    def execute(self) -> None:
+        """Runs the verb. A fit ends with the test evaluation of the last weights.
+
+        Raises:
+            InputError: If the model cannot represent the data, or the checkpoint does not fit the model.
+            Interrupted: If a signal stopped a fit whose signals the caller handles; its checkpoint is written.
+        """
+        if self.verb == "fit":
+            self._score_folds()
+            self._build_model()
+        method = getattr(self.trainer, self.verb)
+        options = {name: self.config[name] for name in inspect.signature(method).parameters.keys() - NOT_OPTIONS}
+        if self.verb == "test":
+            options["verbose"] = False  # the recorder prints the table
+        with restoring():
+            method(self.model, datamodule=self.datamodule, **options)
+            if self.stop.signum is not None and not self.stop.listen:
+                raise Interrupted(self.stop.signum)  # the fit is to be resumed
+            if self.verb == "fit":
+                self.trainer.test(self.model, datamodule=self.datamodule, verbose=False, weights_only=True)
+        if self.verb == "fit" and any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
+            import wandb
+
+            with wandb_may_fail():
+                # a run that is torn down would stay the current one of this process
+                wandb.finish(exit_code=exit_status(self.stop.signum or 0) if self.stop.preempted else None)
+                wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
+
+    def _score_folds(self) -> None:
+        """Scores copies of the model that are fitted to all folds but one, if the data has folds."""
+        data, model = self.datamodule, self.model
+        if not isinstance(data, SignalDataModule) or not isinstance(model, CoordinateModule) or data.folds is None:
+            return
+        if self.trainer.world_size > 1:
+            raise InputError("folds are fitted by one process: set --trainer.devices 1, or leave out --data.folds")
+        names = ("max_steps", "max_epochs", "accelerator", "precision")
+        options = {name: self.config.trainer[name] for name in names if self.config.trainer[name] is not None}
+        data.prepare()
+        self.recorder.durations.mark("reading")
+        model.fold_scores = fold_scores(model, data, functools.partial(fit_quietly, devices=1, **options))
+        self.recorder.durations.mark("folds")
+
+    def _build_model(self) -> None:
+        """Builds the model for the data, so that bad input fails before anything is started or written."""
+        if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
+            self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
+            self.best.monitor = self.model.monitor  # the metric is the data's
+        elif isinstance(self.datamodule, tasks.TaskDataModule) and isinstance(self.model, tasks.AttentionTask):
+            self.model.build(self.datamodule.info)
 
 
 def _plain(part: Any) -> dict[str, Any]:
@@ -340,62 +400,6 @@ def _selects_by_validation(config: Namespace) -> bool:
     return False
 
 
-def execute(job: Job) -> None:
-    """Runs the verb. A fit ends with the test evaluation of the last weights.
-
-    Raises:
-        InputError: If the model cannot represent the data, or the checkpoint does not fit the model.
-        Interrupted: If a signal stopped a fit whose signals the caller handles; its checkpoint is written.
-    """
-    if job.verb == "fit":
-        _score_folds(job)
-        _build_model(job)
-    method = getattr(job.trainer, job.verb)
-    options = {name: job.config[name] for name in inspect.signature(method).parameters.keys() - NOT_OPTIONS}
-    if job.verb == "test":
-        options["verbose"] = False  # the recorder prints the table
-    with restoring():
-        method(job.model, datamodule=job.data, **options)
-        if job.stop.signum is not None and not job.stop.listen:
-            raise Interrupted(job.stop.signum)  # the fit is to be resumed
-        if job.verb == "fit":
-            job.trainer.test(job.model, datamodule=job.data, verbose=False, weights_only=True)
-    if job.verb == "fit" and any(isinstance(logger, WandbLogger) for logger in job.trainer.loggers):
-        import wandb
-
-        with wandb_may_fail():
-            # a run that is torn down would stay the current one of this process
-            wandb.finish(exit_code=exit_status(job.stop.signum or 0) if job.stop.preempted else None)
-            wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
-
-
-def _score_folds(job: Job) -> None:
-    """Scores copies of the model that are fitted to all folds but one, if the data has folds.
-
-    Raises:
-        InputError: If several processes fit.
-    """
-    if not isinstance(job.data, SignalDataModule) or not isinstance(job.model, CoordinateModule) or job.data.folds is None:
-        return
-    if job.trainer.world_size > 1:
-        raise InputError("folds are fitted by one process: set --trainer.devices 1, or leave out --data.folds")
-    names = ("max_steps", "max_epochs", "accelerator", "precision")
-    options = {name: job.config.trainer[name] for name in names if job.config.trainer[name] is not None}
-    job.data.prepare()
-    job.recorder.durations.mark("reading")
-    job.model.fold_scores = fold_scores(job.model, job.data, functools.partial(fit_quietly, devices=1, **options))
-    job.recorder.durations.mark("folds")
-
-
-def _build_model(job: Job) -> None:
-    """Builds the model for the data, so that bad input fails before anything is started or written."""
-    if isinstance(job.data, SignalDataModule) and isinstance(job.model, CoordinateModule):
-        job.model.build_from(job.data, job.trainer.strategy.root_device)
-        job.best.monitor = job.model.monitor  # the metric is the data's
-    elif isinstance(job.data, tasks.TaskDataModule) and isinstance(job.model, tasks.AttentionTask):
-        job.model.build(job.data.info)
-
-
 class KeepConfig(SaveConfigCallback):
     """Writes the resolved configuration of a fit into the run directory."""
 
@@ -409,8 +413,10 @@ class KeepConfig(SaveConfigCallback):
             super().setup(trainer, pl_module, stage)
 
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Writes ``config.yaml`` into the run directory."""
-        text = self.parser.dump(self.config, skip_none=False)
-        self.recorder.hyper_parameters = yaml.safe_load(text)
+        """Writes ``config.yaml`` into the run directory: the settings that repeat the run in any LightningCLI."""
+        tree = plain_values(stage, self.config)
+        tree = {key: value for key, value in tree.items() if key not in ("ckpt_path", "weights_only")}
+        self.recorder.hyper_parameters = tree
         if self.recorder.run_dir is not None:
+            text = f"# lightning.pytorch=={lightning.__version__}\n{yaml.safe_dump(tree, sort_keys=False)}"
             write_atomically(self.recorder.run_dir / runs.CONFIG, text)

@@ -58,7 +58,7 @@ def fill_files(
     missing: list[str] | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
-    prior: str = "none",
+    prior: str = "pictures",
     model: Literal["auto", "adaptive", "exact"] = "auto",
     encoder: str | None = None,
     folds: Literal["auto", "random", "blocks", "none"] = "auto",

@@ -11,15 +11,19 @@ import pydoc
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 from docstring_parser import DocstringStyle, parse
 from jsonargparse import ArgumentParser
 
+from pe_lightning.command_line.arguments import Option
+from pe_lightning.config_files import read_config
 from pe_lightning.registry import find_registry
 
-__all__ = ["argument_descriptions", "layout", "short_help"]
+__all__ = ["argument_descriptions", "asks_short_help", "layout", "short_help"]
 
 INDENT = 30
 """Columns before the description of an option."""
@@ -63,17 +67,33 @@ OUTPUT: list[Entry] = [
 ]
 
 
-def short_help(verb: str, model: type[Any], data: type[Any]) -> str:
+def asks_short_help(options: Iterable[Option]) -> bool:
+    """Whether ``--help`` is among the options, and not ``--help=all``."""
+    return any(option.key in ("h", "help") and option.value != "all" for option in options)
+
+
+def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> str:
     """The help of a verb of the Trainer.
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        model: The class whose options are listed as those of ``--model``.
-        data: The class whose options are listed as those of ``--data``.
+        files: Files to fit, for whose kind the recipe chooses the classes.
+        options: The options; those that name a model or a DataModule, or a configuration that does, choose the classes
+            whose arguments are listed.
     """
     from pe_lightning.callbacks import WandbSettings
     from pe_lightning.command_line import recipes  # imports Lightning, which descriptions do not need
 
+    named = {"model": "ComplexLinear", "data": "ImageDataModule"}
+    given = {option.key: option.value for option in options}
+    recipe = [Option((f"--config={recipes.recipe_for(files, given)}",))] if files and "config" not in given else []
+    for option in [*recipe, *options]:
+        if option.key in named and option.value:
+            named[option.key] = option.value
+        elif option.key == "config" and option.value:
+            sections = read_config(Path(recipes.find(option.value)))
+            named |= {key: sections[key]["class_path"] for key in named.keys() & sections.keys()}
+    model, data = find_registry("models").get(named["model"]), find_registry("datamodules").get(named["data"])
     fit, predict = verb == "fit", verb == "predict"
     usage = {"fit": "[FILE ...] [--config RECIPE] [--encoder NAME]", "predict": f"{CHECKPOINT} [--scale NUMBER]"}
     options = ("model", "data", "trainer", "wandb") if fit else () if predict else ("data",)
@@ -97,11 +117,10 @@ def short_help(verb: str, model: type[Any], data: type[Any]) -> str:
         ("--trainer.accelerator auto", "cpu or gpu."),
         ("--trainer.callbacks+ NAME", _choices("callbacks")),
         *((f"--wandb.{name} {value}", text) for name, value, text in wandb if name in ("enabled", "project", "group")),
-        ("--float32_matmul_precision highest", "Precision of training steps on a GPU: highest, high or medium."),
         ("--print_config", "Print the complete configuration, which --config takes, and exit."),
         ("-v", "Show the notes of Lightning."),
     ]
-    training = ("--trainer.max_steps", "--wandb", "--trainer.callbacks", "--seed", "--float32")
+    training = ("--trainer.max_steps", "--wandb", "--trainer.callbacks", "--seed")
     sections = [
         ("what is fitted, and by what", names) if fit else ("", []),
         (f"options of --data {data.__name__}", [] if predict else _data_options(data)),
@@ -122,17 +141,13 @@ def _choices(registry: str) -> str:
 
 
 def _data_options(data: type[Any]) -> list[Entry]:
-    """The options of a DataModule, with short forms in place of the groups that they belong to."""
-    from pe_lightning.command_line import naming
-
-    short = {word: place for word, place in naming.SHORT_FORMS.items() if naming.is_short_form(word, data)}
-    groups = dict.fromkeys(place.partition(".")[0] for place in short.values())
-    parameters = inspect.signature(data).parameters
+    """The options of a DataModule, with the arguments of grouped options."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(data).parameters.items()}
+    groups = [name for name, default in defaults.items() if is_dataclass(default)]
     entries = [entry for entry in _options("data", data) if entry[0].split()[0].removeprefix("--data.") not in groups]
     for group in groups:
-        names = {place.partition(".")[2]: word for word, place in short.items() if place.startswith(f"{group}.")}
-        arguments = argument_descriptions(type(parameters[group].default))
-        entries += [(f"--data.{names[name]} {value}", text) for name, value, text in arguments if name in names]
+        arguments = argument_descriptions(type(defaults[group]))
+        entries += [(f"--data.{group}.{name} {value}", text) for name, value, text in arguments]
     return entries
 
 

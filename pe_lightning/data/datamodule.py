@@ -24,7 +24,7 @@ from pe_lightning.data.sources.base import Source, sources
 from pe_lightning.data.split_signals import Signals, Splitting
 from pe_lightning.data.splits import Protocol, Split
 from pe_lightning.distributed import SIGNALS_STRATEGY, Process
-from pe_lightning.registry import Registry
+from pe_lightning.registry import Description, Registry
 
 __all__ = ["SignalDataModule", "datamodules"]
 
@@ -62,8 +62,8 @@ class SignalDataModule(LightningDataModule):
 
     def __init__(
         self,
-        source: Source | str,
-        sampling: Sampling | str = "grid",
+        source: Source | str | Description,
+        sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -78,7 +78,7 @@ class SignalDataModule(LightningDataModule):
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
         self.validation = validation
         self.source = sources.resolve(source)
-        self.sampling = samplings.resolve(sampling)
+        self.sampling = samplings.resolve(sampling, default="grid")
         self.protocol = protocol
         self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
         self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage

@@ -27,6 +27,7 @@ from pe_lightning.data.sources.tensor import TensorSource
 from pe_lightning.data.sources.video import VideoSource
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
+from pe_lightning.registry import Description
 
 __all__ = [
     "ImageDataModule",
@@ -64,7 +65,7 @@ class ImageDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str = "grid",
+        sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -101,7 +102,7 @@ class RowDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str = "grid",
+        sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -140,7 +141,7 @@ class VideoDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str = "grid",
+        sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -178,7 +179,7 @@ class PointsDataModule(SignalDataModule):
         coordinates: str | list[str],
         values: str | list[str],
         *,
-        sampling: Sampling | str | None = None,
+        sampling: Sampling | str | Description | None = None,
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -187,6 +188,8 @@ class PointsDataModule(SignalDataModule):
         **source: Any,
     ) -> None:
         usual = RandomSampling(0.8, shared=True)
+        if isinstance(sampling, dict) and sampling.keys().isdisjoint({"name", "class_path"}):
+            sampling = {"name": "random", "fraction": 0.8, "shared": True, **sampling}
         chosen = usual if sampling is None else samplings.resolve(sampling)
         if folds is not None and chosen == usual:
             chosen = GridSampling(1)  # folds are of all rows
@@ -214,7 +217,7 @@ class LabelledDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str = "grid",
+        sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
@@ -252,7 +255,7 @@ class TensorDataModule(SignalDataModule):
         self,
         values: Tensor | np.ndarray[Any, Any],
         names: list[str] | None = None,
-        sampling: Sampling | str = "grid",
+        sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),

@@ -21,7 +21,7 @@ from pe_lightning.data.sources.missing import read_mask
 from pe_lightning.data.sources.paths import PICTURES, SourceFile, expand
 from pe_lightning.data.splits import GridSplit, PointSplit, RandomSplit, Split
 from pe_lightning.errors import InputError
-from pe_lightning.registry import Registry
+from pe_lightning.registry import Description, Registry
 
 __all__ = ["FoldSampling", "FoldsLike", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
 
@@ -35,7 +35,7 @@ ROW_SEED = 0x524F5753
 """Second seed of the order in which rows of points are split."""
 
 
-FoldsLike: TypeAlias = Literal["random", "blocks"] | dict[str, Any]
+FoldsLike: TypeAlias = Literal["random", "blocks"] | Description
 """The kind of the folds, or a mapping of the arguments of :class:`FoldSampling`."""
 
 

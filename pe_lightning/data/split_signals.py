@@ -229,13 +229,13 @@ def _check_streamed(raw: RawSignals, source: Source, splitting: Splitting) -> No
     """Refuses what signals that are read from their file cannot have."""
     if getattr(source, "missing", "nan") != "nan":
         raise InputError(
-            "signals with missing samples are held in memory: set --data.in_memory true, or make them smaller (resize, "
+            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller (resize, "
             "center_crop, frames, length)"
         )
     if splitting.batching is not None and splitting.batching.kind == "full":
         raise InputError(
             f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
-            "batch: set --data.batch points or blocks, or --data.in_memory true"
+            "batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true"
         )
 
 
@@ -245,13 +245,13 @@ def _check_training(splitting: Splitting, split: Split, loaded: bool, scattered:
     if blocks and (scattered or not isinstance(split, GridSplit)):
         reason = "" if split.known is None else ", since trained samples are missing"
         raise InputError(
-            f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set --data.batch "
+            f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set --data.batching.kind "
             "points"
         )
     if splitting.folds is not None and not (nothing_scored and loaded):
         raise InputError(
             "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
-            "--data.in_memory true, or leave out folds"
+            "--data.storage.in_memory true, or leave out folds"
         )
 
 

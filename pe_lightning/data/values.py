@@ -76,7 +76,7 @@ class FileValues:
             where = [axis.start for axis in block]
             raise InputError(
                 f"the block that starts at sample {where} holds missing samples (NaN or infinite), which signals that are "
-                "read from their file cannot have: set --data.in_memory true, or fit a part of the signals"
+                "read from their file cannot have: set --data.storage.in_memory true, or fit a part of the signals"
             )
         # a copy of a memory-mapped file, since a tensor may be written to
         return torch.from_numpy(np.require(values, requirements=["C", "W"]))
@@ -98,7 +98,8 @@ def load(raw: RawSignals) -> Tensor:
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
         return torch.from_numpy(opened)
-    remedy = "Set --data.in_memory false to read blocks, or make the signals smaller (resize, center_crop, frames, length)"
+    remedy = "Set --data.storage.in_memory false to read blocks, or make the signals smaller"
+    remedy += " (resize, center_crop, frames, length)"
     check_memory("the set of signals", raw.shape, np.dtype(np.float32).itemsize, remedy)
     values = np.empty(raw.shape, dtype=np.float32)
     rows, first = values.reshape(-1, *raw.shape[2:]), 0

@@ -16,7 +16,7 @@ from pe_lightning.data.splits import GridSplit, Split
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.estimators.base import Estimator, default_device
-from pe_lightning.estimators.priors import NO_PRIOR, read_prior
+from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SampledField, SignalField, SignalSamples, TrainedSamples, check_in_memory
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
@@ -130,7 +130,7 @@ class AdaptiveFit(Estimator):
     Args:
         encoder: The encoder of the bank.
         angles: Number of directions in 2-D.
-        aspects: Ratios of length to width of the stretched encoders.
+        aspects: Ratios of length to width of the stretched encoders; ``None``: 2 and 6, or 6 on grids of three axes.
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, ``auto`` smooths.
         prior: ``none``, or a network that was trained on other pictures.
@@ -143,22 +143,24 @@ class AdaptiveFit(Estimator):
         self,
         encoder: EncoderLike = "laplace",
         angles: int = 12,
-        aspects: Sequence[float] = (2.0, 6.0),
+        aspects: Sequence[float] | None = None,
         window: float = 0.8,
         noise: Noise = "none",
-        prior: str = NO_PRIOR,
+        prior: str = SHIPPED[0],
     ) -> None:
         checks.integer("angles", angles, hint=", such as 12")
-        for aspect in aspects:
+        for aspect in aspects or ():
             checks.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
         checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
         checks.choice("noise", noise, ("none", "auto"))
-        self.encoder, self.angles, self.aspects = encoder, angles, [float(aspect) for aspect in aspects]
+        self.encoder, self.angles = encoder, angles
+        self.aspects = None if aspects is None else [float(aspect) for aspect in aspects]
         self.window, self.noise, self.prior = float(window), noise, prior
 
-    def bank(self, num_axes: int) -> Bank:
+    def bank(self, num_axes: int, scattered: bool) -> Bank:
         """The bank of encoders for signals of so many axes."""
-        return Bank(resolve(self.encoder), num_axes, self.angles, self.aspects)
+        usual = [6.0] if num_axes == 3 and not scattered else [2.0, 6.0]
+        return Bank(resolve(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects)
 
     def read_prior(self, split: Split) -> LocalPrior | None:
         """The prior, if there is one and it can have an effect.
@@ -177,7 +179,7 @@ class AdaptiveFit(Estimator):
         prior = self.read_prior(train.split)
         samples = TrainedSamples.of(to_device(train.train_batch(), device), info, "Adaptive")
         periodic = tuple(axis.periodic for axis in info.axes)
-        bank = self.bank(info.num_axes).to(device)
+        bank = self.bank(info.num_axes, info.num_points is not None).to(device)
         fits = LocalFits(bank, info.grid, self.window, self.noise, None if prior is None else prior.to(device), periodic)
         fields, found = zip(*(fits.choose(samples.signal(place)) for place in range(info.num_signals)), strict=True)
         ridges = {fit.ridge for fit in found}

@@ -109,7 +109,9 @@ class SparseOptions:
                 raise InputError(f"keep is for encoders that are not trained; leave out trainable: true of {encoder.name}")
         needs_samples = not isinstance(self.keep, (int, float))
         if needs_samples and isinstance(dataset.values, FileValues):
-            raise InputError(f"keep: {self.keep} needs the samples in memory; set --data.in_memory true, or give a number")
+            raise InputError(
+                f"keep: {self.keep} needs the samples in memory; set --data.storage.in_memory true, or give a number"
+            )
         if self.keep == "auto" and not isinstance(dataset.split, GridSplit):
             raise InputError("keep: auto needs samples of a grid, not scattered ones; give a number or a share")
 

@@ -14,13 +14,14 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits
-from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, prior_from
+from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, SHIPPED, prior_from
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SignalField
 from pe_lightning.modules.base import models
 from pe_lightning.modules.sampled import SampledModule
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
+from pe_lightning.registry import Description
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 from pe_lightning.solvers.prior_weight import MixedGrid
 
@@ -47,7 +48,8 @@ class Adaptive(SampledModule):
         encoder: The encoder of the bank, with a closed form of its similarity ``D``. Its width follows the distance of the
             trained samples unless it is given, in units of the longest axis; ``num_features`` is not used.
         angles: Number of directions in 2-D; in 3-D there are 13, to the neighbours of a voxel. 0: the encoder alone.
-        aspects: Ratios of length to width of the stretched encoders, each above 1.
+        aspects: Ratios of length to width of the stretched encoders, each above 1. ``None``: 2 and 6, or 6 on grids of three
+            axes.
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, with a ridge of 0.001 on grids and 0.06 at scattered samples. ``auto`` chooses the
             ridge, which is the variance of the noise relative to that of the signal nearby, by the held-out error, so that
@@ -71,12 +73,12 @@ class Adaptive(SampledModule):
 
     def __init__(
         self,
-        encoder: Encoder | str = "laplace",
+        encoder: Encoder | str | Description = "laplace",
         angles: int = 12,
-        aspects: list[float] = [2.0, 6.0],  # noqa: B006  (never changed)
+        aspects: list[float] | None = None,
         window: float = 0.8,
         noise: Literal["none", "auto"] = "none",
-        prior: str = NO_PRIOR,
+        prior: str = SHIPPED[0],
     ) -> None:
         super().__init__(encoder)
         if not self.configured.one_for_all:
@@ -91,7 +93,7 @@ class Adaptive(SampledModule):
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
         """The bank; :meth:`calibrate` sets its samples."""
-        return SampleNetwork(self.estimator.bank(info.num_axes))
+        return SampleNetwork(self.estimator.bank(info.num_axes, info.num_points is not None))
 
     @property
     def bank(self) -> Bank:

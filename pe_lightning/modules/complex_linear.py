@@ -22,7 +22,6 @@ from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import (
-    automatic_width,
     choose_encoders,
     learn_data,
     learned_report,
@@ -85,6 +84,8 @@ class ComplexLinear(CoordinateModule):
             parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of held-out training samples.
+        choose_bandwidth: Whether the widths of encoders that are given none are ``auto``: chosen like the ridge, with or
+            without ``warm_start``.
         keep: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a count such as
             ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the trained samples, or
             ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all weights.
@@ -98,8 +99,6 @@ class ComplexLinear(CoordinateModule):
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
             ``1 / (1 + t / 500)``, else a constant rate.
-
-    A width of the encoder that is given as ``auto`` is chosen like the ridge, with or without ``warm_start``.
 
     Raises:
         InputError: If an argument is out of range.
@@ -125,6 +124,7 @@ class ComplexLinear(CoordinateModule):
         center: bool = True,
         warm_start: bool = False,
         ridge: float | Literal["auto"] = "auto",
+        choose_bandwidth: bool = False,
         keep: KeepLike | None = None,
         transform: LiftingName = "9/7",
         kept_as: ValueType = "float32",
@@ -135,6 +135,8 @@ class ComplexLinear(CoordinateModule):
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
+        if choose_bandwidth:
+            self.configured = self.configured.with_automatic_widths()
         checks.integer("ComplexLinear: depth", depth)
         checks.integer("ComplexLinear: width", width, 1)
         check_ridge(ridge)
@@ -173,8 +175,8 @@ class ComplexLinear(CoordinateModule):
 
     @classmethod
     def exact(cls, encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
-        """The exact fit of an encoder, or of one per axis; the width of one given by name is chosen by held-out samples."""
-        return cls(automatic_width(encoder), warm_start=True)  # type: ignore[arg-type]
+        """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
+        return cls(encoder, warm_start=True, choose_bandwidth=True)  # type: ignore[arg-type]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Checks that a subclass with errors of its own declares whether its loss is quadratic.

@@ -41,6 +41,16 @@ class ConfiguredEncoders:
             return cls(made[0])
         return cls([made[axis] for axis in first_axes] if first_axes is not None else made)
 
+    def with_automatic_widths(self) -> ConfiguredEncoders:
+        """The encoders with the width ``auto`` where all of those that have a width are given none."""
+        widths = [encoder.width.argument for encoder in self.entries if encoder.width is not None]
+        if len(widths) < len(self.entries) or any(
+            encoder.spec()["init_args"][width] is not None for encoder, width in zip(self.entries, widths, strict=True)
+        ):
+            return self
+        made = [encoder.copy(**{width: "auto"}) for encoder, width in zip(self.entries, widths, strict=True)]
+        return ConfiguredEncoders(made[0] if self.one_for_all else made)
+
     def copy(self) -> Encoder | list[Encoder]:
         """An independent copy: the encoder for all axes, or the list."""
         return copy.deepcopy(self.entries[0] if self.one_for_all else self.entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,12 @@ from pe_lightning.modules.optimization import (
 from pe_lightning.modules.scoring import BatchErrors, SignalScores, held_out_score
 from pe_lightning.modules.sharding import SignalShard
 from pe_lightning.networks import Stack
+from pe_lightning.registry import Description
 
 __all__ = ["CoordinateModule", "EncoderChoice"]
 
-EncoderChoice = Encoder | list[Encoder] | str
-"""An encoder for all axes, or one per axis. At run time names and descriptions are accepted in their place."""
+EncoderChoice: TypeAlias = Encoder | str | Description | list[Encoder | str | Description]
+"""An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
 
 SIGNALS_KEY = "pe_lightning/signals"
 ENCODERS_KEY = "pe_lightning/encoders"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning import metrics
-from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
@@ -97,7 +97,7 @@ class AttentionTask(TrainedModule):
     ) -> None:
         super().__init__()
         self.metric_name = self.metric
-        choice: PositionChoice = encoder if encoder in WITHOUT_FEATURES else resolve(cast(EncoderLike, encoder))
+        choice = encoder if isinstance(encoder, str) and encoder in WITHOUT_FEATURES else resolve(encoder)
         self._choice = (choice,)  # in a tuple, so that it is no submodule: the positions have a copy
         self.combine: Combine = combine
         self.width = check_count(self, "width", width)

@@ -33,6 +33,7 @@ from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
 from pe_lightning.modules.base import TrainedModule, datamodule_of, models, trainer_of
 from pe_lightning.modules.optimization import warm_up_and_cosine
 from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
+from pe_lightning.registry import Description
 from pe_lightning.tasks.base import TaskScores
 
 __all__ = ["PHOTOGRAPHS", "PatchDataModule", "PatchRegression"]
@@ -330,7 +331,7 @@ class PatchRegression(TrainedModule):
 
     def __init__(
         self,
-        encoder: Encoder | str | None = None,
+        encoder: Encoder | str | Description | None = None,
         width: int = 192,
         depth: int = 2,
         activation: str = "relu",

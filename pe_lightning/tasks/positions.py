@@ -13,13 +13,13 @@ from pe_lightning.encoders.base import mean
 from pe_lightning.encodings import Simple
 from pe_lightning.encodings.base import EncoderList
 from pe_lightning.errors import InputError
+from pe_lightning.registry import Description
 from pe_lightning.tasks.transformer import MixedRotary, Rotary
 
 __all__ = ["WITHOUT_FEATURES", "Combine", "PositionChoice", "Positions", "encoding_of"]
 
-PositionChoice: TypeAlias = Encoder | Literal["rope", "rope_mixed", "none"]
-"""An encoder; ``rope`` or ``rope_mixed`` for rotary positions, axial or mixed; ``none``. At run time names and descriptions
-of encoders are accepted too."""
+PositionChoice: TypeAlias = Encoder | str | Description
+"""An encoder, its name or its description; ``rope`` or ``rope_mixed`` for rotary positions, axial or mixed; ``none``."""
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """The choices that add no features to the tokens."""
 Combine: TypeAlias = Literal["add", "concat"]

@@ -28,7 +28,7 @@ def test_all_of_them_by_name_and_in_yaml_and_again_from_the_saved_configuration(
     run = fit(*DEMO, *arguments, "--trainer.callbacks+=PeakMemory")
     assert (run / "stable_rank.png").is_file()
     assert (run / "snapshots/astronaut/20.png").is_file()
-    assert [name for name, _ in configured(run)] == ["StableRank", "Snapshots", "TimeToPSNR", "PeakMemory"]
+    assert [name for name, _ in configured(run)] == ["StableRank", "Snapshots", "TimeToPSNR", "PeakMemory", "RunRecorder"]
     assert dict(configured(run))["TimeToPSNR"] == {"thresholds": [10.0, 12.5], "every_n_steps": 10}
     assert {"stable_rank", "time_to_psnr", "peak_memory"} <= set(metrics(run))
     again = fit("--config", str(run / "config.yaml"))

@@ -1,41 +1,18 @@
 """The command line before it is parsed: files, recipes, checkpoints, registered names and short forms."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
-from lightning.pytorch import LightningDataModule
 
 from pe_lightning.command_line import recipes
-from pe_lightning.command_line.arguments import Option, expand, read, rewrite
+from pe_lightning.command_line.arguments import Option, read, rewrite
 from pe_lightning.command_line.cli import parse, prepare
-from pe_lightning.command_line.naming import expand_tree
-from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
-
-UNTRAINED = {"trainable": False, "per_feature": False}
 
 
 def recipe_file(name: str) -> str:
     return f"--config={recipes.FOLDER}/{name}.yaml"
-
-
-def expanded(words: str | list[str]) -> list[str]:
-    return expand(read(words.split() if isinstance(words, str) else words)[1])
-
-
-class Grouped(SignalDataModule):
-    """A DataModule whose options are grouped; it has a ``cache`` of its own."""
-
-    def __init__(self, batching: Any = None, storage: Any = None, cache: str = "") -> None: ...
-
-
-class Flat(LightningDataModule):
-    """A DataModule of another package."""
-
-    def __init__(self, batch_size: int = 1) -> None: ...
 
 
 def test_words_are_files_and_options():
@@ -124,55 +101,27 @@ def test_only_help_and_configurations_are_shown_without_a_checkpoint(verb):
         rewrite(verb, ["--data.resize", "3"])
 
 
-@pytest.mark.parametrize(
-    "spelling", ["tri", "Triangle", "pe_lightning.encoders.Triangle", '{"name": "tri", "half_width": 0.5}', "FILE"]
-)
-def test_an_encoder_by_name_class_path_and_file(spelling, tmp_path):
-    """Another encoder starts from its own defaults and keeps the number of features, which is left out here."""
-    if spelling == "FILE":
-        (tmp_path / "encoder.yaml").write_text("{name: tri, half_width: 0.5}")
-        spelling = str(tmp_path / "encoder.yaml")
-    (word,) = expanded(["--encoder", spelling])
-    encoder = yaml.safe_load(word.removeprefix("--model.encoder="))
-    assert encoder["class_path"].endswith(".Triangle")
-    width = 0.5 if "half_width" in spelling or "yaml" in spelling else None
-    assert encoder["init_args"] == {"half_width": width, "padding": "auto", "spacing": None, **UNTRAINED}
-
-
-def test_an_argument_is_that_of_the_class_named_before_it():
-    sampling, stride = expanded("--data.sampling.stride 4")
-    assert json.loads(sampling.removeprefix("--data.sampling="))["init_args"] == {"stride": 2, "offset": 0}
-    assert stride == "--data.sampling.stride=4"
-    assert expanded("--encoder laplace --encoder.width 0.5")[1] == "--model.encoder.scale=0.5"
-    with pytest.raises(InputError, match="encoder 'tri' has no argument 'sigma'"):
-        expanded("--config image/demo --encoder tri --encoder.sigma 1")
-    with pytest.raises(InputError, match="pe-lightning encoders NAME shows the arguments"):
-        expanded("--encoder.help gau")
-    assert expanded("--model.help ComplexLinear") == ["--model.help", "ComplexLinear"]
-
-
-def test_short_forms_stand_for_grouped_options():
-    words = "--data.batch points --data.init_args.shuffle=false --data.steps_per_epoch null --data.cache x"
-    assert expanded(f"--data {__name__}.Grouped {words}")[1:] == [
-        "--data.batching.kind=points",
-        "--data.batching.shuffle=false",
-        '--data.batching={"steps_per_epoch": null}',
-        "--data.cache=x",
+def test_an_argument_behind_a_registered_name_is_one_of_that_class():
+    """jsonargparse adds arguments to a mapping, not to a word."""
+    assert rewrite("fit", ["--config", "image/demo", "--encoder", "tri", "--encoder.width", "0.5"])[1:] == [
+        '--model.encoder={"name": "tri"}',
+        "--model.encoder.width=0.5",
     ]
-    data = {"class_path": f"{__name__}.Grouped", "init_args": {"batch": "points", "batch_size": 9, "cache": "x"}}
-    expected = {"batching": {"kind": "points", "size": 9}, "cache": "x"}
-    assert expand_tree({"data": data})["data"]["init_args"] == expected
-
-
-def test_a_data_module_that_has_an_option_itself_gets_it_as_it_is():
-    data = {"class_path": f"{__name__}.Flat", "init_args": {"batch_size": 9}}
-    assert expand_tree({"data": data}) == {"data": data}
-    words = [f"--data={__name__}.Flat", "--data.batch_size=9"]
-    assert expanded(words) == words
-    settings = f"--config={json.dumps({'data': data})}"
-    assert expanded([settings, "--data.batch_size=3"]) == [settings, "--data.batch_size=3"]
+    prepare()
+    for words, encoder, sampling in [
+        ("--encoder tri", "tri", "grid"),
+        ("--encoder.sigma 0.1", {"name": "gau", "sigma": 0.1}, "grid"),
+        ("--encoder tri --encoder.half_width 0.1", {"name": "tri", "half_width": 0.1}, "grid"),
+        ("--encoder {name:\u00a0rff,\u00a0seed:\u00a01} --data.sampling random", {"name": "rff", "seed": 1}, "random"),
+        ("--data.sampling.stride 4", {"name": "gau"}, {"stride": 4}),
+        ("--data.sampling random --data.sampling.fraction 0.5", {"name": "gau"}, {"name": "random", "fraction": 0.5}),
+    ]:
+        given = [word.replace("\u00a0", " ") for word in words.split(" ")]
+        config = parse("fit", rewrite("fit", ["--config", "image/demo", *given]))
+        assert (config.model.init_args.encoder, config.data.init_args.sampling) == (encoder, sampling)
 
 
 def test_a_colour_of_missing_pixels_is_no_comment() -> None:
-    assert expand([Option(("--data.missing", "#ff00ff"))]) == ['--data.missing=["#ff00ff"]']
-    assert expand([Option(("--data.missing=-99",))]) == ["--data.missing=-99"]
+    words = ["--config", "image/demo", "--data.missing"]
+    assert rewrite("fit", [*words, "#ff00ff"])[1:] == ['--data.missing=["#ff00ff"]']
+    assert rewrite("fit", [*words[:2], "--data.missing=-99"])[1:] == ["--data.missing=-99"]

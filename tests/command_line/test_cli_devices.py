@@ -10,7 +10,7 @@ from stopping import checkpoint, fit, metrics, only_run, run_fit
 DDP = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 SIGNALS = ["--trainer.devices", "2", "--trainer.strategy", "signals"]
 THREE = ["--data.paths", "[samples://astronaut, samples://coffee, samples://chelsea]", "--data.resize", "[32, 32]"]
-EPOCHS = ["--data.steps_per_epoch", "10"]
+EPOCHS = ["--data.batching.steps_per_epoch", "10"]
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def test_two_processes_solve_what_one_does(tmp_path, recipe):
     one = fit(tmp_path / "one", recipe)
     others = [(fit(tmp_path / "two", recipe, *DDP), 1e-4)]
     if recipe == "closed_form.yaml":
-        streamed = ["--data.in_memory", "false", "--data.batch", "blocks"]
+        streamed = ["--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
         others.append((fit(tmp_path / "streamed", recipe, *DDP, *streamed), 1e-3))
     for other, tolerance in others:
         for key in ("test/psnr", "train/psnr"):
@@ -50,7 +50,7 @@ def test_two_processes_keep_the_numbers_that_one_does(tmp_path, devices):
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["rows of an odd grid", "points from the file"])
 def test_processes_share_every_kind_of_batch(tmp_path, streamed):
-    points = ["--data.in_memory", "false", "--data.batch", "points", "--data.batch_size", "77"]
+    points = ["--data.storage.in_memory", "false", "--data.batching.kind", "points", "--data.batching.size", "77"]
     arguments = [*(points if streamed else ["--data.resize", "[33, 31]", *EPOCHS]), "--trainer.max_steps", "21"]
     one = fit(tmp_path / "one", "demo.yaml", *arguments)
     two = fit(tmp_path / "two", "demo.yaml", *arguments, *DDP)
@@ -89,7 +89,16 @@ def test_every_strategy_passes_thresholds_at_the_same_step(tmp_path):
 
 
 def test_each_process_fits_its_own_signals(tmp_path):
-    arguments = [*THREE, *EPOCHS, "--trainer.max_steps", "21", "--data.batch", "points", "--data.batch_size", "50"]
+    arguments = [
+        *THREE,
+        *EPOCHS,
+        "--trainer.max_steps",
+        "21",
+        "--data.batching.kind",
+        "points",
+        "--data.batching.size",
+        "50",
+    ]
     one = fit(tmp_path / "one", "random_points.yaml", *arguments)
     two = fit(tmp_path / "two", "random_points.yaml", *arguments, *SIGNALS)
     assert two["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-4)

@@ -123,16 +123,15 @@ def test_data_and_model_are_built_once(fitted, monkeypatch, resumed):
     assert built == [ComplexLinear, ImageDataModule, ComplexLinear]
 
 
-def test_logger_false_switches_every_logger_off_and_the_precision_of_products_is_a_setting():
+def test_logger_false_switches_every_logger_off_and_the_precision_of_products_is_a_callback():
     try:
-        run = fit(*DEMO, "--trainer.logger", "false", "--float32_matmul_precision", "high")
+        run = fit(*DEMO, "--trainer.logger", "false", "--trainer.callbacks+", "MatmulPrecision")
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
     assert not (run / "wandb").exists()
     assert not (run / "logs").exists()
     assert (run / "metrics.json").is_file()
-    assert yaml.safe_load((run / "config.yaml").read_text())["float32_matmul_precision"] == "high"
 
 
 def test_a_folder_of_ones_own_pictures_in_batches_of_points():
@@ -143,7 +142,7 @@ def test_a_folder_of_ones_own_pictures_in_batches_of_points():
         Image.fromarray(generator.integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(folder / name)
     arguments = ["--data.paths", str(folder), "--data.resize", "null", *NO_WANDB]
     arguments += ["--data.sampling", "random", "--data.sampling.fraction", "0.5", "--data.sampling.seed", "3"]
-    run = fit(*DEMO, *arguments, "--data.batch", "points", "--data.batch_size", "7")
+    run = fit(*DEMO, *arguments, "--data.batching.kind", "points", "--data.batching.size", "7")
     assert run.parent.name == "my-pictures-ComplexLinear-gau"
     found = metrics(run)
     assert found["signals"] == ["a", "ü"]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 CASES = {
     "demo.yaml": [
-        "--data.sampling", "random", "--data.batch", "points", "--data.batch_size", "50", "--data.steps_per_epoch", "7",
+        "--data.sampling", "random", "--data.batching.kind", "points", "--data.batching.size", "50", "--data.batching.steps_per_epoch", "7",
         "--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "40",
     ],
 }  # fmt: skip
@@ -34,7 +34,7 @@ def test_a_killed_fit_is_resumed_to_the_weights_of_an_uninterrupted_one(tmp_path
 
 
 def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
-    epochs = ["--data.steps_per_epoch", "10"]
+    epochs = ["--data.batching.steps_per_epoch", "10"]
     fit(tmp_path / "whole", "demo.yaml", *epochs, "--trainer.max_steps", "36")
     first = fit(tmp_path / "part", "demo.yaml", *epochs, "--trainer.max_steps", "23", wandb=True)
     run = only_run(tmp_path / "part")
@@ -59,7 +59,7 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
     ],
 )
 def test_a_signal_stops_after_a_step_with_all_results_and_the_fit_can_be_resumed(tmp_path, signum, devices):
-    steps = ["--data.steps_per_epoch", "50", "--trainer.max_steps"]
+    steps = ["--data.batching.steps_per_epoch", "50", "--trainer.max_steps"]
     ended = [*stopped(60, signum, rank=0), *devices]
     if signum == signal.SIGHUP:
         signal.signal(signum, signal.SIG_DFL)  # under nohup it is ignored, in processes that are started too

@@ -107,8 +107,16 @@ def test_the_help_of_fit_is_short_and_begins_with_what_matters(capsys):
         assert part in usage
     for names in (encoders.names(), recipes.names(), find_registry("models").names(), find_registry("datamodules").names()):
         assert ", ".join(names) in words
-    order = ["--config", "--encoder", "--model", "--data", "--data.paths PATHS", "--data.batch full", "--model.depth 0"]
-    order += ["--trainer.max_steps 2000", "--wandb.project pe-lightning", "--float32_matmul_precision highest", "--help=all"]
+    order = [
+        "--config",
+        "--encoder",
+        "--model",
+        "--data",
+        "--data.paths PATHS",
+        "--data.batching.kind full",
+        "--model.depth 0",
+    ]
+    order += ["--trainer.max_steps 2000", "--wandb.project pe-lightning", "--help=all"]
     places = [shown.index(f" {option}", shown.index("what is fitted")) for option in order]
     assert places == sorted(places)
     assert "--trainer.limit_train_batches" not in shown

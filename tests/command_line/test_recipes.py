@@ -25,7 +25,9 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
 
 def test_a_recipe_by_name_is_its_file(tmp_path):
     assert recipes.find("image/demo") == recipes.find("configs/image/demo.yaml")
-    assert yaml.safe_load(Path(recipes.find("image/demo")).read_text())["model"]["class_path"] == "ComplexLinear"
+    assert (
+        yaml.safe_load(Path(recipes.find("image/demo")).read_text())["model"]["class_path"] == "pe_lightning.ComplexLinear"
+    )
     Path("image").mkdir()
     Path("image/demo").write_text("own")
     assert recipes.find("image/demo") == "image/demo", "a file of the user's comes first"

@@ -346,7 +346,7 @@ def test_too_little_space_is_told_before_decoding(tmp_path, monkeypatch, limit, 
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9 - free, free))
     source = Counting(numbers((1, 2 * SIZE, 1)), rows=SIZE)
     with pytest.raises(
-        CacheError, match=r"needs 400.0 kB .*its limit.*PE_LIGHTNING_CACHE_GB.*cache clear.*--data.cache off"
+        CacheError, match=r"needs 400.0 kB .*its limit.*PE_LIGHTNING_CACHE_GB.*cache clear.*--data.storage.cache off"
     ):
         cache.store(KEY, source)
     assert source.decoded == 0

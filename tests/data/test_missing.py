@@ -234,7 +234,9 @@ def test_signals_in_their_file_cannot_have_any(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", values)
     np.save(tmp_path / "m.npy", np.arange(400) == 3)
     data = RowDataModule(str(tmp_path / "a.npy"), channels="none", storage={"in_memory": False}, batching={"kind": "points"})
-    with pytest.raises(InputError, match=r"which signals that are read from their file cannot have: set --data.in_memory"):
+    with pytest.raises(
+        InputError, match=r"which signals that are read from their file cannot have: set --data.storage.in_memory"
+    ):
         list(data.val_dataloader())
     with pytest.raises(InputError, match="held in memory"):
         RowDataModule(

@@ -58,7 +58,7 @@ def test_the_command_holds_samples_out_where_a_callback_stops_by_them(tmp_path, 
     monkeypatch.chdir(tmp_path)
     np.save("picture.npy", VALUES[0].numpy())
     common = ["fit", "--config", "image/complex_gau", "--data.paths", "picture.npy", "--trainer.max_steps", "4"]
-    common += ["--data.steps_per_epoch", "2", "--wandb.enabled", "false", "--trainer.log_every_n_steps", "1"]
+    common += ["--data.batching.steps_per_epoch", "2", "--wandb.enabled", "false", "--trainer.log_every_n_steps", "1"]
     stopping = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
     stopping += ["--trainer.callbacks.mode", "max"]
     found = {}

@@ -24,7 +24,7 @@ from pe_lightning.errors import InputError, last_resort
 from pe_lightning.solvers import ConvergenceWarning, solve_points
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
-FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.steps_per_epoch", "5"]
+FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.batching.steps_per_epoch", "5"]
 FIT += ["--trainer.max_steps", "5", "--trainer.log_every_n_steps", "5"]
 
 
@@ -83,7 +83,7 @@ def test_an_unexpected_exception_is_a_paragraph_and_a_file(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(Encoder, "resolved", lambda self: 1 / 0)
-    line = error_of(capsys, [*FIT, "--data.cache", "off"], status=1)
+    line = error_of(capsys, [*FIT, "--data.storage.cache", "off"], status=1)
     assert "unexpected ZeroDivisionError: division by zero" in line
     written = Path(line.rpartition(" ")[2])
     assert "Traceback" in written.read_text()

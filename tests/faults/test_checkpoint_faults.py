@@ -22,7 +22,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.runs import Lock
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
-FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.steps_per_epoch", "5"]
+FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.batching.steps_per_epoch", "5"]
 FIT += ["--trainer.max_steps", "20", "--trainer.log_every_n_steps", "5"]
 FIT += ["--model.optimizer", "Adam", "--model.optimizer.lr", "0.1"]  # with two tensors of state per parameter
 PROOF = Path("foreign-code-was-here")

@@ -29,7 +29,7 @@ def words() -> torch.Tensor:
 
 def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(words, make_trainer, tmp_path):
     data = TensorDataModule(words)
-    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(), "local": Local()}
+    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(prior="none"), "local": Local()}
     scores = {}
     for name, model in models.items():
         trainer = fit(model, data, make_trainer, 0)
@@ -58,7 +58,7 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
 def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words, make_trainer, tmp_path):
     clip = torch.stack([words[0, t : 56 + t, 10:66] for t in range(0, 9, 4)])[None]
     data = TensorDataModule(clip, sampling=GridSampling([1, 2, 2]))
-    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(), "local": Local()}
+    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(prior="none"), "local": Local()}
     axes = [torch.arange(n) / n for n in (3, 56, 56)]
     for name, model in models.items():
         trainer = fit(model, data, make_trainer, 0)

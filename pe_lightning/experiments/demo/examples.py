@@ -297,7 +297,7 @@ def encodings(folder: Path, size: int) -> Example:
     )
     for name in ("gau", "tri", "linf", "rff"):
         example.solve(name, partial(_fitted, truth, name), held_out)
-    example.solve("Adaptive", lambda: _fitted(truth, model=pe_lightning.Adaptive()), held_out)
+    example.solve("Adaptive", lambda: _fitted(truth, model=pe_lightning.Adaptive(prior="none")), held_out)
     return example
 
 

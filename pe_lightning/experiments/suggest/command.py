@@ -100,7 +100,7 @@ def suggest(
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
     if networks and signals is None:
-        raise InputError("--networks needs signals in memory: set --data.in_memory true, or leave it out")
+        raise InputError("--networks needs signals in memory: set --data.storage.in_memory true, or leave it out")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
         result = search(candidates, signals, windows, began + budget, device, status.update)

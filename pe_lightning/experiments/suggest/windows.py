@@ -83,7 +83,8 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
         positions, stride = split.index, split.stride
     elif data.streamed:
         raise InputError(
-            "the exact fit of random samples needs the signals in memory: set --data.in_memory true, or --data.sampling grid"
+            "the exact fit of random samples needs the signals in memory: set --data.storage.in_memory true, or "
+            "--data.sampling grid"
         )
     else:
         positions, stride = tuple(torch.arange(n) for n in info.grid), (1,) * num_axes

@@ -30,6 +30,8 @@ __all__ = [
     "split_values",
 ]
 
+WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
+"""Values that attention tasks take in place of an encoder."""
 MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
@@ -38,7 +40,7 @@ FIXED_OPTIONS = ("config", "ckpt_path", "print_config")
 """Options of ``fit`` that cannot be varied."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
 """Settings that name a class."""
-RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only", "float32_matmul_precision")
+RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only")
 """Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
 
 
@@ -199,27 +201,39 @@ def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
     one = len(trainer["devices"]) == 1 if isinstance(trainer["devices"], list) else str(trainer["devices"]) == "1"
     if not one or trainer["num_nodes"] != 1:
         raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
-    tree["wandb"]["group"] = tree["wandb"]["group"] or name
+    wandb = runs.recorder_of(trainer["callbacks"])["wandb"]
+    wandb["group"] = wandb["group"] or name
     return tree
 
 
 def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
     """A copy with ``repeat`` added to the seed of the fit and of every encoder.
 
-    The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them. An encoder
-    that is described by its name, as argument of a function, has the seed 0 unless it is given.
+    The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them.
     """
     tree = copy.deepcopy(tree)
     if repeat:
         tree["seed_everything"] += repeat
-        encoders = tree["model"]["init_args"].get("encoder")
-        for encoder in encoders if isinstance(encoders, list) else [encoders]:
-            if isinstance(encoder, dict) and "name" in encoder:
-                encoder["seed"] = encoder.get("seed", 0) + repeat
-            arguments = encoder.get("init_args") if isinstance(encoder, dict) else None
-            if isinstance(arguments, dict) and isinstance(arguments.get("seed"), int):
-                arguments["seed"] += repeat
+        arguments = tree["model"]["init_args"]
+        if (encoder := arguments.get("encoder")) is not None:
+            more = [_reseeded_encoder(entry, repeat) for entry in (encoder if isinstance(encoder, list) else [encoder])]
+            arguments["encoder"] = more if isinstance(encoder, list) else more[0]
     return tree
+
+
+def _reseeded_encoder(encoder: str | dict[str, Any], repeat: int) -> str | dict[str, Any]:
+    """The description of an encoder with ``repeat`` added to its seed, if it has one."""
+    from pe_lightning.encoders import registry
+
+    described = {"name": encoder} if isinstance(encoder, str) else encoder
+    if described.get("name", described.get("class_path")) in WITHOUT_FEATURES:
+        return encoder
+    seed = registry.parameters(registry.get(described.get("name") or described["class_path"])).get("seed")
+    if seed is None:
+        return encoder
+    arguments = described.setdefault("init_args", {}) if "class_path" in described else described
+    arguments["seed"] = arguments.get("seed", seed.default) + repeat
+    return described
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -236,7 +250,10 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 def _result_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of :data:`RESULT_KEYS` by their dotted keys."""
-    settings = flatten({key: tree.get(key) for key in RESULT_KEYS})
+    trainer = dict(tree.get("trainer") or {})
+    callbacks = trainer.get("callbacks") or []
+    trainer["callbacks"] = [entry for entry in callbacks if entry["class_path"] != runs.RECORDER] or None
+    settings = flatten({key: tree.get(key) for key in RESULT_KEYS} | {"trainer": trainer})
     return {key.replace(".init_args", ""): value for key, value in settings}
 
 

@@ -19,7 +19,7 @@ from lightning.pytorch import Callback, LightningDataModule
 from pe_lightning import runs
 from pe_lightning.checkpoints import read_model
 from pe_lightning.command_line.arguments import rewrite
-from pe_lightning.command_line.cli import Job, build, execute, instantiate, parse, plain_values, prepare
+from pe_lightning.command_line.cli import CommandLine, instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.sweep.cells import differences
 from pe_lightning.experiments.sweep.record import Outcome, read_config
@@ -43,7 +43,7 @@ class Fits:
         self._pictures = pictures
         self._callbacks = callbacks
         self._data: tuple[str, LightningDataModule] | None = None
-        self._job: Job | None = None
+        self._job: CommandLine | None = None
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The complete configuration for options of ``fit``, as plain values.
@@ -124,9 +124,9 @@ class Fits:
         config = parse("fit", {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)})
         data = self._data_of(tree, config)
         recorder = {"folder": folder, "table": False, "pictures": self._pictures}
-        job = self._job = build("fit", config, data=data, callbacks=self._callbacks, interactive=False, **recorder)
+        job = self._job = CommandLine("fit", config, data=data, callbacks=self._callbacks, interactive=False, **recorder)
         try:
-            execute(job)
+            job.execute()
         except BaseException:
             if wandb.run is not None:
                 wandb.finish(exit_code=1)

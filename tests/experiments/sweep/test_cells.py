@@ -16,13 +16,22 @@ from pe_lightning.experiments.sweep.cells import (
     reseeded,
     split_values,
 )
+from pe_lightning.runs import recorder_of
 
 TREE = {
     "seed_everything": 4,
-    "trainer": {"devices": "auto", "num_nodes": 1},
-    "model": {"class_path": "m", "init_args": {"encoder": {"class_path": "e", "init_args": {"seed": 7, "sigma": 1}}}},
+    "trainer": {
+        "devices": "auto",
+        "num_nodes": 1,
+        "callbacks": [{"class_path": "pe_lightning.RunRecorder", "init_args": {"wandb": {"group": None}}}],
+    },
+    "model": {
+        "class_path": "m",
+        "init_args": {
+            "encoder": {"class_path": "pe_lightning.encoders.RandomFourier", "init_args": {"seed": 7, "sigma": 1}}
+        },
+    },
     "data": {"init_args": {"sampling": {"init_args": {"seed": 5}}}},
-    "wandb": {"group": None},
 }
 
 
@@ -94,9 +103,12 @@ def test_a_repetition_changes_the_seed_and_that_of_the_encoder_and_not_of_the_sa
     assert again["data"] == TREE["data"]
     assert TREE["seed_everything"] == 4, "a copy"
     assert differences(TREE, again) == ["model.encoder.seed: 7, now 9", "seed_everything: 4, now 6"]
-    assert differences(TREE, {**TREE, "wandb": {"group": "other"}}) == []
-    called = {**TREE, "model": {"init_args": {"encoder": {"name": "rff"}}}}  # as arguments of a function
-    assert [reseeded(called, repeat)["model"]["init_args"]["encoder"].get("seed") for repeat in (0, 2)] == [None, 2]
+    renamed = copy.deepcopy(TREE)
+    renamed["trainer"]["callbacks"][0]["init_args"]["wandb"]["group"] = "other"
+    assert differences(TREE, renamed) == []
+    for named, seeded in (("rff", {"name": "rff", "seed": 2}), ({"name": "gau"}, {"name": "gau"}), ("none", "none")):
+        called = {**TREE, "model": {"init_args": {"encoder": named}}}
+        assert [reseeded(called, repeat)["model"]["init_args"]["encoder"] for repeat in (0, 2)] == [named, seeded]
 
 
 def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_reason():
@@ -104,7 +116,10 @@ def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_
     cells = make_cells(varied, [], 2, "name", resolve)
     assert [cell.settings["data.resize"] for cell in cells] == ["8"] * 4 + ["16"] * 4
     assert [cell.tree["seed_everything"] for cell in cells[:2]] == [4, 5]
-    assert all(cell.tree["wandb"]["group"] == "name" and cell.tree["trainer"]["devices"] == 1 for cell in cells)
+    assert all(
+        recorder_of(cell.tree["trainer"]["callbacks"])["wandb"]["group"] == "name" and cell.tree["trainer"]["devices"] == 1
+        for cell in cells
+    )
     refused, accepted = make_cells({"sigma": ["-1", "2"]}, [], 1, "name", resolve)
     assert (refused.tree, refused.error, accepted.error) == (None, "sigma must be positive", None)
     with pytest.raises(InputError, match="no cell of the sweep can be run: sigma must be positive"):

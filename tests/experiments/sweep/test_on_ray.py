@@ -19,7 +19,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[3]
 FIXED = ["--config", str(ROOT / "configs/image/demo.yaml"), "--data.resize", "32", "--model.encoder.num_features", "16"]
-FIXED += ["--trainer.accelerator", "cpu", "--data.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
+FIXED += ["--trainer.accelerator", "cpu", "--data.batching.steps_per_epoch", "10", "--trainer.log_every_n_steps", "5"]
 FIXED += ["--wandb.enabled", "false", "--out", "s", "--trainer.max_steps", "90"]
 DRIVER = """
 import os, sys, ray

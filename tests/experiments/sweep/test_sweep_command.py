@@ -11,12 +11,13 @@ from stopping import run_command, stopped
 
 from pe_lightning.__main__ import main
 from pe_lightning.data.sources.images import ImageSource
+from pe_lightning.runs import recorder_of
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
 QUIET = ["--wandb.enabled", "false"]
 EXACT = ["--config", str(ROOT / "configs/image/closed_form.yaml"), *SMALL, "--model.ridge", "0.01"]
-TRAINED = ["--config", str(ROOT / "configs/image/demo.yaml"), *SMALL, "--data.steps_per_epoch", "10"]
+TRAINED = ["--config", str(ROOT / "configs/image/demo.yaml"), *SMALL, "--data.batching.steps_per_epoch", "10"]
 TRAINED += ["--trainer.log_every_n_steps", "5"]
 ENCODERS = ["--vary", "model.encoder=gau,rff", "--out", "s"]
 
@@ -40,7 +41,7 @@ def metrics(run: str) -> dict:
 def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatch):
     loaded = []
     monkeypatch.setattr(ImageSource, "read", lambda self, read=ImageSource.read: (loaded.append(1), read(self))[1])
-    vary = ["--vary", "model.encoder.num_features=8,12", "--data.cache", "off"]
+    vary = ["--vary", "model.encoder.num_features=8,12", "--data.storage.cache", "off"]
     fixed = [argument for argument in EXACT if argument not in ("--model.encoder.num_features", "16")]
     assert main(["sweep", *fixed, *QUIET, *ENCODERS, *vary]) == 0
     names = [f"encoder-{encoder}_num_features-{k}" for encoder in ("gau", "rff") for k in (8, 12)]
@@ -49,7 +50,7 @@ def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatc
     for name in names:
         found, config = metrics(name), yaml.safe_load((Path("s") / name / "config.yaml").read_text())
         assert name == f"encoder-{found['encoder']['name']}_num_features-{found['encoder']['num_features']}"
-        assert config["wandb"]["group"] == "s"
+        assert recorder_of(config["trainer"]["callbacks"])["wandb"]["group"] == "s"
         assert record()[name]["test/psnr"] == found["test/psnr"]
         assert (Path("s") / name / "reconstructions/astronaut.png").is_file()
     shown = capsys.readouterr()
