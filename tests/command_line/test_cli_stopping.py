@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 CASES = {
     "demo.yaml": [
-        "--data.sampling", "random", "--data.batching.kind", "points", "--data.batching.size", "50", "--data.batching.steps_per_epoch", "7",
+        "--data.sampling", "random", "--data.batching", "{kind: points, size: 50, steps_per_epoch: 7}",
         "--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "40",
     ],
 }  # fmt: skip
