@@ -15,7 +15,7 @@ from typing import Any
 
 import lightning
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentError, Namespace, set_parsing_settings  # type: ignore[attr-defined]
+from jsonargparse import ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -197,13 +197,13 @@ def _name_recorder(config: Namespace) -> None:
     config.trainer.callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
     if runs.recorder_of(config.trainer.callbacks) is None:
         arguments = inspect.signature(RunRecorder).parameters.items()
-        init_args = Namespace({name: parameter.default for name, parameter in arguments})
-        config.trainer.callbacks.append(Namespace(class_path=runs.RECORDER, init_args=init_args))
+        init_args = dict_to_namespace({name: parameter.default for name, parameter in arguments})
+        config.trainer.callbacks.append(dict_to_namespace({"class_path": runs.RECORDER, "init_args": init_args}))
     recorder = runs.recorder_of(config.trainer.callbacks)
     given = recorder.get("wandb") or {}
     given = given.as_dict() if isinstance(given, Namespace) else given
     changed = {name: value for name, value in settings.items() if value != defaults[name]}
-    recorder["wandb"] = Namespace(**{**defaults, **given, **changed})
+    recorder["wandb"] = dict_to_namespace({**defaults, **given, **changed})
 
 
 def plain_values(verb: str, config: Namespace) -> dict[str, Any]:

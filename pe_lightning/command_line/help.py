@@ -91,13 +91,13 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
         if option.key in named and option.value:
             named[option.key] = option.value
         elif option.key == "config" and option.value:
-            sections = read_config(Path(recipes.find(option.value)))
-            named |= {key: sections[key]["class_path"] for key in named.keys() & sections.keys()}
+            config = read_config(Path(recipes.find(option.value)))
+            named |= {key: config[key]["class_path"] for key in named.keys() & config.keys()}
     model, data = find_registry("models").get(named["model"]), find_registry("datamodules").get(named["data"])
     fit, predict = verb == "fit", verb == "predict"
     usage = {"fit": "[FILE ...] [--config RECIPE] [--encoder NAME]", "predict": f"{CHECKPOINT} [--scale NUMBER]"}
-    options = ("model", "data", "trainer", "wandb") if fit else () if predict else ("data",)
-    sections_of_usage = " ".join(f"[--{section}.OPTION VALUE]" for section in options)
+    groups = ("model", "data", "trainer", "wandb") if fit else () if predict else ("data",)
+    sections_of_usage = " ".join(f"[--{group}.OPTION VALUE]" for group in groups)
     names: list[Entry] = [
         ("FILE ...", "Files, folders or samples://NAME."),
         ("--config RECIPE", f"A configuration file or a recipe: {', '.join(recipes.names())}"),

@@ -135,7 +135,7 @@ class SimpleMLP(CoordinateModule):
         """The encoding and the perceptron."""
         return self._network(info, self.encoder, self._omega)
 
-    def _network(self, info: SignalInfo, encoder: EncoderChoice, omega: float | None) -> SimpleNetwork:
+    def _network(self, info: SignalInfo, encoder: Encoder | list[Encoder], omega: float | None) -> SimpleNetwork:
         encoding = Simple(encoder, info.num_axes, self.layout, self.normalize)
         scale, channels = self.activation_scale, info.channels
         return SimpleNetwork(encoding, channels, self.depth, self.width, self.activation, self.sigmoid, omega, scale)

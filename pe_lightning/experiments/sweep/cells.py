@@ -225,7 +225,7 @@ def _reseeded_encoder(encoder: str | dict[str, Any], repeat: int) -> str | dict[
     """The description of an encoder with ``repeat`` added to its seed, if it has one."""
     from pe_lightning.encoders import registry
 
-    described = {"name": encoder} if isinstance(encoder, str) else encoder
+    described: dict[str, Any] = {"name": encoder} if isinstance(encoder, str) else encoder
     if described.get("name", described.get("class_path")) in WITHOUT_FEATURES:
         return encoder
     seed = registry.parameters(registry.get(described.get("name") or described["class_path"])).get("seed")
