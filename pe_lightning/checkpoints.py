@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
 import os
 import pickle
+import pydoc
+import sys
 import traceback
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ __all__ = [
     "CheckpointFiles",
     "check_optimizer",
     "locate",
+    "model_class",
     "read_checkpoint",
     "read_model",
     "refuse_other_version",
@@ -231,6 +236,30 @@ def restoring() -> Iterator[None]:
         ) from error
 
 
+def model_class(name: str) -> type[LightningModule]:
+    """The class that a checkpoint names.
+
+    Its module is imported only if it is part of an installed package or lies in a folder of ``PYTHONPATH``: a checkpoint is
+    no reason to run a file of the current folder.
+
+    Raises:
+        InputError: If the module is not to be imported, or has no such LightningModule.
+    """
+    top = name.partition(".")[0]
+    if top not in sys.modules and top not in packages_distributions():
+        spec = importlib.util.find_spec(top) if top.isidentifier() else None
+        folders = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
+        if spec is not None and spec.origin is not None and not folders & set(Path(spec.origin).resolve().parents):
+            raise InputError(
+                f"the checkpoint is of {name!r}, whose module is not installed: import it first, or put its folder into "
+                "PYTHONPATH"
+            )
+    found = pydoc.locate(name)
+    if not (isinstance(found, type) and issubclass(found, LightningModule)):
+        raise InputError(f"the checkpoint is of {name!r}, which is not a LightningModule that can be imported here")
+    return found
+
+
 def read_model(path: str | Path) -> dict[str, Any] | None:
     """The model of a checkpoint as ``{"class_path": ..., "init_args": {...}}``; ``None`` if the checkpoint does not name it.
 
@@ -239,6 +268,8 @@ def read_model(path: str | Path) -> dict[str, Any] | None:
     """
     arguments = dict(read_checkpoint(path)["hyper_parameters"])
     name = arguments.pop("_class_path", None)
+    if name is not None:
+        model_class(name)
     return None if name is None else {"class_path": name, "init_args": arguments}
 
 

@@ -186,6 +186,9 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     keys = [line.split('"')[1] for line in lines if line.startswith('Parser key "')]
     owners = [line.split("'")[1] for line in lines if line.startswith("Problem with given class_path")]
     for line in lines:
+        if "denied by" in line and DENIED in line:
+            name = line.partition(DENIED)[2].partition("'")[0]
+            return f"{'.'.join(dict.fromkeys(keys)) or 'the configuration'}: a configuration cannot name {name!r}"
         for before, end in UNKNOWN_NAME:
             if line.startswith(before):
                 return _unknown_name(line.removeprefix(before).split()[0].partition(end)[0], owners, options)
@@ -204,6 +207,7 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
         literal = kind.removeprefix("typing.Literal[").removesuffix("]")
         choices += [choice.strip("' ") for choice in literal.split(",")] if literal != kind else []
         types.append(f"one of {literal}" if "," in literal else literal if literal != kind else name)
+    types = list(dict.fromkeys(types))
     given = [value for _, _, value in wanted if value]
     given += [line.removeprefix("Given value: ") for line in lines if line.startswith("Given value: ")]
     value = given[0] if given else "another value"
@@ -211,6 +215,8 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
 
 
 EXPECTED = "Expected a "
+DENIED = "Importing '"
+"""Beginning of the message for what no configuration may import."""
 UNINFORMATIVE = (
     *("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:", "Given value type:"),
     *("Given value: NestedArg", "Expected a <class 'NoneType'>", "Expected a path but"),

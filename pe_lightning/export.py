@@ -6,7 +6,6 @@ import importlib
 import io
 import json
 import logging
-import pydoc
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pe_lightning import runs
-from pe_lightning.checkpoints import LAST, read_checkpoint
+from pe_lightning.checkpoints import LAST, model_class, read_checkpoint
 from pe_lightning.errors import InputError
 from pe_lightning.files import check_outputs, write_atomically
 from pe_lightning.modules import CoordinateModule
@@ -115,9 +114,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
     name = checkpoint["hyper_parameters"].get("_class_path")
-    cls = pydoc.locate(name) if isinstance(name, str) else None
-    if not (isinstance(cls, type) and issubclass(cls, LightningModule)):
-        raise InputError(f"{str(path)!r} is of {name or 'a model that it does not name'}, which cannot be imported here")
+    if not isinstance(name, str):
+        raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")
+    cls = model_class(name)
     content = io.BytesIO()
     torch.save(dict(checkpoint), content)
     content.seek(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pydoc
 from pathlib import Path
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
 from pe_lightning.blocks import grid_axes
-from pe_lightning.checkpoints import read_model
+from pe_lightning.checkpoints import model_class, read_model
 from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.encodings import Encoding
 from pe_lightning.encodings.bank import Bank
@@ -32,11 +31,9 @@ def load_module(path: str | Path) -> LightningModule:
         InputError: If the checkpoint cannot be read, or does not name its model.
     """
     model = read_model(path)
-    cls = pydoc.locate(model["class_path"]) if model else None
-    if not (isinstance(cls, type) and issubclass(cls, LightningModule)):
-        named = model["class_path"] if model else "a model that it does not name"
-        raise InputError(f"{str(path)!r} is the checkpoint of {named}, which cannot be imported here")
-    return cls.load_from_checkpoint(path, map_location="cpu", weights_only=True).eval()
+    if model is None:
+        raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")
+    return model_class(model["class_path"]).load_from_checkpoint(path, map_location="cpu", weights_only=True).eval()
 
 
 def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:

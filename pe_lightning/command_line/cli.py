@@ -15,7 +15,7 @@ from typing import Any
 
 import lightning
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
+from jsonargparse import SUPPRESS, ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -127,6 +127,7 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
     parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
     parser.add_class_arguments(WandbSettings, "wandb")
+    parser.add_argument("--float32_matmul_precision", default="highest", help=SUPPRESS)  # of configurations of 0.2.0
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
         shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
@@ -168,9 +169,9 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
             config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
         else:
             config = parser.parse_args(list(given))
-    except ArgumentError as error:
+    except (ArgumentError, ImportError) as error:
         raise InputError(explain(str(error), OPTIONS)) from error
-    _name_recorder(config)
+    _move_into_callbacks(config)
     check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices
     if str(count).isdigit() and int(count) > max(64, 4 * processors):  # all of them would be started
@@ -190,8 +191,8 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     return config
 
 
-def _name_recorder(config: Namespace) -> None:
-    """Moves the settings of W&B into the arguments of the recorder, a callback that any LightningCLI takes."""
+def _move_into_callbacks(config: Namespace) -> None:
+    """Moves settings that a stock LightningCLI does not know into the arguments of callbacks."""
     settings, defaults = config.pop("wandb").as_dict(), vars(WandbSettings(enabled=False)) | {"enabled": True}
     callbacks = config.trainer.callbacks or []
     config.trainer.callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
@@ -204,6 +205,9 @@ def _name_recorder(config: Namespace) -> None:
     given = given.as_dict() if isinstance(given, Namespace) else given
     changed = {name: value for name, value in settings.items() if value != defaults[name]}
     recorder["wandb"] = dict_to_namespace({**defaults, **given, **changed})
+    if (precision := config.pop("float32_matmul_precision")) != "highest":
+        named = {"class_path": "pe_lightning.callbacks.MatmulPrecision", "init_args": {"precision": precision}}
+        config.trainer.callbacks.append(dict_to_namespace(named))
 
 
 def plain_values(verb: str, config: Namespace) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import pydoc
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,8 @@ def check_names(tree: Any, path: str = "") -> None:
     cls: Any = pydoc.locate(path_of_class) if isinstance(path_of_class, str) else None
     if isinstance(path_of_class, str) and not isinstance(cls, type):
         raise InputError(f"class_path: {path_of_class!r} is not a class; a configuration names classes only")
+    if isinstance(cls, type):
+        _refuse_untyped_classes(cls, tree.get("init_args") or {}, path)
     for key, value in tree.items():
         inner = f"{path}.{key}" if path else str(key)
         if key == "init_args" and isinstance(value, Mapping) and isinstance(cls, type):
@@ -49,6 +52,27 @@ def check_names(tree: Any, path: str = "") -> None:
                     check_names(given, f"{path}.{argument}" if path else str(argument))
         else:
             check_names(value, inner)
+
+
+def _refuse_untyped_classes(cls: type, arguments: Mapping[str, Any], path: str) -> None:
+    """Refuses a ``class_path`` where an argument may be anything: a class stands where its type is declared."""
+    for name, value in arguments.items():
+        hint = _hint_of(cls, name)
+        anything = {Any, object} & {hint, *typing.get_args(hint)}
+        if anything and isinstance(value, Mapping) and "class_path" in value:
+            raise InputError(
+                f"{path or cls.__name__}: {cls.__name__} does not declare which class its argument {name!r} takes, so a "
+                f"configuration cannot name {value['class_path']!r} there; make the object in Python"
+            )
+
+
+def _hint_of(cls: type, argument: str) -> Any:
+    """The declared type of an argument of a class or one of its bases; ``object`` if there is none."""
+    for base in cls.__mro__:
+        constructor = vars(base).get("__init__")
+        if inspect.isfunction(constructor) and argument in inspect.signature(constructor).parameters:
+            return typing.get_type_hints(constructor).get(argument, object)
+    return object
 
 
 def _is_default(cls: type, argument: str, value: Any) -> bool:

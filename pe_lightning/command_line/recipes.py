@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from pe_lightning import runs
 from pe_lightning.data.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
 from pe_lightning.data.sources.kinds import UnclearKind, kind_of
 from pe_lightning.data.sources.paths import ARRAYS, SourceFile, format_of
@@ -61,6 +62,12 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     Raises:
         InputError: If the kind of the files is not clear.
     """
+    for path in paths:
+        if (Path(path) / runs.CONFIG).is_file():
+            raise InputError(
+                f"{path!r} is a run directory, not signals: repeat the run with pe-lightning fit --config "
+                f"{path}/{runs.CONFIG}, resume it with --ckpt_path {path}/{runs.CHECKPOINTS}/last.ckpt, or name files in it"
+            )
     linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.prior"})
     module_name = (given.get("data") or "").rpartition(".")[2]
     if "data.coordinates" in given or module_name == PointsDataModule.__name__:

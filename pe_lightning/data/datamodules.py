@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jsonargparse.typing import register_type
 from PIL import Image, ImageOps
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from pe_lightning.data.sources.labelled import LabelledSource
 from pe_lightning.data.sources.paths import Paths, as_list
 from pe_lightning.data.sources.points import PointSource
 from pe_lightning.data.sources.rows import RowSource
-from pe_lightning.data.sources.tensor import TensorSource
+from pe_lightning.data.sources.tensor import Array, TensorSource
 from pe_lightning.data.sources.video import VideoSource
 from pe_lightning.data.splits import Protocol
 from pe_lightning.errors import InputError
@@ -253,7 +254,7 @@ class TensorDataModule(SignalDataModule):
 
     def __init__(
         self,
-        values: Tensor | np.ndarray[Any, Any],
+        values: Tensor | Array,
         names: list[str] | None = None,
         sampling: Sampling | str | Description = "grid",
         protocol: Protocol = "rest",
@@ -265,6 +266,13 @@ class TensorDataModule(SignalDataModule):
     ) -> None:
         super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation, samples)
 
+
+def _refuse_array(value: object) -> Any:
+    raise ValueError("arrays and tensors do not come from configurations: name files, or use TensorDataModule in Python")
+
+
+for _array in (Tensor, np.ndarray):  # the parser would instantiate any class that is named in place of one
+    register_type(_array, deserializer=_refuse_array, fail_already_registered=False)
 
 MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {
     "images": ImageDataModule,

@@ -229,8 +229,8 @@ def _check_streamed(raw: RawSignals, source: Source, splitting: Splitting) -> No
     """Refuses what signals that are read from their file cannot have."""
     if getattr(source, "missing", "nan") != "nan":
         raise InputError(
-            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller (resize, "
-            "center_crop, frames, length)"
+            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
+            "(resize, center_crop, frames, length)"
         )
     if splitting.batching is not None and splitting.batching.kind == "full":
         raise InputError(
@@ -245,8 +245,8 @@ def _check_training(splitting: Splitting, split: Split, loaded: bool, scattered:
     if blocks and (scattered or not isinstance(split, GridSplit)):
         reason = "" if split.known is None else ", since trained samples are missing"
         raise InputError(
-            f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set --data.batching.kind "
-            "points"
+            f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set "
+            "--data.batching.kind points"
         )
     if splitting.folds is not None and not (nothing_scored and loaded):
         raise InputError(

@@ -33,7 +33,7 @@ from pe_lightning.modules.optimization import (
     harmonic_decay,
     parameter_groups,
 )
-from pe_lightning.modules.scoring import BatchErrors, SignalScores, held_out_score
+from pe_lightning.modules.scoring import BatchErrors, SignalScores, held_out_score, score_in_words
 from pe_lightning.modules.sharding import SignalShard
 from pe_lightning.networks import Stack
 from pe_lightning.registry import Description
@@ -406,19 +406,32 @@ class CoordinateModule(TrainedModule):
             clip_by_norm(optimizer, gradient_clip_val, self.shard.sum)
 
     def on_fit_end(self) -> None:
-        """Gathers the signals that other processes fitted, and prints the score of fits with Lightning's progress bar."""
+        """Gathers the signals that other processes fitted, and logs the score of the final weights.
+
+        A fit that ends within an epoch, or takes no steps, has no validation at its end.
+        """
         self.choice_seconds = 0.0
         self.networks.cache.clear()
         if self.shard is not None:
             self.shard.gather(self.networks)
             self._set_shard(None)
-        data, bar = datamodule_of(self.trainer, SignalDataModule), self.trainer.progress_bar_callback
+        trainer, data = self.trainer, datamodule_of(self.trainer, SignalDataModule)
+        bar = trainer.progress_bar_callback
         # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
-        silent = bar is None or getattr(bar, "prints_scores", False) or not self.trainer.is_global_zero
-        if not silent and data is not None and not data.streamed and data.effective_protocol != "none":
-            with torch.no_grad():
-                batch = data.transfer_batch_to_device(data.evaluation_batch(), self.device, 0)
-                rank_zero_info(held_out_score(self.predicted(batch), batch, data))
+        prints = bar is not None and not getattr(bar, "prints_scores", False)
+        logs = bool(trainer.loggers) and self.validated_step != trainer.global_step
+        self.validated_step = None
+        if not (prints or logs) or data is None or data.streamed or not data.scores_validation or not trainer.is_global_zero:
+            return
+        with torch.no_grad():
+            batch = data.transfer_batch_to_device(data.dataset.validation_batch, self.device, 0)
+            score = held_out_score(self.predicted(batch), batch, self.metric_name)
+        if prints:
+            rank_zero_info(score_in_words(score, data))
+        if logs:
+            for logger in trainer.loggers:
+                logger.log_metrics({self.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)
+                logger.save()
 
     # -- scores -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from pe_lightning.data.sources.kinds import MAX_CHANNELS, channels_first, descri
 from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError
 
-__all__ = ["TensorSource"]
+__all__ = ["Array", "TensorSource"]
+
+Array: TypeAlias = np.ndarray  # type: ignore[type-arg]  # the parser of configurations knows classes, not their parameters
 
 FULL_VALUES = {torch.uint8: 255, torch.uint16: 65535}
 
@@ -42,9 +44,7 @@ class TensorSource(Source):
             names do not fit.
     """
 
-    def __init__(
-        self, values: Tensor | np.ndarray[Any, Any], names: Sequence[str] | None = None, axes: Sequence[Axis] = ()
-    ) -> None:
+    def __init__(self, values: Tensor | Array, names: Sequence[str] | None = None, axes: Sequence[Axis] = ()) -> None:
         count = 0 if names is None or isinstance(names, str) else len(names)
         self.values = _as_values(values, count)  # checked here rather than in read(), so that the traceback shows the caller
         dtype = str(values.dtype).removeprefix("torch.")

@@ -32,6 +32,8 @@ __all__ = ["sweep"]
 
 
 def sweep(
+    paths: list[str] | None = None,
+    /,
     *options: str,
     vary: list[str],
     repeats: PositiveInt = 1,
@@ -49,6 +51,7 @@ def sweep(
     can be run, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
     Args:
+        paths: Files, folders or samples://NAME to fit, as for pe-lightning fit.
         options: those of pe-lightning fit, for all cells.
         vary: KEY=V1,V2,...: an option of fit and its values, each YAML: model.encoder=gau,tri,rff or
             model.encoder.sigma=auto,0.003; may be repeated.
@@ -64,6 +67,7 @@ def sweep(
     Raises:
         InputError: If an option is wrong, no cell can be run, or the folder belongs to something else.
     """
+    options = (*(paths or ()), *options)
     varied = parse_varied(vary, options)
     out = out or Path("sweeps") / _default_name(options, varied)
     on_ray = launcher == "ray"
@@ -125,7 +129,8 @@ def _run_here(progress: SweepProgress, fits: Fits) -> None:
 
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
     """``<configuration>-<settings>``: the same folder for the same command, also with more values of a setting."""
-    config = next((option.value for option in reversed(read(fixed)[1]) if option.key == "config"), None)
+    files, options = read(fixed)
+    config = next((option.value for option in reversed(options) if option.key == "config"), files[0] if files else None)
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem
     return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
 
