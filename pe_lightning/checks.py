@@ -132,7 +132,6 @@ def check_fill_options(
     encoder: str | None,
     smooth: bool,
     upscale: int,
-    prior: str,
     std: bool,
     folds: str,
     block: int | None,
@@ -156,8 +155,6 @@ def check_fill_options(
         raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
     if smooth and upscale > 1:
         raise InputError("smooth and upscale are two steps: fill with smooth first, then enlarge the result with upscale")
-    if prior != "none" and (upscale == 1 or encoder is not None or not isinstance(model, str) or model == "exact"):
-        raise InputError("prior is for pictures that the adaptive fit enlarges: set upscale to 2 (3, 4), or leave prior out")
 
 
 MAX_COMPRESSION_RATIO = 2000

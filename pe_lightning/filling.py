@@ -211,7 +211,7 @@ def fill(
         >>> bool(np.isfinite(fill(picture).values).all())
         True
     """
-    check_fill_options(model, encoder, smooth, upscale, prior, std, folds, block, grow)
+    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
     original, stack, marked, shape = _read(values, missing, axes, grow)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(

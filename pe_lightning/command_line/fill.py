@@ -132,7 +132,7 @@ def fill_files(
         common = (model, encoder, folds, seed, force, verbose)
         maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
         return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, *common)
-    check_fill_options(model, encoder, smooth, upscale, prior, False, folds, block, grow)
+    check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow)
     for path in paths:
         if not path.startswith("samples://"):
             check_readable(path)

@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 
 __all__ = ["Array", "TensorSource"]
 
-Array: TypeAlias = np.ndarray  # type: ignore[type-arg]  # the parser of configurations knows classes, not their parameters
+Array: TypeAlias = np.ndarray  # the parser of configurations knows classes, not their parameters
 
 FULL_VALUES = {torch.uint8: 255, torch.uint16: 65535}
 
