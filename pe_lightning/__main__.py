@@ -69,6 +69,17 @@ VERBS = {
     "cache": "list or clear the cache of decoded signals",
 }
 
+USES = {
+    "denoise": "fill FILE --smooth --out OUT",
+    "smooth": "fill FILE --smooth --out OUT",
+    "upscale": "fill FILE --upscale 2 --out OUT",
+    "enlarge": "fill FILE --upscale 2 --out OUT",
+    "inpaint": "fill FILE --missing MASK --out OUT",
+    "compress": "fit --config image/sparse --data.paths FILE",
+    "train": "fit FILE",
+}
+"""Words that people type for a verb, and what to type."""
+
 HELP = f"""\
 usage: pe-lightning VERB [options]
 
@@ -177,7 +188,8 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
     if verb not in VERBS:
         if os.path.exists(verb) or re.search(r"\w\.\w|://", verb):
             raise InputError(f"{verb!r} is not a verb; to fit a file: pe-lightning fit {shlex.quote(verb)}")
-        near = did_you_mean(verb.lstrip("-"), VERBS) or "."
+        word = verb.lstrip("-")
+        near = f": pe-lightning {USES[word]}." if word in USES else did_you_mean(word, VERBS) or "."
         raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join(VERBS)}")
     if verb in FUNCTIONS:
         from pe_lightning.command_line.verbs import call

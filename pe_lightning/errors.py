@@ -227,6 +227,22 @@ UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", 
 REQUIRED = "the following arguments are required: "
 
 
+OTHER_WORDS = {
+    "--mask": [("--missing", "MASK"), ("--data.sampling", "mask --data.sampling.path MASK")],
+    "--denoise": [("--smooth", "")],
+    "--scale": [("--upscale", "2")],
+    "-o": [("--out", "OUT"), ("--trainer.default_root_dir", "FOLDER")],
+    "--output": [("--out", "OUT"), ("--trainer.default_root_dir", "FOLDER")],
+    "--out": [("--trainer.default_root_dir", "FOLDER")],
+    "--lr": [("--model", "... --model.optimizer Adam --model.optimizer.lr 0.001")],
+    "--epochs": [("--trainer.max_epochs", "N")],
+    "--steps": [("--trainer.max_steps", "N")],
+    "--seed": [("--seed_everything", "0")],
+    "--gpus": [("--trainer.devices", "N")],
+}
+"""Options of other programs, and what to type where that option exists."""
+
+
 def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
     """The message for an argument of a class, or an option, that does not exist."""
     if owners:
@@ -236,7 +252,11 @@ def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
         return f"{cls.__name__} has no argument {name!r}{near} It takes: {', '.join(allowed)}"
     kind = "option" if name.startswith("-") or "." in name else "argument"
     # the given option itself is in the list if it belongs to another verb
-    near = did_you_mean(name, set(options) - {name}) if name.startswith("-") else ""
+    known = set(options) - {name}
+    meant = [f"{option} {rest}".strip() for option, rest in OTHER_WORDS.get(name, ()) if option in known]
+    if meant:
+        return f"unknown option {name!r}; type {meant[0]}. {LIST_OPTIONS}"
+    near = did_you_mean(name, known) if name.startswith("-") else ""
     return f"unknown {kind} {name!r}{near or '.'} {LIST_OPTIONS}"
 
 

@@ -40,7 +40,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigma", "wide"], ["sigma", "number", "wide"]),
         (["--data.batching.kind", "pionts"], ["data.batching.kind", "'full', 'points', 'blocks'", "got pionts"]),
         (["--seed_everything", "soon"], ["seed_everything", "soon"]),
-        (["--model.keep", "lots"], ["model.keep: expected int or float or Literal['auto'] or dict, got lots"]),
+        (["--model.keep", "lots"], ["model.keep: expected int or float or 'auto' or dict, got lots"]),
         # files that do not exist
         (["--data.paths", "nowhere.png"], ["nowhere.png"]),
         (["--ckpt_path", "nowhere.ckpt"], ["no checkpoint at 'nowhere.ckpt'"]),
@@ -56,6 +56,13 @@ def test_options(capsys, arguments, words):
     ("arguments", "words"),
     [
         (["fti"], ["unknown verb 'fti'", "'fit'"]),
+        (["denoise", "a.png"], ["pe-lightning fill FILE --smooth --out OUT"]),
+        (["compress", "a.png"], ["pe-lightning fit --config image/sparse"]),
+        (["fill", "a.png", "--mask", "m.png", "--out", "b.png"], ["type --missing MASK"]),
+        (["fill", "a.png", "-o", "b.png"], ["type --out OUT"]),
+        (["fit", "samples://astronaut", "--lr", "0.1"], ["--model.optimizer.lr"]),
+        (["fit", "samples://astronaut", "--seed", "1"], ["type --seed_everything 0"]),
+        (["fit", "samples://astronaut", "--out", "a"], ["type --trainer.default_root_dir FOLDER"]),
         (["test"], ["test needs a checkpoint", "--ckpt_path"]),
         (["--encoders"], ["unknown verb '--encoders'", "'encoders'"]),
         (["my.jpg"], ["'my.jpg' is not a verb", "pe-lightning fit my.jpg"]),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from commands import error_of
 
+from pe_lightning import __version__, load
+from pe_lightning.checkpoints import VERSION_KEY
 from pe_lightning.command_line.config_checks import check_names
 from pe_lightning.errors import InputError
 
@@ -44,3 +48,51 @@ def test_classes_defaults_and_plain_values_are_allowed() -> None:
     )
     with pytest.raises(InputError, match=r"'os\.mkdir' is not a class"):
         check_names([{"class_path": "os.mkdir"}])
+
+
+PROGRAM = {"class_path": "subprocess.Popen", "init_args": {"args": "touch pwned", "shell": True}}
+FILE = {"class_path": "numpy.memmap", "init_args": {"filename": "pwned", "mode": "w+", "shape": [3]}}
+DATA = "pe_lightning.data.SignalDataModule"
+TENSOR = "pe_lightning.data.sources.tensor.TensorSource"
+
+
+@pytest.mark.parametrize("verb", ["fit", "suggest"])
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"data": {"class_path": "pe_lightning.TensorDataModule", "init_args": {"values": PROGRAM}}},
+        {"data": {"class_path": "pe_lightning.TensorDataModule", "init_args": {"values": FILE}}},
+        {"data": {"class_path": DATA, "init_args": {"source": PROGRAM}}},
+        {"data": {"class_path": DATA, "init_args": {"source": {"class_path": TENSOR, "init_args": {"values": PROGRAM}}}}},
+        {"data": {"class_path": DATA, "init_args": {"source": {"name": "subprocess.Popen", "args": "touch pwned"}}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": PROGRAM}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": {"name": "gau", "sigma": PROGRAM}}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": "gau", "optimizer": "os.system"}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear.load_from_checkpoint", "init_args": {"checkpoint_path": "a"}}},
+        {"trainer": {"strategy": {"class_path": "DDPStrategy", "init_args": {"ddp_comm_state": PROGRAM}}}},
+        {"trainer": {"callbacks": [PROGRAM]}},
+        {"trainer": {"callbacks": [{"class_path": "LambdaCallback", "init_args": {"on_fit_start": "os.system"}}]}},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("empty_folder")
+def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], section: dict[str, Any], verb: str) -> None:
+    model = {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": "gau"}}
+    data = {"class_path": "pe_lightning.ImageDataModule", "init_args": {"paths": "samples://astronaut", "resize": 16}}
+    Path("c.yaml").write_text(json.dumps({"model": model, "data": data, **section}))
+    error_of(capsys, [verb, "--config", "c.yaml"])
+    assert [path.name for path in Path().iterdir()] == ["c.yaml"]
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_a_checkpoint_imports_no_file_of_the_current_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("evil.py").write_text("open('pwned', 'w')")
+    torch.save({"state_dict": {}, "hyper_parameters": {"_class_path": "evil.Model"}, VERSION_KEY: __version__}, "a.ckpt")
+    monkeypatch.syspath_prepend("")
+    for verb in ("predict", "analyze"):
+        assert "'evil.Model', whose module is not installed" in error_of(capsys, [verb, "--ckpt_path", "a.ckpt"])
+    assert not Path("pwned").exists()
+    with pytest.raises(InputError, match="whose module is not installed"):
+        load("a.ckpt")
