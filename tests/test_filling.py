@@ -237,7 +237,6 @@ def test_a_prior_takes_part_in_enlarging() -> None:
         (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4"),
         (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two steps"),
         (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
-        (np.zeros((9, 9)), {"prior": "pictures"}, "prior is for pictures that the adaptive fit enlarges"),
         (np.zeros((9, 9)), {"prior": "photos", "upscale": 2}, "unknown prior 'photos'"),
         ("nothing.png", {}, "no such file or folder"),
     ],

@@ -19,7 +19,7 @@ from pe_lightning.data.split_signals import Signals
 from pe_lightning.data.splits import GridSplit
 from pe_lightning.data.values import FileValues
 from pe_lightning.distributed import Process
-from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant
+from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, registry
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
@@ -42,10 +42,10 @@ from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
 from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
 
 __all__ = [
-    "automatic_width",
     "ConstantWarning",
     "LinearField",
     "LinearRidge",
+    "automatic_width",
     "choose_data",
     "choose_encoders",
     "learn_data",
