@@ -16,6 +16,7 @@ from pe_lightning.data import FoldSampling, TensorDataModule
 from pe_lightning.data.drawing import draw_words
 from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
+from pe_lightning.estimators import LinearRidge
 from pe_lightning.filling import Filled, fill
 from pe_lightning.folds import interpolated_folds, score_folds
 from pe_lightning.media import originals
@@ -199,6 +200,38 @@ def test_standard_deviations_are_of_missing_samples_in_units_of_the_source() -> 
     assert fill(values, model=exact, folds="none").std is None
     with pytest.raises(InputError, match="leave out smooth and upscale"):
         fill(values, std=True, smooth=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["adaptive", lambda: LinearRidge("bspline"), lambda: ComplexLinear({"name": "gau", "padding": 2}, warm_start=True)],
+)
+@pytest.mark.parametrize("factor", [2, 3])
+def test_cells_are_enlarged_to_cells_with_their_means(model: Any, factor: Any) -> None:
+    side = 48
+    x = (np.arange(side * 4 * factor) + 0.5) / (side * 4 * factor)
+    picture = np.sin(16 * x)[:, None] * np.cos(12 * x) + 0.5 * np.sin(10 * x + 8 * x[:, None])
+    finer = picture.reshape(side * factor, 4, side * factor, 4).mean((1, 3))
+    known = finer.reshape(side, factor, side, factor).mean((1, 3))
+    found = fill(known, upscale=factor, samples="cells", model=model)
+    means = found.values.reshape(side, factor, side, factor).mean((1, 3))
+    np.testing.assert_allclose(means, known, atol=1e-5)
+    inner = slice(3 * factor, -3 * factor)
+    error = np.abs(found.values - finer)[inner, inner].mean()
+    lanczos = Image.fromarray(known.astype(np.float32)).resize(finer.shape, Image.Resampling.LANCZOS)
+    assert error < 0.9 * np.abs(np.asarray(lanczos) - finer)[inner, inner].mean()
+    assert "by BOX" in found.signals[0].protocol
+    assert found.score > max(float(each.values) for each in found.signals[0].baselines.values())
+
+
+def test_cells_are_for_enlarging_and_missing_ones_are_predicted() -> None:
+    levels, mask = damaged(40, 36)
+    holed = np.where(mask[..., None], np.nan, levels)
+    found = fill(holed, upscale=2, samples="cells", folds="none").values.reshape(40, 2, 36, 2, 3).mean((1, 3))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[~mask], levels[~mask], atol=1e-3)
+    with pytest.raises(InputError, match="samples: cells is for enlarging: add upscale"):
+        fill(holed, samples="cells")
 
 
 def test_enlarging_keeps_the_samples_and_their_places() -> None:

@@ -58,6 +58,7 @@ def fill_files(
     missing: list[str] | None = None,
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4] = 1,
+    samples: Literal["points", "cells"] = "points",
     prior: str = "pictures",
     model: Literal["auto", "adaptive", "exact"] = "auto",
     encoder: str | None = None,
@@ -105,6 +106,8 @@ def fill_files(
             each, or a folder of masks that are named as the files.
         smooth: Denoise known samples too.
         upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
+        samples: With --upscale: cells if the samples of the file are means, as the pixels of a camera; the means of the
+            result over each of them are then the known values. Known points are unchanged.
         prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;
             mixed in as far as known samples that are held out support it.
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: adaptive where it
@@ -166,6 +169,7 @@ def fill_files(
             encoder=encoder,
             smooth=smooth,
             upscale=upscale,
+            samples=samples,
             prior=prior,
             folds=folds,
             block=block,

@@ -46,6 +46,9 @@ class Field(Protocol):
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
 
+    def of_cells(self, sizes: Sequence[float]) -> Field:
+        """The means over cells of these lengths per axis, around the coordinates, where features have such means."""
+
     def std(self, coords: Tensor) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` -> ``(*batch, C)``."""
 
@@ -89,6 +92,10 @@ class FittedField(ABC):
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """The tensors of the fit by name."""
+
+    def of_cells(self, sizes: Sequence[float]) -> Field:
+        """This field: it takes means over cells as values at their centres."""
+        return self
 
     def at(self, points: Tensor) -> Tensor:
         """Values at points in [0, 1): ``(P, D)`` -> ``(S, P, C)``.

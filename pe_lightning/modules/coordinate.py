@@ -451,12 +451,17 @@ class CoordinateModule(TrainedModule):
         """Predictions on a grid of another size are means over the cells of that grid, if the samples are means."""
         output, info = datamodule_of(self.trainer, OutputGrid), self.info
         if output is not None and info is not None and info.cells:
-            self.encoding.cells = tuple(1 / n for n in output.grid(info))
+            self.of_cells([1 / n for n in output.grid(info)])
 
     def on_predict_end(self) -> None:
         """Predictions are means over the cells of the samples again."""
         if self.info is not None:
             self.encoding.cells = self.info.cells
+
+    def of_cells(self, sizes: Sequence[float]) -> CoordinateModule:
+        """This module, whose predictions are from now on means over cells of these lengths per axis; of length 0: values."""
+        self.encoding.cells = tuple(sizes)
+        return self
 
     def predict_step(self, batch: Sequence[Tensor] | Tensor, batch_idx: int = 0) -> Tensor:
         """Values on the grid of coordinate vectors, ``(S, n_1, ..., n_D, C)``, or at points ``(P, D)``, ``(S, P, C)``.
