@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning import checks
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.data.dataset import to_device
 from pe_lightning.data.split_signals import Signals
 from pe_lightning.data.splits import GridSplit, Split
@@ -27,7 +28,7 @@ from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.spread import spread_of_grid
 from pe_lightning.threads import sized_threads, solve_operations
 
-__all__ = ["AdaptiveFit", "LocalFits", "Noise", "takes_prior"]
+__all__ = ["AdaptiveFit", "LocalFits", "Noise", "prior_weights", "takes_prior"]
 
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
@@ -39,6 +40,11 @@ FIELD_PASSES = 20
 def takes_prior(split: Split) -> bool:
     """Whether a prior can have an effect: on samples on a grid of two axes, or of three with one sampled completely."""
     return isinstance(split, GridSplit) and spaced_axes(split.sizes, split.grid) is not None
+
+
+def prior_weights(fields: Sequence[SignalField]) -> list[float]:
+    """The weight of the prior in each signal."""
+    return [field.weight if isinstance(field, MixedGrid) else 0.0 for field in fields]
 
 
 class LocalFits(NamedTuple):
@@ -171,13 +177,24 @@ class AdaptiveFit(Estimator):
         prior = None if self.prior == NO_PRIOR else read_prior(self.prior)
         return prior if takes_prior(split) else None
 
-    @torch.no_grad()
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
         """Fits the trained samples, which are in memory; see :class:`Estimator`."""
-        device, began, info = default_device(device), time.perf_counter(), train.info
         check_in_memory(train, "Adaptive")
-        prior = self.read_prior(train.split)
-        samples = TrainedSamples.of(to_device(train.train_batch(), device), info, "Adaptive")
+        return self.fit_batch(train.train_batch(), train.info, self.read_prior(train.split), default_device(device))
+
+    @torch.no_grad()
+    def fit_batch(
+        self, batch: GridBatch | PointBatch, info: SignalInfo, prior: LocalPrior | None, device: torch.device
+    ) -> SampledField:
+        """Fits the samples of a batch.
+
+        Args:
+            batch: All trained samples.
+            info: Shape of the signals.
+            prior: The prior to mix in, if there is one.
+            device: Where to compute.
+        """
+        began, samples = time.perf_counter(), TrainedSamples.of(to_device(batch, device), info, "Adaptive")
         periodic = tuple(axis.periodic for axis in info.axes)
         bank = self.bank(info.num_axes, info.num_points is not None).to(device)
         fits = LocalFits(bank, info.grid, self.window, self.noise, None if prior is None else prior.to(device), periodic)

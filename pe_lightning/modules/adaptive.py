@@ -13,7 +13,7 @@ from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits
+from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits, prior_weights
 from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, SHIPPED, prior_from
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SignalField
@@ -23,7 +23,6 @@ from pe_lightning.networks.local import LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.registry import Description
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
-from pe_lightning.solvers.prior_weight import MixedGrid
 
 __all__ = ["Adaptive"]
 
@@ -117,8 +116,7 @@ class Adaptive(SampledModule):
         """As of any module, with the weight of the prior in each signal if there is a prior."""
         described = super().describe()
         if self.prior != NO_PRIOR:
-            weights = [field.weight if isinstance(field, MixedGrid) else 0.0 for field in self._fields]
-            described["prior"] = {"name": self.prior, "weight": weights or None}
+            described["prior"] = {"name": self.prior, "weight": prior_weights(self._fields) or None}
         return described
 
     @torch.no_grad()

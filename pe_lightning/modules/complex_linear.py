@@ -42,8 +42,7 @@ from pe_lightning.modules.base import datamodule_of, models, signals_of, trainer
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.modules.optimization import parameter_groups
-from pe_lightning.networks import ComplexNetwork, activations, find_activation
-from pe_lightning.networks.gram import GramErrors
+from pe_lightning.networks import ComplexNetwork, ComplexStack, activations, find_activation
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.solvers import Choice, Solution
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
@@ -53,10 +52,6 @@ __all__ = ["ComplexLinear"]
 
 DEFAULT_ENCODER_LR = 0.01
 """Learning rate of the default optimiser for the encoder's parameters, which are mostly logarithms."""
-MAX_VALUES_AT_ONCE = 1 << 24
-"""Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
-FEATURES_PER_SAMPLE_OF_A_LINE = 64
-"""Features that are computed per sample of a long axis, roughly."""
 SPARSE_KEY = "pe_lightning/sparse"
 WEIGHT_NAME = "networks.network.weight"
 """Name of the layer in the state of the module."""
@@ -439,130 +434,31 @@ class ComplexLinear(CoordinateModule):
             eigenvalues = [largest_eigenvalue(rows) for rows in features]
         return 2 * math.prod(eigenvalues) / math.prod(batch.values.shape[1:]) or None
 
-    # -- evaluation: channels first, (S, C, ...), so that the last mode product is one large matrix product ------------
+    # -- evaluation -----------------------------------------------------------------------------------------------------
 
-    def _respond(self, linear: Tensor) -> Tensor:
-        """Output of the linear layer ``(S, outputs, *samples)`` -> values without the mean ``(S, C, *samples)``."""
-        if self.network.head is None:
-            return linear
-        values: Tensor = self.networks.call("respond", linear, each=True)
-        return values
-
-    def _linear_at_points(self, coords: Tensor) -> Tensor:
-        """Output of the linear layer at points: ``(S or 1, P, D)`` -> ``(S, outputs, P)``."""
-        weight = self.weight
-        if coords.shape[0] == 1:
-            return self.encoding.points(weight, coords[0])  # type: ignore[no-any-return]
-        return torch.stack([self.encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
-
-    def _target(self, values: Tensor) -> Tensor:
-        """Values without the mean: ``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous."""
-
-        def make() -> Tensor:
-            centred = values - self.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
-            return centred.movedim(-1, 1).contiguous()
-
-        target: Tensor = self.networks.cached("target", (values,), make)
-        return target
-
-    def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
-        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
-        with torch.autocast(self.weight.device.type, enabled=False):
-            features: list[Any] = self.networks.cached(
-                "features", axes, lambda: self.encoding.operators(axes, self.weight.dtype)
-            )
-        return features
+    @property
+    def stack(self) -> ComplexStack:
+        """The networks of all signals, evaluated together."""
+        return ComplexStack(self.networks)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, C * P)``.
-
-        Signals that share their features are evaluated together by mode products with a leading axis, and samples of a
-        grid through the whole grid where that takes fewer multiplications. Both are exact.
-        """
-        if not self.networks.features_are_shared:
-            return self._errors_of_own_features(batch)
-        target = self._target(batch.values)
-        if batch.axes is None:
-            return (self._respond(self._linear_at_points(batch.coords)) - target).flatten(1)
-        features = self._axis_features(batch.axes)
-        if isinstance(batch, GridBatch):
-            linear = self.network.linear(features)
-        elif batch.index is None:
-            linear = self._linear_at_points(batch.coords)
-        elif self._grid_is_cheaper(batch):
-            # the whole grid by mode products, then its samples: exact, with far fewer operations
-            where = batch.index.unsqueeze(1).expand(*self.weight.shape[:2], -1)
-            linear = self.network.linear(features).flatten(2).gather(2, where)
-        else:
-            linear = self._linear_at_samples(features, batch.index)
-        return (self._respond(linear) - target).flatten(1)
-
-    def _errors_of_own_features(self, batch: GridBatch | PointBatch) -> Tensor:
-        if isinstance(batch, GridBatch):
-            prediction = self.networks.call("grid", list(batch.axes))
-        else:
-            own = len(batch.coords) > 1
-            prediction = self.networks.call("forward", batch.coords if own else batch.coords[0], each=own)
-        errors: Tensor = (prediction - batch.values).flatten(1)
-        return errors
+        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexStack.errors`."""
+        return self.stack.errors(batch)
 
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
-        gram = self._gram(batch) if every_step and isinstance(batch, GridBatch) else None
+        applies = every_step and isinstance(batch, GridBatch) and self.loss_is_quadratic
+        gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
-
-    def _gram(self, batch: GridBatch) -> GramErrors | None:
-        """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples."""
-        linear = self.network.head is None and not self.networks.features_are_trained
-        if not (self.loss_is_quadratic and linear) or self.encoding.is_line:
-            return None
-
-        def make() -> GramErrors:
-            return GramErrors(self._axis_features(batch.axes), self._target(batch.values))
-
-        made: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
-        return made if made.axes else None
-
-    def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
-        """Output of the linear layer at single samples of a grid: indices ``(S or 1, P)`` -> ``(S, outputs, P)``."""
-        weight, sizes = self.weight, tuple(len(rows) for rows in features)
-        if len(index) == 1:
-            found: Tensor = self.encoding.samples(weight, features, torch.unravel_index(index[0], sizes))
-            return found
-        each = zip(weight, index, strict=True)
-        return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in each])
-
-    def _grid_is_cheaper(self, batch: PointBatch) -> bool:
-        """Whether the whole grid takes fewer multiplications than its samples one by one."""
-        assert batch.axes is not None
-        if self.encoding.is_line:
-            return True
-        features = self.encoding.num_features
-        sizes = [len(x) for x in batch.axes]
-        grid = sum(math.prod(sizes[: a + 1]) * math.prod(features[a:]) for a in range(len(sizes)))
-        point = sum(math.prod(features[a:]) for a in range(len(sizes)))
-        return bool(grid <= batch.coords.shape[1] * point)
 
     def evaluate(self, name: str, points: Tensor) -> Tensor:
         """As in the base class; the values of signals that share their features are computed together."""
         if name != "forward" or not self.networks.features_are_shared:
             return super().evaluate(name, points)
-        return self._respond(self._linear_at_points(points[None])).transpose(1, 2) + self.mean[:, None]
+        return self.stack.at(points)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid, exactly, by mode products."""
-        info, network = self.require_info(), self.network
+        self.require_info()
         self.encoding.check_axes(axes)
-        axes = [x.to(torch.promote_types(x.dtype, network.weight.dtype)) for x in axes]
-        # a few rows at a time, for their features and for hidden layers of `width` values per sample
-        per_row = 0 if network.head is None else self.width * self.networks.num_signals * math.prod(map(len, axes[1:]))
-        per_row = max(per_row, FEATURES_PER_SAMPLE_OF_A_LINE if self.encoding.is_line else self.encoding.num_features[0])
-        some_rows = torch.split(axes[0], max(1, MAX_VALUES_AT_ONCE // per_row))
-        if not self.networks.features_are_shared:
-            return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)
-        blocks, dtype = [], network.weight.dtype
-        mean = network.mean.reshape(self.networks.num_signals, *[1] * info.num_axes, info.channels)
-        for some in some_rows:
-            features = self.encoding.operators([some, *axes[1:]], dtype, find_identity=not torch.is_grad_enabled())
-            blocks.append(self._respond(network.linear(features)).movedim(1, -1) + mean)
-        return torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
+        return self.stack.grid(axes)

@@ -6,6 +6,7 @@ A network has a :class:`~torch.nn.Module` signature that a reader of any SIREN f
 
 from pe_lightning.networks.activations import Activation, activations, find_activation
 from pe_lightning.networks.complex import ComplexNetwork
+from pe_lightning.networks.complex_stack import ComplexStack
 from pe_lightning.networks.derivatives import Network, gradient, laplacian
 from pe_lightning.networks.mlp import MLP
 from pe_lightning.networks.simple import SimpleNetwork
@@ -15,6 +16,7 @@ __all__ = [
     "MLP",
     "Activation",
     "ComplexNetwork",
+    "ComplexStack",
     "Network",
     "SimpleNetwork",
     "Stack",

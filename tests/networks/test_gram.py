@@ -19,7 +19,8 @@ from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Banded
 from pe_lightning.metrics import psnr
-from pe_lightning.modules import ComplexLinear, complex_linear
+from pe_lightning.modules import ComplexLinear
+from pe_lightning.networks import complex_stack
 from pe_lightning.networks import gram as gram_module
 from pe_lightning.networks.gram import MAX_STEPS_BETWEEN_EVALUATIONS, GramErrors
 
@@ -49,7 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
             if self.axes:
                 calls.append(self.axes)
 
-    monkeypatch.setattr(complex_linear, "GramErrors", Spy)
+    monkeypatch.setattr(complex_stack, "GramErrors", Spy)
     return calls
 
 
@@ -308,7 +309,7 @@ def test_logged_values_do_not_depend_on_earlier_ones(make_trainer: MakeTrainer, 
     assert float(trainer.callback_metrics["train/loss"]) == pytest.approx(exact.values[-1], rel=2e-6)
     assert module.last_train.psnr() == trainer.callback_metrics["train/psnr"]
     batch = data.train_batch()
-    errors = GramErrors(module.encoding.axis_features(batch.axes), module._target(batch.values), (0, 1))
+    errors = GramErrors(module.encoding.axis_features(batch.axes), module.stack.target(batch.values), (0, 1))
     fresh = errors(module.weight, exact=True)
     errors(module.weight + 1)
     assert torch.equal(errors(module.weight, exact=True), fresh)

@@ -20,11 +20,10 @@ from pe_lightning.data.dataset import to_device
 from pe_lightning.distributed import Process
 from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.adaptive import takes_prior
+from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
 from pe_lightning.estimators.linear import size_encoders, solve_data
 from pe_lightning.estimators.priors import SHIPPED, read_prior
 from pe_lightning.experiments.suggest.windows import ScoredSignals
-from pe_lightning.modules import Adaptive
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
 
@@ -351,17 +350,14 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
 
 def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     """The model Adaptive; a prior is weighted by held-out training samples, and its mean weight is noted."""
-    module, began = Adaptive(**MODELS[candidate.name].get("init_args", {})), time.perf_counter()
-    if candidate.name == ADAPTIVE_PRIOR:
-        module.local_prior = read_prior(module.prior)
+    estimator, began = AdaptiveFit(**MODELS[candidate.name].get("init_args", {})), time.perf_counter()
+    prior = read_prior(estimator.prior) if candidate.name == ADAPTIVE_PRIOR else None
     # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
-    module.build(replace(signals.info, grid=grid))
-    module.calibrate(signals.dataset.train_batch)
-    module.to(device).solve()
+    field = estimator.fit_batch(signals.dataset.train_batch, replace(signals.info, grid=grid), prior, device)
     notes: tuple[str, ...] = ()
     if candidate.name == ADAPTIVE_PRIOR:
-        weights = module.describe()["prior"]["weight"]
+        weights = prior_weights(field.signals)
         notes = (f"weight {math.fsum(weights) / len(weights):.2f}",)
-    found = TrialScore((), time.perf_counter() - began, module.num_params, notes=notes)
-    return found, module.predict_grid([axis.to(device) for axis in signals.dataset.axes])
+    num_params = sum(tensor[0].numel() for tensor in (field.samples.values, field.samples.coords) if tensor is not None)
+    return TrialScore((), time.perf_counter() - began, num_params, notes=notes), field.grid(signals.dataset.axes)

@@ -1,0 +1,157 @@
+"""The complex networks of all signals, evaluated together by the same few large products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.encodings import Complex
+from pe_lightning.networks.complex import ComplexNetwork
+from pe_lightning.networks.gram import GramErrors
+from pe_lightning.networks.stack import Stack
+
+__all__ = ["ComplexStack"]
+
+MAX_VALUES_AT_ONCE = 1 << 24
+"""Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
+FEATURES_PER_SAMPLE_OF_A_LINE = 64
+"""Features that are computed per sample of a long axis, roughly."""
+
+
+class ComplexStack:
+    """Evaluates a :class:`~pe_lightning.networks.Stack` of complex networks.
+
+    Channels precede samples, ``(S, C, ...)``, so that the last mode product is one large matrix product.
+
+    Args:
+        networks: The networks, whose weight is ``(S, outputs, K_1, ..., K_D)`` and whose mean ``(S, C)``.
+    """
+
+    def __init__(self, networks: Stack) -> None:
+        network = networks.network
+        assert isinstance(network, ComplexNetwork)
+        self.networks, self.network = networks, network
+
+    @property
+    def encoding(self) -> Complex:
+        """The encoding of the networks."""
+        return self.network.encoding
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Prediction minus truth, ``(S, C * P)``.
+
+        Signals that share their features are evaluated together by mode products with a leading axis, and samples of a
+        grid through the whole grid where that takes fewer multiplications. Both are exact.
+        """
+        if not self.networks.features_are_shared:
+            return self._errors_of_own_features(batch)
+        target = self.target(batch.values)
+        if batch.axes is None:
+            return (self._respond(self._linear_at_points(batch.coords)) - target).flatten(1)
+        features = self._axis_features(batch.axes)
+        if isinstance(batch, GridBatch):
+            linear = self.network.linear(features)
+        elif batch.index is None:
+            linear = self._linear_at_points(batch.coords)
+        elif self._grid_is_cheaper(batch):
+            # the whole grid by mode products, then its samples: exact, with far fewer operations
+            where = batch.index.unsqueeze(1).expand(*self.network.weight.shape[:2], -1)
+            linear = self.network.linear(features).flatten(2).gather(2, where)
+        else:
+            linear = self._linear_at_samples(features, batch.index)
+        return (self._respond(linear) - target).flatten(1)
+
+    def gram(self, batch: GridBatch) -> GramErrors | None:
+        """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples."""
+        if self.network.head is not None or self.networks.features_are_trained or self.encoding.is_line:
+            return None
+
+        def make() -> GramErrors:
+            return GramErrors(self._axis_features(batch.axes), self.target(batch.values))
+
+        made: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
+        return made if made.axes else None
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values of signals that share their features at points: ``(P, D)`` -> ``(S, P, C)``."""
+        return self._respond(self._linear_at_points(points[None])).transpose(1, 2) + self.network.mean[:, None]
+
+    def grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+        network, count, dtype = self.network, self.networks.num_signals, self.network.weight.dtype
+        axes = [x.to(torch.promote_types(x.dtype, dtype)) for x in axes]
+        # a few rows at a time, for their features and for hidden layers of `width` values per sample
+        per_row = 0 if network.head is None else network.weight.shape[1] * count * math.prod(map(len, axes[1:]))
+        per_row = max(per_row, FEATURES_PER_SAMPLE_OF_A_LINE if self.encoding.is_line else self.encoding.num_features[0])
+        some_rows = torch.split(axes[0], max(1, MAX_VALUES_AT_ONCE // per_row))
+        if not self.networks.features_are_shared:
+            return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)
+        blocks = []
+        mean = network.mean.reshape(count, *[1] * len(axes), -1)
+        for some in some_rows:
+            features = self.encoding.operators([some, *axes[1:]], dtype, find_identity=not torch.is_grad_enabled())
+            blocks.append(self._respond(network.linear(features)).movedim(1, -1) + mean)
+        return torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
+
+    def target(self, values: Tensor) -> Tensor:
+        """Values without the mean: ``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous."""
+
+        def make() -> Tensor:
+            centred = values - self.network.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
+            return centred.movedim(-1, 1).contiguous()
+
+        target: Tensor = self.networks.cached("target", (values,), make)
+        return target
+
+    def _respond(self, linear: Tensor) -> Tensor:
+        """Output of the linear layer ``(S, outputs, *samples)`` -> values without the mean ``(S, C, *samples)``."""
+        if self.network.head is None:
+            return linear
+        values: Tensor = self.networks.call("respond", linear, each=True)
+        return values
+
+    def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
+        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
+        weight = self.network.weight
+        with torch.autocast(weight.device.type, enabled=False):
+            features: list[Any] = self.networks.cached("features", axes, lambda: self.encoding.operators(axes, weight.dtype))
+        return features
+
+    def _errors_of_own_features(self, batch: GridBatch | PointBatch) -> Tensor:
+        if isinstance(batch, GridBatch):
+            prediction = self.networks.call("grid", list(batch.axes))
+        else:
+            own = len(batch.coords) > 1
+            prediction = self.networks.call("forward", batch.coords if own else batch.coords[0], each=own)
+        errors: Tensor = (prediction - batch.values).flatten(1)
+        return errors
+
+    def _linear_at_points(self, coords: Tensor) -> Tensor:
+        """Output of the linear layer at points: ``(S or 1, P, D)`` -> ``(S, outputs, P)``."""
+        weight = self.network.weight
+        if coords.shape[0] == 1:
+            return self.encoding.points(weight, coords[0])
+        return torch.stack([self.encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
+
+    def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
+        """Output of the linear layer at single samples of a grid: indices ``(S or 1, P)`` -> ``(S, outputs, P)``."""
+        weight, sizes = self.network.weight, tuple(len(rows) for rows in features)
+        if len(index) == 1:
+            return self.encoding.samples(weight, features, torch.unravel_index(index[0], sizes))
+        each = zip(weight, index, strict=True)
+        return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in each])
+
+    def _grid_is_cheaper(self, batch: PointBatch) -> bool:
+        """Whether the whole grid takes fewer multiplications than its samples one by one."""
+        assert batch.axes is not None
+        if self.encoding.is_line:
+            return True
+        features, sizes = self.encoding.num_features, [len(x) for x in batch.axes]
+        grid = sum(math.prod(sizes[: a + 1]) * math.prod(features[a:]) for a in range(len(sizes)))
+        point = sum(math.prod(features[a:]) for a in range(len(sizes)))
+        return bool(grid <= batch.coords.shape[1] * point)
