@@ -22,7 +22,7 @@ from pe_lightning.encodings import Complex, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
 from pe_lightning.estimators.linear import size_encoders, solve_data
-from pe_lightning.estimators.priors import SHIPPED, read_prior
+from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.experiments.suggest.windows import ScoredSignals
 
 __all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
@@ -45,7 +45,7 @@ RANK_POINTS = 1024
 """Number of scattered points for the stable rank of the features."""
 ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
 MODELS: dict[str, dict[str, Any]] = {
-    ADAPTIVE: {"class_path": "Adaptive"},
+    ADAPTIVE: {"class_path": "Adaptive", "init_args": {"prior": NO_PRIOR}},
     ADAPTIVE_PRIOR: {"class_path": "Adaptive", "init_args": {"prior": SHIPPED[0]}},
 }
 """Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
