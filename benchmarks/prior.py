@@ -31,6 +31,7 @@ import torch
 from lightning.pytorch import Trainer
 from matplotlib import pyplot as plt
 from PIL import Image
+from PIL.Image import Resampling
 from scipy.ndimage import gaussian_filter
 from sparse import plucked_strings, sound
 from torch import Tensor
@@ -44,6 +45,7 @@ from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
 from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
+from pe_lightning.filling import fill
 from pe_lightning.modules import Adaptive
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior
 from pe_lightning.networks.mlp import MLP
@@ -255,28 +257,32 @@ def weights(steps: int) -> None:
         print(f"{min(row[2] for row in each):+.3f}, with the best weights {gain_of_best:+.3f}", flush=True)
 
 
-def lanczos(plane: Tensor) -> Tensor:
-    """A plane enlarged by 2, by Pillow."""
-    size = (2 * plane.shape[1], 2 * plane.shape[0])
-    return torch.from_numpy(np.array(Image.fromarray(plane.numpy()).resize(size, Image.Resampling.LANCZOS)))
-
-
-def enlarged() -> None:
-    """Enlargement by 2 of pictures that Pillow's box filter halved, beside Pillow's LANCZOS; all samples are known."""
-    methods = Methods("pictures")
-    for name in ("astronaut", "camera", "page"):
-        truth = unit(getattr(skimage.data, name)())
+def enlarged(own: Sequence[Tensor]) -> None:
+    """Enlargement by 2 of pictures that were halved by means, in 8 bits, as points and as cells, beside Pillow."""
+    shipped = {name: unit(getattr(skimage.data, name)()) for name in ("astronaut", "camera", "page")}
+    pictures = {f"{number:02d}": picture for number, picture in enumerate(own)} or shipped
+    rows: list[dict[str, float]] = []
+    for name, truth in pictures.items():
         truth = truth[: len(truth) // 2 * 2, : truth.shape[1] // 2 * 2]
-        small = truth.unflatten(0, (-1, 2)).unflatten(2, (-1, 2)).mean((1, 3))
-        # the middle of a small sample is half a sample before that of the first of its two
+        means = truth.unflatten(0, (-1, 2)).unflatten(2, (-1, 2)).mean((1, 3))
+        small = (255 * means).round().byte().numpy()
+        size, picture = (truth.shape[1], truth.shape[0]), Image.fromarray(small.squeeze())
+        found = {f"Pillow {by.name}": np.array(picture.resize(size, by)) for by in (Resampling.BICUBIC, Resampling.LANCZOS)}
         axes = [((torch.arange(2 * n) + 0.5) / 2 - 0.5) / n for n in small.shape[:2]]
-        shape = small.shape[:2]
-        found = {
-            "LANCZOS": torch.stack([lanczos(plane) for plane in small.unbind(-1)], -1),
-            "Adaptive": methods.adaptive(small, (1, 1), shape).predict(axes),
-            "Adaptive, prior *": methods.both(small, (1, 1), shape).predict(axes),
+        centres = Methods("pictures").adaptive(torch.from_numpy(small).float() / 255, (1, 1), small.shape[:2]).predict(axes)
+        found["Adaptive at centres"] = (255 * centres).round().clamp(0, 255).numpy()
+        cells: dict[str, dict[str, Any]] = {
+            "cells, gau": {"encoder": "gau", "model": "exact"},
+            "cells, Adaptive": {"prior": "none"},
+            "cells, Adaptive, prior *": {"prior": "pictures"},
         }
-        print(f"{name} enlarged by 2: " + ", ".join(f"{key} {psnr(v - truth):.2f}" for key, v in found.items()), flush=True)
+        for label, options in cells.items():
+            found[label] = fill(small, upscale=2, samples="cells", folds="none", axes=2, **options).values
+        inner = (slice(4, -4), slice(4, -4))  # methods differ in what they take the picture to be beyond its border
+        errors = {key: torch.from_numpy(v.reshape(truth.shape) / 255.0) - truth for key, v in found.items()}
+        rows.append({key: psnr(error[inner]) for key, error in errors.items()})
+        print(f"{name} enlarged by 2: " + ", ".join(f"{key} {value:.2f}" for key, value in rows[-1].items()), flush=True)
+    print("mean: " + ", ".join(f"{key} {np.mean([row[key] for row in rows]):.2f}" for key in rows[0]), flush=True)
 
 
 class _FramesBetween:
@@ -518,7 +524,7 @@ def main(arguments: list[str] | None = None) -> None:
     run["others"] = lambda: table(methods, other_pictures())
     run["strides"] = lambda: [table(methods, own or held_out_pictures(options.count), stride) for stride in (3, 4)]
     run["time"] = large
-    run["enlarged"] = enlarged
+    run["enlarged"] = lambda: enlarged([picture for pictures in (own or {}).values() for picture in pictures])
     run["encoders"] = lambda: encoders(options.steps, options.figure)
     run["weights"] = lambda: weights(options.steps)
     run |= {"clip": clip, "rows": rows, "missing": missing}
