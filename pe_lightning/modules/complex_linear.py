@@ -37,7 +37,7 @@ from pe_lightning.estimators.sparse import (
     report_of,
     sparse_weights,
 )
-from pe_lightning.linalg import LiftingName, full_precision, largest_eigenvalue
+from pe_lightning.linalg import LiftingName
 from pe_lightning.modules.base import datamodule_of, models, signals_of, trainer_of
 from pe_lightning.modules.configured import ConfiguredEncoders
 from pe_lightning.modules.coordinate import CoordinateModule, EncoderChoice
@@ -390,13 +390,7 @@ class ComplexLinear(CoordinateModule):
             network = self.networks.network_of(signal)
             assert isinstance(network, ComplexNetwork)
             learned = learn_data(part, list(network.encoding.encoders), self.ridge, self.center, self.device)
-            for encoder, found in zip(network.encoding.encoders, learned.encoders, strict=True):
-                for parameter, value in zip(encoder.parameters(), found.parameters(), strict=True):
-                    parameter.data.copy_(value)
-            for name, parameter in network.named_parameters():
-                if name.startswith("encoding."):
-                    whole = self.networks.network.get_parameter(name).data
-                    (whole if name in self.networks.shared else whole[signal]).copy_(parameter.data)
+            self.stack.set_encoders(signal, learned.encoders)
             solutions.append(
                 solve_data(part, process, learned.encoders, learned.ridge, self.center, self.device, dtype=self.weight.dtype)
             )
@@ -429,10 +423,7 @@ class ComplexLinear(CoordinateModule):
         batch = data.calibration_batch() if data.batching.kind == "full" else None
         if batch is None or batch.axes is None:
             return None
-        with full_precision(self.device):
-            features = self.encoding.axis_features([x.to(self.weight) for x in batch.axes])
-            eigenvalues = [largest_eigenvalue(rows) for rows in features]
-        return 2 * math.prod(eigenvalues) / math.prod(batch.values.shape[1:]) or None
+        return self.stack.curvature(batch)
 
     # -- evaluation -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from pe_lightning.data.batches import GridBatch, PointBatch
+from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Complex
+from pe_lightning.linalg import full_precision, largest_eigenvalue
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.stack import Stack
@@ -76,6 +78,30 @@ class ComplexStack:
 
         made: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
         return made if made.axes else None
+
+    def curvature(self, batch: GridBatch | PointBatch) -> float | None:
+        """The largest second derivative of the mean squared error of single linear layers on samples of a grid, or a bound.
+
+        ``None`` where it is zero.
+        """
+        assert batch.axes is not None
+        with full_precision(self.network.weight.device):
+            features = self.encoding.axis_features([x.to(self.network.weight) for x in batch.axes])
+            eigenvalues = [largest_eigenvalue(rows) for rows in features]
+        return 2 * math.prod(eigenvalues) / math.prod(batch.values.shape[1:]) or None
+
+    @torch.no_grad()
+    def set_encoders(self, signal: int, encoders: Sequence[Encoder]) -> None:
+        """Sets the parameters of the encoders of one signal, or of all signals where they share them."""
+        network = self.networks.network_of(signal)
+        assert isinstance(network, ComplexNetwork)
+        for encoder, found in zip(network.encoding.encoders, encoders, strict=True):
+            for parameter, value in zip(encoder.parameters(), found.parameters(), strict=True):
+                parameter.copy_(value)
+        for name, parameter in network.named_parameters():
+            if name.startswith("encoding."):
+                whole = self.network.get_parameter(name)
+                (whole if name in self.networks.shared else whole[signal]).copy_(parameter)
 
     def at(self, points: Tensor) -> Tensor:
         """Values of signals that share their features at points: ``(P, D)`` -> ``(S, P, C)``."""
