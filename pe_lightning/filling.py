@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -41,9 +41,10 @@ from pe_lightning.estimators import AdaptiveFit, Estimator, Field, LinearRidge, 
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import SHIPPED
 from pe_lightning.files import check_readable, replacing
-from pe_lightning.folds import FoldScore, fit_model, interpolated_folds, predicted_at, score_folds
+from pe_lightning.folds import FoldScore, fit_model, interpolated_folds, interpolated_gaps, predicted_at, score_folds
 from pe_lightning.media.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
+from pe_lightning.solvers.gap_mixture import MEMBERS, GapMixture, default_members, fill_gaps, imitated_gaps
 from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class FilledSignal:
         name: Its name.
         num_missing: Missing samples.
         num_samples: All samples.
-        model: The fitted model.
+        model: The fitted model, or the mixture with the weights of its members.
         protocol: How the held-out known samples are chosen, or why there is no score.
         score: Their score; ``None`` without.
         baselines: Scores of interpolation of the same samples.
@@ -97,7 +98,7 @@ class FilledSignal:
     name: str
     num_missing: int
     num_samples: int
-    model: Field
+    model: Field | GapMixture
     unit: float
     protocol: str = "no folds"
     score: FoldScore | None = None
@@ -171,12 +172,13 @@ def fill(
     seed: int = 0,
     std: bool = False,
     grow: int | None = None,
+    members: Sequence[str] | None = None,
 ) -> Filled:
     """Fills the missing samples of a file or an array.
 
-    A model is fitted to all known samples of a signal and predicts the missing ones; known samples are unchanged to the bit.
-    The same fit of four fifths of the known samples predicts the rest, which gives the score: in turn for five folds, or for
-    fewer of them where there are more than 13,000 known samples.
+    Several methods predict the missing samples from the known ones and are mixed; known samples are unchanged to the bit.
+    Known samples under moved copies of the gaps are hidden and predicted too: these errors give the weights, the standard
+    deviations and the score.
 
     Args:
         values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
@@ -187,8 +189,9 @@ def fill(
             (:class:`~pe_lightning.data.sources.missing.Missing`); of an array also an
             array of booleans, or of integers that are not 0 at missing samples.
         model: ``adaptive``: :class:`~pe_lightning.modules.Adaptive`. ``exact``: the exact fit of a linear layer, with width
-            and ridge by held-out samples. ``auto``: the first where it applies, else the second; to smooth, a sparse fit of
-            the signal with its missing samples filled. Or a function that makes a model which is solved for.
+            and ridge by held-out samples. ``auto``: the mixture of ``members`` where the first applies, else the second; to
+            smooth, a sparse fit of the signal with its missing samples filled. Or a function that makes a model which is
+            solved for. Models other than the mixture are scored by fits of four fifths of the known samples.
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source, 1 to 4.
@@ -196,14 +199,17 @@ def fill(
             over smaller cells, whose means are the known samples, and centres coincide; ``points`` are unchanged.
         prior: The ``prior`` of :class:`~pe_lightning.modules.Adaptive`, which has an effect where pictures are enlarged: a
             network that was trained on other pictures, ``none``, or a checkpoint.
-        folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: blocks
-            as wide as the gaps where these are wide, else random ones.
+        folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
+            mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
         block: Samples per axis of a block.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         seed: Seed of folds and models.
         std: Whether to compute standard deviations of missing samples too, which takes further fits.
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
+        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
+            ``fourier``, ``fourier_short`` and ``neighbours`` (along the first axis, as between frames). By default those
+            that suit the axes and numbers of samples.
 
     Returns:
         The filled values and their scores.
@@ -222,6 +228,10 @@ def fill(
     check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
     if checks.choice("samples", samples, Samples) == "cells" and upscale == 1:
         raise InputError("samples: cells is for enlarging: add upscale (2, 3 or 4), or leave it out")
+    for name in members or ():
+        checks.choice("members", name, tuple(MEMBERS))
+    if members is not None and (model != "auto" or encoder is not None or smooth or upscale > 1 or not members):
+        raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
     original, stack, marked, shape = _read(values, missing, axes, grow)
     if not marked.any() and not smooth and upscale == 1:
         raise InputError(
@@ -240,6 +250,7 @@ def fill(
         "folds": folds,
         "block": block,
         "std": std,
+        "members": members,
         "axes": () if original is None else original.axes,
     }
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
@@ -354,12 +365,14 @@ def _fill_signal(
     scaling = _scaling(values, missing)
     unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
     unit[unknown] = np.nan
+    even = all(axis.samples is None for axis in options["axes"])
+    automatic = options["model"] == "auto" and options["encoder"] is None
+    if automatic and even and not smooth and upscale == 1 and _adapts(grid, unknown.size - num_missing):
+        check_fit_memory(unknown.size - num_missing)
+        return _fill_by_members(name, values, missing, torch.from_numpy(unit), scaling, seed, options)
     source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
     data = _read_quietly(source, options["samples"])
     make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
-
-    even = all(axis.samples is None for axis in options["axes"])
-    automatic = options["model"] == "auto" and options["encoder"] is None
     denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
 
     def fitted(part: Signals) -> Field:
@@ -438,6 +451,37 @@ def _smallest_float(std: AnyArray) -> AnyArray:
     return std.astype(np.float32) if fits else std
 
 
+def _fill_by_members(
+    name: str, values: AnyArray, missing: Mask, unit: Tensor, scaling: Scaling, seed: int, options: Mapping[str, Any]
+) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+    """The same by a mixture of members, from values in [0, 1]."""
+    unknown: Mask = np.asarray(missing.any(-1))
+    known, folds, sampling = torch.from_numpy(~unknown), options["folds"], None
+    hidden = imitated_gaps(known, seed=seed) if folds in ("auto", "none") and options["block"] is None else []
+    protocol = f"{len(hidden)} moved copies of the gaps"
+    if not hidden:
+        sampling = _folds("auto" if folds == "none" else folds, options["block"], unknown, seed)
+        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // int(known.sum())))
+        trained = [sampling.of(fold).split(unknown.shape, 1).train_mask().reshape(unknown.shape) for fold in range(count)]
+        hidden = [known & ~mask for mask in trained]
+        protocol = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+    periodic = [axis.periodic for axis in options["axes"]]
+    names = list(options["members"] or default_members(known))
+    found = fill_gaps(unit, known, names, hidden, periodic)
+    result = np.where(missing, scaling.restore(found.values.numpy(), 0), values)
+    about = FilledSignal(name, int(unknown.sum()), unknown.size, found, scaling.high[0] - scaling.low[0])
+    if folds != "none":
+        about.protocol = protocol
+        about.score, about.baselines, about.left_out = interpolated_gaps(unit, known, names, found.held_out, seed)
+    deviations = np.where(missing, found.std.double().numpy() * about.unit, 0) if options["std"] else None
+    return result, about, deviations
+
+
+def _adapts(grid: Sequence[int], known: int) -> bool:
+    """Whether local fits have enough samples."""
+    return len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
+
+
 def _denoised(data: Signals) -> Field:
     """A fit of one signal that smooths noise: a sparse one to the whole grid, of which unseen samples are filled first."""
     values, trained = data.values.clone(), data.split.train_mask()
@@ -482,7 +526,7 @@ def _model(
     """A function that makes the model for a signal."""
     if callable(model):
         return model
-    adapts = len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
+    adapts = _adapts(grid, known)
     if model == "adaptive" and not adapts:
         raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
     if encoder is None and adapts and model != "exact":

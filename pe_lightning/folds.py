@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from pe_lightning import metrics
@@ -23,9 +24,14 @@ if TYPE_CHECKING:
     from pe_lightning.data.datamodule import SignalDataModule
     from pe_lightning.modules import CoordinateModule
 
-__all__ = ["FoldScore", "fit_model", "fold_scores", "interpolated_folds", "predicted_at", "score_folds"]
+__all__ = ["FoldScore", "fit_model", "fold_scores", "interpolated_folds", "interpolated_gaps", "predicted_at", "score_folds"]
 
 Data = TypeVar("Data", bound="Signals | SignalDataModule")
+
+MAX_PLACES = 1500
+"""Hidden samples of a copy of the gaps at which interpolation is scored."""
+NEAR_SAMPLES = 12.0
+"""Distance from these, in samples, of the known samples that are interpolated."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,53 @@ def interpolated_folds(
             except Exception as error:  # a baseline must not end a fit
                 left_out[name] = f"left out: {str(error) if isinstance(error, InputError) else last_resort(error)[0]}"
     return {name: scorer.score() for name, scorer in scorers.items() if name not in left_out}, left_out
+
+
+def interpolated_gaps(
+    values: Tensor,
+    known: Tensor,
+    members: Sequence[str],
+    held_out: Sequence[tuple[Tensor, Tensor, Tensor]],
+    seed: int = 0,
+) -> tuple[FoldScore, dict[str, FoldScore], dict[str, str]]:
+    """Scores of a mixture and of interpolation at known samples that are hidden, up to :data:`MAX_PLACES` of each copy.
+
+    Args:
+        values: One signal ``(N_1, ..., N_D, C)`` in [0, 1].
+        known: ``(N_1, ..., N_D)`` booleans.
+        members: Names of the members; those of baselines are scored by their predictions.
+        held_out: Hidden samples of each copy, predictions of the mixture and of the members
+            (:class:`~pe_lightning.solvers.gap_mixture.GapMixture`).
+        seed: Seed of the choice of samples.
+
+    Returns:
+        The score of the mixture, those of interpolation by name, and why others have none.
+    """
+    flat = values.flatten(0, -2)
+    squared: dict[str, list[Tensor]] = {"": []}
+    left_out: dict[str, str] = {}
+    for index, mixed, predictions in held_out:
+        order = torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:MAX_PLACES]
+        truth, own = flat[index[order]], {"": mixed[order]}
+        given = known.flatten().index_fill(0, index, False)
+        wanted = torch.zeros_like(given).index_fill(0, index[order], True).reshape(known.shape)
+        near = given & torch.from_numpy(distance_transform_edt(~wanted.numpy()) <= NEAR_SAMPLES).flatten()
+        near = near if bool(near.any()) else given
+        at = torch.cartesian_prod(*map(torch.arange, known.shape)).reshape(-1, known.ndim).double()
+        batch = PointBatch(at[near][None], flat[near][None])
+        for name in [name for name in baselines if baselines.get(name).on_points and name not in left_out]:
+            try:
+                if name in members:
+                    own[name] = predictions[list(members).index(name)][order]
+                elif name != "biharmonic" and (known.ndim <= 2 or name not in ("delaunay", "clough_tocher")):
+                    own[name] = interpolate(name, batch, at[index[order]])[0]
+            except InputError as error:
+                left_out[name] = f"left out: {error}"
+        for name, found in own.items():
+            squared.setdefault(name, []).append((found.double() - truth).square().flatten())
+    errors = {name: torch.cat(some).mean()[None] for name, some in squared.items() if name not in left_out}
+    scores = {name: FoldScore(-10 * error.clamp_min(1e-30).log10(), error.sqrt()) for name, error in errors.items()}
+    return scores.pop(""), scores, left_out
 
 
 def fold_scores(

@@ -23,6 +23,7 @@ from pe_lightning.media import originals
 from pe_lightning.modules import ComplexLinear
 from pe_lightning.quiet_fits import fit_quietly
 from pe_lightning.solvers.choice import ChoiceWarning
+from pe_lightning.solvers.gap_mixture import GapMixture
 
 K = 4
 RNG = np.random.default_rng(0)
@@ -127,12 +128,32 @@ def test_rows_pictures_and_cubes(shape: tuple[int, ...]) -> None:
     assert bool(found.signals[0].baselines) == (len(shape) < 4)
 
 
-def test_few_samples_get_the_exact_fit_and_many_the_adaptive_one() -> None:
+def test_members_are_named_and_their_weights_reported() -> None:
+    levels, mask = damaged(24, 24)
+    found = fill(levels, mask, members=["fourier", "biharmonic"], std=True)
+    mixture = found.signals[0].model
+    assert isinstance(mixture, GapMixture)
+    assert list(mixture.weights) == ["fourier", "biharmonic"]
+    np.testing.assert_allclose(sum(mixture.weights.values()), 1)
+    np.testing.assert_array_equal(found.values[~mask], levels[~mask])
+    assert found.std is not None
+    assert (found.std[mask] > 0).all()
+    assert (found.std[~mask] == 0).all()
+    assert "biharmonic" in found.signals[0].baselines
+    assert "moved copies of the gaps" in found.signals[0].protocol
+    with pytest.raises(InputError, match="members must be one of adaptive"):
+        fill(levels, mask, members=["wavelet"])
+    with pytest.raises(InputError, match="without model, smooth and upscale"):
+        fill(levels, mask, members=["fourier"], model="exact")
+
+
+def test_few_samples_get_the_exact_fit_and_many_the_mixture() -> None:
     few = np.array([0.1, 0.2, np.nan, 0.4, 0.5, 0.6])
     with pytest.warns(ChoiceWarning, match="too few points"):
         assert fill(few, axes=1, folds="none").signals[0].model.label == "ComplexLinear"
     levels, mask = damaged(20, 20, 1)
-    assert fill(levels, mask, folds="none").signals[0].model.label == "Adaptive"
+    assert isinstance(fill(levels, mask, folds="none").signals[0].model, GapMixture)
+    assert fill(levels, mask, folds="none", model="adaptive").signals[0].model.label == "Adaptive"
     assert fill(levels, mask, folds="none", model="exact").signals[0].model.label == "ComplexLinear"
     with pytest.raises(InputError, match="the adaptive fit needs more samples than 5"):
         fill(few, axes=1, model="adaptive", folds="none")

@@ -62,6 +62,7 @@ def fill_files(
     prior: str = "pictures",
     model: Literal["auto", "adaptive", "exact"] = "auto",
     encoder: str | None = None,
+    members: str | None = None,
     folds: Literal["auto", "random", "blocks", "none"] = "auto",
     block: int | None = None,
     axes: int | None = None,
@@ -110,10 +111,12 @@ def fill_files(
             result over each of them are then the known values. Known points are unchanged.
         prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;
             mixed in as far as known samples that are held out support it.
-        model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: adaptive where it
-            applies.
+        model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: a mixture of
+            members where it applies.
         encoder: Encoder of the exact fit (default: laplace).
-        folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto chooses by the gaps.
+        members: Methods that are mixed to fill gaps, such as fourier,biharmonic (default: those that suit the signal; see
+            pe_lightning.fill).
+        folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto: moved copies of the gaps.
         block: Samples per axis of a block, at least 1.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         grow: Pixels by which missing samples of pictures grow; 3 by default where the file is a JPEG, else 0.
@@ -167,6 +170,7 @@ def fill_files(
             original,
             model=model,
             encoder=encoder,
+            members=None if members is None else members.split(","),
             smooth=smooth,
             upscale=upscale,
             samples=samples,
@@ -293,10 +297,15 @@ def _result_name(path: str) -> str:
 
 
 def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
-    """Prints how much was missing, and a table of scores for each signal."""
+    """Prints how much was missing, the members of mixtures, and a table of scores for each signal."""
+    from pe_lightning.solvers.gap_mixture import GapMixture
+
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples
         print(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
+        if isinstance(signal.model, GapMixture):
+            weights = signal.model.weights.items()
+            print("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
         if signal.score is None:
             print(f"no score: {signal.protocol}")
             continue

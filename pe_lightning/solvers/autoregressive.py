@@ -23,7 +23,7 @@ ORDERS = (2, 4, 8, 16, 32, 64)
 ROWS_PER_COEFFICIENT = 4
 ITERATIONS = 3
 """Estimates of the coefficients and of the missing samples with the chosen order."""
-SEGMENT, CONTEXT = 1024, 384
+SEGMENT, CONTEXT = 256, 384
 """Samples that are filled together, and samples on both sides of them that take part."""
 RIDGE = 1e-9
 """Ridge of the coefficients, relative to the sum of squares of the signal."""

@@ -1,8 +1,8 @@
 r"""Missing samples by several methods, mixed with weights that follow their errors at imitated gaps near by.
 
 Copies of the missing samples are moved over known ones, these are hidden too, and every member predicts them. The second
-moments of the members' errors are smoothed in space and shrunk towards their mean; the weights of a missing sample are those of
-least variance that sum to one, without negative ones. The errors of the mixture, with weights from the other copies, are
+moments of the members' errors are smoothed in space and shrunk towards their mean; the weights of a missing sample are those
+of least variance that sum to one, without negative ones. The errors of the mixture, with weights from the other copies, are
 its score and calibrate its standard deviations by the distance from known samples.
 
 Far from all known samples members have nothing to continue: the mixture passes into a smooth continuation.
@@ -19,14 +19,13 @@ import torch
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, gaussian_filter
 from torch import Tensor
-from torch.nn import functional as F
 
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
-from pe_lightning.solvers.local_fourier import FourierSettings, local_fourier
+from pe_lightning.solvers.local_fourier import FourierSettings, local_fourier, smooth_continuation
 
-__all__ = ["MEMBERS", "GapMixture", "default_members", "fill_gaps", "imitated_gaps", "least_variance", "smooth_continuation"]
+__all__ = ["MEMBERS", "GapMixture", "default_members", "fill_gaps", "imitated_gaps", "least_variance"]
 
 Member = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Values ``(N_1, ..., N_D, C)``, which are known, which are wanted -> values with at least the wanted ones predicted."""
@@ -86,14 +85,15 @@ class GapMixture:
         std: Standard deviations at missing samples, zero elsewhere, ``(N_1, ..., N_D, C)``.
         weights: Mean weight of each member over the missing samples.
         errors: Root mean squared error of each member and of the ``mixture`` at the hidden samples.
-        held_out: Hidden samples of each copy as row-major positions ``(H,)`` and predictions of the mixture ``(H, C)``.
+        held_out: Hidden samples of each copy as row-major positions ``(H,)``, predictions of the mixture ``(H, C)``, and of
+            each member ``(M, H, C)``.
     """
 
     values: Tensor
     std: Tensor
     weights: dict[str, float]
     errors: dict[str, float]
-    held_out: list[tuple[Tensor, Tensor]]
+    held_out: list[tuple[Tensor, Tensor, Tensor]]
 
 
 def fill_gaps(
@@ -142,7 +142,7 @@ def fill_gaps(
         std.reshape(values.shape),
         dict(zip(members, weights.mean(0).tolist() if len(weights) else [], strict=False)),
         _root_mean_squares(members, predictions, truths, mixed),
-        list(zip(where, mixed, strict=True)),
+        list(zip(where, mixed, predictions, strict=True)),
     )
 
 
@@ -297,9 +297,7 @@ def _tiles(shape: Sequence[int], random: np.random.Generator) -> Array:
 def _fourier(periodic: Sequence[bool]) -> Member:
     def predict(values: Tensor, known: Tensor, wanted: Tensor) -> Tensor:
         many = known.ndim == 2 and float(known.float().mean()) < 1 - DENSE_SHARE
-        return local_fourier(
-            values, known, wanted=wanted, periodic=periodic, settings=DENSE_SETTINGS if many else None
-        )
+        return local_fourier(values, known, wanted=wanted, periodic=periodic, settings=DENSE_SETTINGS if many else None)
 
     return predict
 
@@ -317,9 +315,7 @@ def _adaptive(periodic: Sequence[bool]) -> Member:
             near = known
         bank = Bank("laplace", known.ndim, BANK_ANGLES, BANK_ASPECTS) if known.ndim > 1 else Bank("laplace", 1, 0, ())
         size = torch.tensor(grid, device=known.device)
-        field = AdaptivePoints(
-            bank, values[near], near.nonzero() / size, grid, BANK_WINDOW, RIDGE, periodic=tuple(periodic)
-        )
+        field = AdaptivePoints(bank, values[near], near.nonzero() / size, grid, BANK_WINDOW, RIDGE, periodic=tuple(periodic))
         found = values.clone()
         found[wanted] = field.at(wanted.nonzero() / size).to(found)
         return found
@@ -401,26 +397,3 @@ def _with_far(filled: Tensor, known: Tensor, distance: Tensor) -> Tensor:
         return filled
     share = ((distance - FAR[0]) / (FAR[1] - FAR[0])).clamp(0, 1)[..., None]
     return filled.lerp(smooth_continuation(filled, distance <= FAR[0]), share)
-
-
-def smooth_continuation(values: Tensor, known: Tensor) -> Tensor:
-    """Values of unknown samples from means over larger and larger cells, interpolated linearly.
-
-    Args:
-        values: ``(N_1, ..., N_D, C)``.
-        known: ``(N_1, ..., N_D)`` booleans.
-    """
-    axes = known.ndim
-    pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[axes - 1]
-    mode = ("linear", "bilinear", "trilinear")[axes - 1]
-    weight = known.to(values)[None]
-    levels = [(values.movedim(-1, 0) * weight, weight)]
-    while float(levels[-1][1].min()) == 0 and max(levels[-1][1].shape[1:]) > 1:
-        total, share = levels[-1]
-        size = [min(2, n) for n in total.shape[1:]]
-        levels.append(tuple(pool(x[None], size, ceil_mode=True)[0] for x in (total, share)))  # type: ignore[arg-type]
-    made = torch.zeros_like(levels[-1][0])
-    for total, share in reversed(levels):
-        coarse = F.interpolate(made[None], total.shape[1:], mode=mode, align_corners=False)[0]
-        made = torch.where(share > 0, total / share.clamp_min(1e-12), coarse)
-    return made.movedim(0, -1)

@@ -24,13 +24,16 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-__all__ = ["FourierSettings", "local_fourier"]
+__all__ = ["FourierSettings", "local_fourier", "smooth_continuation"]
 
 STEP = 0.6
 """Part of a projection that is added at a time."""
 REPLACED_WEIGHT = 0.2
 """Weight of samples of the first pass in the second one, relative to known samples."""
+LEAST_SHARE = 0.02
+"""Share of the weights of a window at known samples below which the smooth continuation takes part."""
 NUMBERS_AT_ONCE = 1 << 16
 """Coefficients of the windows that are computed together: they stay in the cache."""
 
@@ -96,8 +99,8 @@ def local_fourier(
         settings: Sizes of the fits; by the number of axes by default.
 
     Returns:
-        The values with the missing samples of blocks with wanted samples replaced, the others by the mean of all known
-        samples; ``(N_1, ..., N_D, C)``.
+        The values with the missing samples of blocks with wanted samples replaced, the others by their smooth continuation,
+        into which predictions pass far from known samples; ``(N_1, ..., N_D, C)``.
     """
     axes, sizes = known.ndim, known.shape
     made = settings or SETTINGS[axes]
@@ -105,8 +108,7 @@ def local_fourier(
     wraps = tuple(periodic) or (False,) * axes
     wanted = ~known if wanted is None else wanted & ~known
     blocks = torch.unique(wanted.nonzero() // made.block, dim=0)
-    mean = values[known].mean(0)
-    filled = torch.where(known[..., None], values, mean)
+    filled = smooth_continuation(values, known)
     weight = known.to(values)
     step = max(1, NUMBERS_AT_ONCE // (values.shape[-1] * len(tables.frequencies)))
     inner = torch.arange(made.block, device=values.device)
@@ -115,10 +117,13 @@ def local_fourier(
         for some in blocks.split(step):
             samples, weights = _windows(filled, weight, some * made.block, tables, wraps)
             block = _fit(samples, weights, tables, terms)
+            share = weights.sum(1) / (LEAST_SHARE * tables.weights.sum())
             place = [some[:, a, None] * made.block + inner for a in range(axes)]
             index = _outer(place, sizes)
             inside = _outer_all([(p < n) for p, n in zip(place, sizes, strict=True)])
-            found.view(-1, values.shape[-1])[index[inside]] = block[inside]
+            flat = found.view(-1, values.shape[-1])
+            share = share.clamp(0, 1)[:, None].expand_as(inside)[inside][:, None]
+            flat[index[inside]] = flat[index[inside]].lerp(block[inside], share)
         filled = torch.where(known[..., None], values, found)
         if number == 0 and len(made.terms) > 1:
             done = torch.zeros_like(known)
@@ -128,6 +133,29 @@ def local_fourier(
                 done.view(-1)[_outer(place, sizes)[inside]] = True
             weight = torch.where(done & ~known, REPLACED_WEIGHT, weight)
     return filled
+
+
+def smooth_continuation(values: Tensor, known: Tensor) -> Tensor:
+    """Values of unknown samples from means over larger and larger cells, interpolated linearly.
+
+    Args:
+        values: ``(N_1, ..., N_D, C)``.
+        known: ``(N_1, ..., N_D)`` booleans.
+    """
+    axes = known.ndim
+    pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[axes - 1]
+    mode = ("linear", "bilinear", "trilinear")[axes - 1]
+    weight = known.to(values)[None]
+    levels = [(torch.where(known[..., None], values, 0).movedim(-1, 0), weight)]
+    while float(levels[-1][1].min()) == 0 and max(levels[-1][1].shape[1:]) > 1:
+        total, share = levels[-1]
+        size = [min(2, n) for n in total.shape[1:]]
+        levels.append(tuple(pool(x[None], size, ceil_mode=True)[0] for x in (total, share)))  # type: ignore[arg-type]
+    made = torch.zeros_like(levels[-1][0])
+    for total, share in reversed(levels):
+        coarse = F.interpolate(made[None], total.shape[1:], mode=mode)[0]
+        made = torch.where(share > 0, total / share.clamp_min(1e-12), coarse)
+    return made.movedim(0, -1)
 
 
 def _fit(samples: Tensor, weights: Tensor, tables: _Tables, terms: int) -> Tensor:

@@ -1,0 +1,97 @@
+"""Mixtures that fill gaps: weights, imitated gaps, known samples, deviations, and what is far from known samples."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pe_lightning.solvers import gap_mixture
+from pe_lightning.solvers.gap_mixture import (
+    default_members,
+    fill_gaps,
+    imitated_gaps,
+    least_variance,
+)
+from pe_lightning.solvers.local_fourier import smooth_continuation
+
+
+def holes(shape: tuple[int, ...], share: float, seed: int = 0) -> Tensor:
+    """Known samples: all but random blocks of 2 samples per axis."""
+    few = np.random.default_rng(seed).random([-(-n // 2) for n in shape]) < share
+    missing = few
+    for axis, n in enumerate(shape):
+        missing = np.repeat(missing, 2, axis).take(range(n), axis)
+    return torch.from_numpy(~missing)
+
+
+def test_weights_are_those_of_least_variance_on_the_simplex() -> None:
+    random = np.random.default_rng(0)
+    factor = random.standard_normal((20, 3, 3))
+    moments = factor @ factor.mT + 0.05 * np.eye(3)
+    weights, variance = least_variance(moments)
+    np.testing.assert_allclose(weights.sum(1), 1)
+    assert weights.min() >= 0
+    steps = np.linspace(0, 1, 101)
+    grid = np.array([(a, b, 1 - a - b) for a, b in itertools.product(steps, steps) if a + b <= 1 + 1e-9])
+    least = np.einsum("gm,pmn,gn->pg", grid, moments, grid).min(1)
+    assert (variance <= least * 1.01 + 1e-3).mean() > 0.9
+    np.testing.assert_allclose(least_variance(np.diag([1.0, 4.0])[None])[0], [[0.8, 0.2]], atol=2e-3)
+
+
+def test_a_member_that_is_exact_on_one_side_is_taken_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = torch.Generator().manual_seed(0)
+    truth = torch.rand(160, 80, 2, generator=random)
+    left = torch.arange(160)[:, None, None] < 80
+    noise = 0.3 * torch.randn(truth.shape, generator=random)
+    monkeypatch.setitem(gap_mixture.MEMBERS, "upper", lambda _: lambda values, known, wanted: truth + noise * ~left)
+    monkeypatch.setitem(gap_mixture.MEMBERS, "lower", lambda _: lambda values, known, wanted: truth + noise.flip(1) * left)
+    known = holes((160, 80), 0.1)
+    found = fill_gaps(truth, known, ["upper", "lower"], imitated_gaps(known))
+    error = (found.values - truth).square().mean(-1)
+    alone = float(noise[:80][~known[:80]].square().mean())
+    assert float(error[:40][~known[:40]].mean()) < 0.05 * alone
+    assert float(error[120:][~known[120:]].mean()) < 0.05 * alone
+    assert found.errors["mixture"] < 0.6 * min(found.errors["upper"], found.errors["lower"])
+
+
+@pytest.mark.parametrize("shape", [(400,), (48, 40), (16, 14, 12)])
+def test_known_samples_are_unchanged_and_deviations_cover_the_errors(shape: tuple[int, ...]) -> None:
+    grid = torch.stack(torch.meshgrid(*[torch.arange(n) for n in shape], indexing="ij"), -1).float()
+    wave = torch.sin(grid.sum(-1) * 0.9) + torch.cos(grid[..., 0] * 0.5)
+    noise = 0.2 * torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    truth = torch.stack([wave + noise, wave - noise], -1)
+    known = holes(shape, 0.15)
+    names = default_members(known)
+    found = fill_gaps(truth.masked_fill(~known[..., None], torch.nan), known, names, imitated_gaps(known))
+    assert torch.equal(found.values[known], truth[known])
+    assert bool(found.values.isfinite().all())
+    assert found.errors["mixture"] < 1.02 * min(found.errors[name] for name in names)
+    error = (found.values - truth).abs()
+    assert 0.8 < float((error < 1.645 * found.std)[~known].float().mean()) < 0.98
+    assert bool((found.std[known] == 0).all())
+
+
+def test_imitated_gaps_hide_known_samples_only() -> None:
+    known = holes((60, 50), 0.2)
+    for hidden in imitated_gaps(known):
+        assert bool((known | ~hidden).all())
+        assert int(hidden.sum()) > 100
+    many = torch.rand(60, 50, generator=torch.Generator().manual_seed(0)) < 0.25
+    assert all(int(hidden.sum()) < 0.2 * int(many.sum()) for hidden in imitated_gaps(many))
+    assert [a.equal(b) for a, b in zip(imitated_gaps(known), imitated_gaps(known), strict=True)] == [True] * 3
+
+
+def test_far_from_known_samples_values_are_smooth() -> None:
+    row = torch.linspace(0, 1, 120)
+    values, known = row[:, None].expand(120, 120)[..., None].clone(), torch.ones(120, 120, dtype=torch.bool)
+    known[20:100, 20:100] = False
+    found = smooth_continuation(values, known)[..., 0]
+    torch.testing.assert_close(found[known], values[..., 0][known])
+    assert float(found.diff(dim=0).abs().max()) < 0.1
+    assert float((found - values[..., 0]).abs().max()) < 0.35
+    made = fill_gaps(values, known, ["fourier_short"], imitated_gaps(known))
+    assert float(made.values[..., 0].diff(dim=0).abs().max()) < 0.15
