@@ -47,7 +47,7 @@ def test_a_picture_is_filled_as_by_python(capsys: pytest.CaptureFixture[str]) ->
     assert main(["fill", "a.png", "--missing", "mask.png", "--out", "b.png"]) == 0
     out = capsys.readouterr().out
     assert "18 of 288 samples missing" in out
-    assert "5 random folds" in out
+    assert "3 moved copies of the gaps" in out
     assert "this fit" in out
     assert "nearest" in out
     filled = pe_lightning.fill("a.png", "mask.png")
