@@ -2,19 +2,26 @@
 
     python benchmarks/journey.py                       # a sample picture with the recipe for pictures
     python benchmarks/journey.py my.jpg --encoder gau  # a file and options of fit
+    python benchmarks/journey.py fill                  # fill, of a picture of 64 x 64 with three missing lines
 
-Calls while a file is imported do not count. Each line has the number of functions that were called, and the file.
+Calls while a file is imported do not count. Each line has the number of functions that were called, and the file. The last
+lines are the processor seconds of the whole command in a process of its own, and of importing the libraries that it needs.
 """
 
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 import pe_lightning
 from pe_lightning.__main__ import main
@@ -45,11 +52,35 @@ def called_functions(arguments: list[str]) -> dict[str, set[CodeType]]:
     return {file: functions for file, functions in called.items() if functions}
 
 
+def missing_lines(folder: Path) -> list[str]:
+    """Arguments of ``fill`` for a smooth picture of 64 x 64 with three missing lines."""
+    y, x = np.mgrid[:64, :64] / 64
+    planes = [0.5 + 0.4 * np.sin(6 * x + 3 * y), 0.5 + 0.4 * np.cos(5 * x * y + 1), 0.5 + 0.3 * np.sin(9 * y)]
+    mask = np.zeros((64, 64), np.uint8)
+    mask[[10, 30, 31]] = 255
+    Image.fromarray((255 * np.stack(planes, -1)).astype(np.uint8)).save(folder / "picture.png")
+    Image.fromarray(mask).save(folder / "mask.png")
+    return ["fill", str(folder / "picture.png"), "--missing", str(folder / "mask.png"), "--out", str(folder / "out.png")]
+
+
+def processor_seconds(*arguments: str) -> float:
+    """User and system time of a Python process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 if __name__ == "__main__":
     words = sys.argv[1:] or ["samples://astronaut", "--data.resize", "64"]
     with tempfile.TemporaryDirectory() as folder:
-        found = called_functions(["fit", *words, "--wandb.enabled", "false", "--trainer.default_root_dir", folder])
+        command = ["fit", *words, "--wandb.enabled", "false", "--trainer.default_root_dir", folder]
+        command = [*missing_lines(Path(folder)), "--force"] if words == ["fill"] else command
+        found = called_functions(command)
+        seconds = processor_seconds("-m", "pe_lightning", *command)
     loaded = [module for name, module in sys.modules.items() if name.split(".")[0] == "pe_lightning"]
     for file, functions in sorted(found.items()):
         print(f"{len(functions):5d}  {file.removeprefix(PACKAGE)}")
     print(f"{len(found)} files with functions that are called; {len(loaded)} files imported")
+    libraries = processor_seconds("-c", "import torch, scipy.interpolate, PIL.Image, skimage")
+    print(f"{seconds:.1f} processor seconds; {libraries:.1f} for importing torch, SciPy, Pillow and scikit-image")
