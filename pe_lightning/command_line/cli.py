@@ -381,6 +381,7 @@ class CommandLine(LightningCLI):
         """Builds the model for the data, so that bad input fails before anything is started or written."""
         if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
+            self.model.logs_final_score = False
             self.best.monitor = self.model.monitor  # the metric is the data's
         elif isinstance(self.datamodule, tasks.TaskDataModule) and isinstance(self.model, tasks.AttentionTask):
             self.model.build(self.datamodule.info)

@@ -87,6 +87,8 @@ class CoordinateModule(TrainedModule):
     """Whether an axis may be periodic."""
     prefers_points: ClassVar[bool] = False
     """Whether a few samples of a grid are predicted faster one by one than as a part of the whole grid."""
+    logs_final_score: bool = True
+    """Whether a fit logs the score of its final weights where no validation did; false where a test follows."""
     has_layers: ClassVar[bool] = False
     """Whether the networks have features and hidden layers, whose activations :meth:`Stack.hidden` returns."""
 
@@ -419,7 +421,8 @@ class CoordinateModule(TrainedModule):
         bar = trainer.progress_bar_callback
         # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
         prints = bar is not None and not getattr(bar, "prints_scores", False)
-        logs = bool(trainer.loggers) and self.validated_step != trainer.global_step
+        validates = bool(trainer.limit_val_batches) and self.logs_final_score
+        logs = validates and bool(trainer.loggers) and self.validated_step != trainer.global_step
         self.validated_step = None
         if not (prints or logs) or data is None or data.streamed or not data.scores_validation or not trainer.is_global_zero:
             return

@@ -380,7 +380,7 @@ def test_folders_that_cannot_be_used(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
     source = Counting(paths=[tmp_path / "file"])
     named = Storage(cache_dir=str(tmp_path / "file" / "cache"))
-    with pytest.raises(CacheError, match=r"cannot use the cache in .*--data\.cache_dir DIR"):
+    with pytest.raises(CacheError, match=r"cannot use the cache in .*--data\.storage\.cache_dir DIR"):
         SignalDataModule(source, storage=named).prepare()
     monkeypatch.setenv("PE_LIGHTNING_CACHE", named.cache_dir)
     with caplog.at_level("INFO"):
