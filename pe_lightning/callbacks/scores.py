@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Mapping
@@ -238,6 +239,9 @@ def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations,
         deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
         table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
     console.print(table)
+    if weights := (report.get("prior") or {}).get("weight"):
+        mixed = f"Mixed with the network {report['prior']['name']!r}, which was trained on other pictures"
+        console.print(f"{mixed}: weight {math.fsum(weights) / len(weights):.2f}", highlight=False, markup=False)
     for name, row in report["baselines"].items():
         if name not in baselines:
             console.print(f"{name} interpolation: {row[f'{test}_reason']}", highlight=False, markup=False)

@@ -15,7 +15,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from pe_lightning.config_files import load_limited, read_config
 from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry, path_of
 
@@ -154,7 +156,9 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if value is None:
         return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":
-        return [f"--config={recipes.find(value)}"]
+        found = recipes.find(value)
+        load_limited(found) if found.startswith("{") else read_config(Path(found))  # refuses what is too large, and no text
+        return [f"--config={found}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
         value = path_of(find_registry(NAMED[key]).get(value))
     if key.rstrip("+") == "trainer.callbacks" and value.isidentifier() and not hasattr(lightning_callbacks, value):
