@@ -153,6 +153,8 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     from pe_lightning.command_line import recipes
 
     key, value = option.key, option.value
+    if key in ("h", "help"):
+        return ["--help"]
     if value is None:
         return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":

@@ -306,6 +306,8 @@ def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
         if isinstance(signal.model, GapMixture):
             weights = signal.model.weights.items()
             print("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
+        elif "trained on other" in signal.model.label:
+            print(signal.model.label)
         if signal.score is None:
             print(f"no score: {signal.protocol}")
             continue

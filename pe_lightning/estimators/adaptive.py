@@ -202,11 +202,12 @@ class AdaptiveFit(Estimator):
         ridges = {fit.ridge for fit in found}
         ridge = ridges.pop() if len(ridges) == 1 else None
         report = FitReport("adaptive", ridge, time.perf_counter() - began, members=found[-1].num_members)
-        single = info.num_signals == 1
+        single, weights = info.num_signals == 1, [field.weight for field in fields if isinstance(field, MixedGrid)]
+        mixed = f", mixed with the network {self.prior!r} trained on other pictures (weight {max(weights, default=0):.2f})"
         return SampledField(
             fields,
             samples,
-            label="Adaptive",
+            label=f"Adaptive{mixed if weights else ''}",
             solution=report,
             num_axes=info.num_axes,
             spread=(lambda: fits.spread(samples.signal(0), fields[0], found[0].ridge)) if single else None,

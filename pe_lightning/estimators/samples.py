@@ -100,7 +100,8 @@ def check_in_memory(train: Signals, model: str) -> None:
     if train.streamed:
         raise InputError(
             f"{model} holds all trained samples, and these signals stay in their file: set "
-            "--data.in_memory true, fit a part of the signals, or fit a linear layer block by block with --encoder tri"
+            "--data.storage.in_memory true, fit a part of the signals, or fit a linear layer block by block with "
+            "--encoder tri"
         )
 
 

@@ -40,7 +40,7 @@ FIXED_OPTIONS = ("config", "ckpt_path", "print_config")
 """Options of ``fit`` that cannot be varied."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
 """Settings that name a class."""
-RESULT_KEYS = ("trainer", "model", "data", "seed_everything", "weights_only")
+RESULT_KEYS = ("trainer", "model", "data", "seed_everything")
 """Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
 
 
