@@ -35,8 +35,8 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
     ("text", "words"),
     [
         (b"a: &a [*a]\n", "refers to itself"),
-        (b"\x89PNG\r\n\xff", "it is not text"),
-        (b"some words\n", "Unexpected config"),
+        (b"\x89PNG\r\n\xff", "it is not UTF-8 text"),
+        (b"some words\n", "it holds no settings by name"),
         (None, "is neither a file"),
     ],
     ids=["recursive", "picture", "words", "pipe"],
