@@ -21,7 +21,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Resumption", "swa_ends_with"]
+__all__ = ["Resumption", "close_epoch", "swa_ends_with"]
 
 METRICS_KEY = "pe_lightning/logged_metrics"
 """Where a checkpoint holds the metrics that were logged last."""
@@ -92,7 +92,7 @@ class Resumption(Callback):
                 "the checkpoint holds the average of the weights of a fit that has ended, and cannot be trained further; "
                 "name an earlier checkpoint, or fit again"
             )
-        _start_next_epoch(trainer)
+        close_epoch(trainer)
         for callback in _callbacks(trainer):  # acts at the start of an epoch, which this one has had
             if isinstance(callback, GradientAccumulationScheduler):
                 callback.on_train_epoch_start(trainer)
@@ -124,8 +124,8 @@ def _callbacks(trainer: Trainer) -> list[Callback]:
     return found
 
 
-def _start_next_epoch(trainer: Trainer) -> None:
-    """Closes an epoch whose batches and end have been run before the checkpoint was written."""
+def close_epoch(trainer: Trainer) -> None:
+    """Counts the epoch of a resumed checkpoint as completed if its batches and its end were run before it was written."""
     loop = trainer.fit_loop
     epoch: Any = loop.epoch_progress.current
     if not loop.restarting or not trainer.is_last_batch or epoch.processed < epoch.ready:

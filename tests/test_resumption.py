@@ -10,6 +10,7 @@ from typing import Any
 
 import lightning.pytorch.callbacks as callbacks_of_lightning
 import pytest
+import torch
 from fits import MODULES, MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import (
@@ -158,6 +159,27 @@ def test_a_resumed_fit_equals_the_uninterrupted_one(tmp_path: Path, name: str) -
             assert value.equal(expected[1][key]), (step, kill, key)
         assert validations.scores.items() <= expected[2].items(), (step, kill)
         assert {step for step in expected[2] if step > ended.global_step} <= validations.scores.keys()
+
+
+class KillAtEnd(Callback):
+    """Kills a fit after its last epoch, before the final checkpoint."""
+
+    def on_train_end(self, *args: Any) -> None:
+        raise Killed
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 12}, {"max_steps": 14}, {"max_steps": -1, "max_epochs": 2}])
+def test_a_fit_killed_at_its_very_end_resumes_to_the_checkpoint_of_the_uninterrupted_one(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    def progress(name: str) -> tuple[int, int, Any]:
+        found = torch.load(tmp_path / name / "checkpoints/last.ckpt", weights_only=True)
+        return found["epoch"], found["global_step"], found["loops"]["fit_loop"]["epoch_progress"]["current"]
+
+    run(tmp_path / "whole", [], **options)
+    run(tmp_path / "killed", [KillAtEnd()], **options)
+    run(tmp_path / "killed", [], tmp_path / "killed/checkpoints/last.ckpt", **options)
+    assert progress("killed") == progress("whole")
 
 
 def test_a_fit_that_early_stopping_ended_is_not_trained_further(tmp_path: Path) -> None:

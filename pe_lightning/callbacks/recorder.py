@@ -37,6 +37,7 @@ from pe_lightning.media.reconstructions import FileAssembly, PredictionWriter, s
 from pe_lightning.metrics_file import SCHEMA, write_metrics
 from pe_lightning.modules.base import datamodule_of
 from pe_lightning.modules.coordinate import CoordinateModule
+from pe_lightning.resumption import close_epoch
 from pe_lightning.runs import flatten
 
 __all__ = ["RunRecorder", "reports"]
@@ -183,6 +184,7 @@ class RunRecorder(TimedCallback):
         # callbacks write none for a fit of no steps; of a fit that ended within an epoch the state to resume from is there
         callbacks = trainer.checkpoint_callbacks
         if callbacks and not any(getattr(callback, "last_is_complete", False) for callback in callbacks):
+            close_epoch(trainer)  # not closed by Lightning if the checkpoint was of the last step: no loop has run
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
         self._log_description(trainer, pl_module)
 

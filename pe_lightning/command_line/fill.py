@@ -146,7 +146,11 @@ def fill_files(
     marks = _marks_of(files, missing or ["nan"])
     several = len(files) > 1 or files != paths or (out.is_dir() and not Path(paths[0]).is_dir())
     targets = _targets(files, out, several)
-    written = [file for target in targets for file in outputs_of(target)]
+    written = []
+    for target in targets:
+        result, std, picture = outputs_of(target)
+        in_result = axes is None and target.suffix.lower() in (".nc", ".nc4")  # deviations are a variable of NetCDF
+        written += [result, picture] if no_std or smooth or upscale > 1 or in_result else [result, std, picture]
     check_outputs(written, map(Path, {*paths, *files, *marks, prior}), force)
     # imports torch, which refusals and --help do not need
     from pe_lightning.filling import check_suffix, fill, read_file, write_std

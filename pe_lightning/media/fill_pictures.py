@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pe_lightning.data.axes import EAST_NAMES, NORTH_NAMES, Axis
 from pe_lightning.data.signals import AnyArray
 from pe_lightning.media.originals import Original
 from pe_lightning.media.pictures import before_after, row_plot, stacked
@@ -20,7 +23,7 @@ SHOWN_FRAMES = 4
 
 
 def draw_before_after(original: Original, values: AnyArray) -> Image.Image | None:
-    """Draws signals with missing samples marked beside the filled ones.
+    """Draws signals with missing samples marked beside the filled ones; latitudes and longitudes north up.
 
     Args:
         original: The file with missing samples.
@@ -42,7 +45,7 @@ def draw_before_after(original: Original, values: AnyArray) -> Image.Image | Non
         low, high = (0, np.iinfo(before.dtype).max) if whole else (float(known.min()), float(known.max()))
         shown = _scaled(np.where(missing, 0, before), low, high)
         shown[missing.any(-1)] = np.nan
-        sheets += _sheets(name, shown, _scaled(after, low, high))
+        sheets += _sheets(name, _north_up(shown, original.axes), _north_up(_scaled(after, low, high), original.axes))
     if not sheets:
         return None
     wide = max(sheet.width for sheet in sheets)
@@ -52,6 +55,20 @@ def draw_before_after(original: Original, values: AnyArray) -> Image.Image | Non
 def _scaled(values: AnyArray, low: float, high: float) -> NDArray[np.float32]:
     scaled: NDArray[np.float32] = ((values.astype(np.float64) - low) / (high - low or 1)).astype(np.float32)
     return scaled
+
+
+def _north_up(values: NDArray[np.float32], axes: Sequence[Axis]) -> NDArray[np.float32]:
+    """``(*frames, H, W, C)`` with north at the top and east at the right, by the names of the axes; others unchanged."""
+    if len(axes) < 2:
+        return values
+    rows, columns = axes[-2:]
+    if rows.name.lower() in EAST_NAMES or columns.name.lower() in NORTH_NAMES:
+        values, rows, columns = values.swapaxes(-3, -2), columns, rows
+    if rows.name.lower() in NORTH_NAMES and rows.high > rows.low:
+        values = np.flip(values, -3)
+    if columns.name.lower() in EAST_NAMES and columns.high < columns.low:
+        values = np.flip(values, -2)
+    return values
 
 
 def _sheets(name: str, before: NDArray[np.float32], after: NDArray[np.float32]) -> list[Image.Image]:

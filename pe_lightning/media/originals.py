@@ -40,6 +40,7 @@ from pe_lightning.data.sources.sound import sound_info
 from pe_lightning.data.sources.tables import layout_of
 from pe_lightning.data.sources.tables import read_table as read_columns
 from pe_lightning.data.sources.video_files import read_stored_frames
+from pe_lightning.distributed import rank_zero_info
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.extras import require
 from pe_lightning.media.lossless import lossless_suffixes, write_lossless
@@ -61,6 +62,8 @@ TIFF_TAGS = ("Artist", "Copyright", "GDAL_NODATA")
 """Tags of a TIFF file that are copied beside those that tifffile writes by name."""
 JPEG_GROWTH = 3
 """Pixels by which missing samples of a JPEG grow by default: the codec spreads damage within its blocks."""
+LOSSY_COMPRESSION = ("jpeg", "ycbcr jpeg", "webp", "jxl", "lerc", "lerc_deflate", "lerc_zstd")
+"""Names of GDAL for the compressions of GeoTIFF that may change pixels."""
 SOUND_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 ADAPTIVE_SAMPLE_BYTES = 600
 """Memory that the adaptive fit takes for each known sample where others are missing."""
@@ -362,6 +365,9 @@ def _read_raster(file: SourceFile, missing: Missing) -> Original:
         spaces = [space for space in tiff.tag_namespaces() if space not in ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS")]
         tags = [(space, number, tiff.tags(number, space)) for number in range(len(bands) + 1) for space in (None, *spaces)]
         opaque = rasterio.enums.ColorInterp.alpha in tiff.colorinterp
+    if str(codec := profile.get("compress")).lower() in LOSSY_COMPRESSION:
+        rank_zero_info(f"{file.given!r} is compressed by {codec}, which may change known pixels: the result is, by deflate")
+        profile |= {"compress": "deflate", "photometric": None}
     together = len(bands) <= MAX_CHANNELS
     signals = np.moveaxis(bands, 0, -1)[None] if together else bands[..., None]
 

@@ -188,6 +188,20 @@ def test_geotiff_keeps_coordinates_tiles_and_tags(tmp_path: Path, bands: int) ->
         assert (std.crs, std.transform, std.nodata) == ("EPSG:32632", place, None)
 
 
+def test_known_pixels_of_a_geotiff_with_lossy_compression_are_equal(tmp_path: Path) -> None:
+    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+    options = {"height": 40, "width": 48, "count": 3, "dtype": "uint8", "crs": "EPSG:32632", "nodata": 0}
+    options |= {"compress": "jpeg", "photometric": "ycbcr", "transform": rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)}
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", **options) as tiff:
+        tiff.write(RNG.integers(1, 255, (3, 40, 48)).astype("u1"))
+    original = read(tmp_path / "a.tif", missing="200")
+    changed(original, tmp_path / "b.tif")
+    with rasterio.open(tmp_path / "b.tif") as found:
+        expected = np.where(original.missing, 5, original.values)[0]
+        np.testing.assert_array_equal(np.moveaxis(found.read(), 0, -1), expected)
+        assert (found.compression.value, found.crs) == ("DEFLATE", "EPSG:32632")
+
+
 @pytest.mark.parametrize(
     ("shape", "axes"), [((9,), None), ((1, 6, 7), None), ((6, 7, 1), None), ((4, 9, 8, 8), None), ((3, 9), 1)]
 )

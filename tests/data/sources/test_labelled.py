@@ -12,6 +12,8 @@ from pe_lightning.__main__ import main
 from pe_lightning.data import LabelledDataModule
 from pe_lightning.data.sources.labelled import LabelledSource
 from pe_lightning.errors import InputError
+from pe_lightning.media.fill_pictures import draw_before_after
+from pe_lightning.media.labelled import original_of
 from pe_lightning.modules import ComplexLinear
 
 xarray = pytest.importorskip("xarray", reason="of the extra geo")
@@ -77,7 +79,10 @@ def test_the_exact_fit_has_features_at_uneven_coordinates(tmp_path):
 
 
 def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_path, monkeypatch):
-    """In memory and by command alike; uneven latitudes are used as they are, which their numbers would not be."""
+    """In memory and by command alike; uneven latitudes are used as they are, which their numbers would not be.
+
+    A file with the name of deviations that the result does not need is no obstacle.
+    """
     monkeypatch.chdir(tmp_path)
     truth = np.stack([field(), field() + 1])
     filled = pe_lightning.xarray.fill(sst, dims=["lat", "lon"], folds="none")
@@ -91,11 +96,25 @@ def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_p
     counted = pe_lightning.xarray.fill(sst.assign_coords(lat=np.arange(12.0)), dims=["lat", "lon"], folds="none")
     assert error < 0.8 * np.abs(counted.values - truth)[~known].mean()
     path = written(sst, tmp_path / "a.nc")
+    Path("b_std.npy").touch()
     assert main(["fill", path, "--variable", "sst", "--dims", "lat,lon", "--folds", "none", "--out", "b.nc"]) == 0
     with xarray.open_dataset("b.nc", engine="h5netcdf") as result:
         np.testing.assert_array_equal(result["sst"].values, filled.values)
         assert result["sst"].attrs["units"] == "degC"
         np.testing.assert_array_equal(result["depth"].values, LATITUDES)
+
+
+@pytest.mark.parametrize(("dims", "south_first"), [(("lat", "lon"), False), (("lat", "lon"), True), (("lon", "lat"), True)])
+def test_pictures_of_a_filled_array_have_north_at_the_top(dims, south_first):
+    array = xarray.DataArray(np.full((12, 14), 0.1), {"lat": LATITUDES, "lon": LONGITUDES}, ("lat", "lon"))
+    array[:2, :3] = 0.9
+    array[5, 5] = np.nan
+    array = (array.sortby("lat") if south_first else array).transpose(*dims)
+    original = original_of(array, dims)
+    pixels = np.asarray(draw_before_after(original, np.nan_to_num(original.values, nan=0.1)).convert("L")).astype(float)
+    after = pixels[-12 * 18 :, -14 * 18 :]  # enlarged 18 times
+    assert after[:36, :54].min() > 200
+    assert after[36:].max() < 50
 
 
 def test_a_geotiff_has_the_centres_of_its_pixels(tmp_path):
