@@ -57,7 +57,7 @@ def test_it_fits_and_its_checkpoint_predicts(environment, tmp_path):
 
 
 def test_a_fit_of_its_classes_alone(environment, tmp_path):
-    (tmp_path / "data.yaml").write_text("data: {class_path: balls, init_args: {size: 8}}\n")
+    (tmp_path / "data.yaml").write_text("data: {class_path: pe_chirp.BallDataModule, init_args: {size: 8}}\n")
     model = ["--model", "chirp_mlp", "--model.encoder", "{name: chirp, num_features: 12}", "--model.activation", "sinc"]
     data = ["--config", "data.yaml", "--data.sampling", "checkerboard", "--data.sampling.odd", "true"]
     quick = ["--trainer.max_steps", "20", "--trainer.callbacks+", "step_counter", "--wandb.enabled", "false"]

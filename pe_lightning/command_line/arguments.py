@@ -163,7 +163,12 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
         return [f"--config={found}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
         value = path_of(find_registry(NAMED[key]).get(value))
-    if key.rstrip("+") == "trainer.callbacks" and value.isidentifier() and not hasattr(lightning_callbacks, value):
+    if (
+        key.rstrip("+") == "trainer.callbacks"
+        and value.isidentifier()
+        and value != "null"
+        and not hasattr(lightning_callbacks, value)
+    ):
         value = path_of(find_registry("callbacks").get(value))
     if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
         value = json.dumps({"name": value})  # jsonargparse adds arguments to a mapping, not to a word

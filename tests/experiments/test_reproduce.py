@@ -21,6 +21,7 @@ from pe_lightning.experiments.reproduce.layout import draw
 from pe_lightning.experiments.reproduce.papers import BlendedAxis, plain_least_squares, published_scores
 from pe_lightning.experiments.reproduce.tables import as_markdown, with_interpolation
 from pe_lightning.experiments.sweep.fits import Fits
+from pe_lightning.runs import recorder_of
 
 ENCODERS = ("linf", "logf", "rff", "tri", "gau")
 WIDTHS = {
@@ -319,7 +320,7 @@ def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsy
     assert set(before) == {"small.csv", "small.md", *figures}
     assert json.loads(Path("o/sweep.json").read_text())["cells"][0]["status"] == "done"
     config = yaml.safe_load(Path("o/exact-gau/config.yaml").read_text())
-    assert config["wandb"]["group"] == "o"
+    assert recorder_of(config["trainer"]["callbacks"])["wandb"]["group"] == "o"
 
     monkeypatch.setattr(Fits, "run", lambda *_: pytest.fail("a finished cell was run again"))
     assert main(command) == 0

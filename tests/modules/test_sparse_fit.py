@@ -154,7 +154,7 @@ def test_a_long_row(make_trainer):
 
 @pytest.mark.slow  # a picture of 36 MB
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").is_file(), reason="only Linux resets the peak")
-def test_the_fit_of_a_large_picture_takes_less_than_seven_times_its_memory(make_trainer):
+def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_trainer):
     size = 1728, 1728  # arrays of more than 32 MB, which malloc returns to the system at once
     data = everything(smooth(1, size))
     fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), everything(smooth(1, (64, 64))))
@@ -163,7 +163,7 @@ def test_the_fit_of_a_large_picture_takes_less_than_seven_times_its_memory(make_
     before = peak_resident_bytes()
     fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), data)
     above = (peak_resident_bytes() - before) / (4 * 3 * math.prod(size))
-    assert above < 6, above  # and the picture itself: docs/sparse.md promises 8
+    assert above < 7, above  # and the picture itself: docs/sparse.md promises 8
 
 
 @pytest.mark.parametrize(

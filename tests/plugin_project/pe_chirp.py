@@ -13,6 +13,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.metrics import SignalMetric
 from pe_lightning.modules import SimpleMLP
 from pe_lightning.networks import Activation
+from pe_lightning.registry import Description
 
 
 class Chirp(Encoder):
@@ -92,7 +93,7 @@ class BallDataModule(SignalDataModule):
         sampling: Which samples are trained on.
     """
 
-    def __init__(self, size: int = 16, sampling: Sampling | str = "checkerboard") -> None:
+    def __init__(self, size: int = 16, sampling: Sampling | str | Description = "checkerboard") -> None:
         super().__init__(Ball(size), sampling)
 
 
