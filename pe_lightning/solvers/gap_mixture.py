@@ -68,8 +68,8 @@ FAR = (10.0, 16.0)
 """Distances from known samples, in samples, between which the mixture passes into the smooth continuation."""
 NEAR = 8.0
 """Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
-MAX_ADAPTIVE = 1 << 12
-"""Known samples near gaps up to which the adaptive fit is a member by default: of more it takes most of the time."""
+MAX_ADAPTIVE = 1 << 18
+"""Known samples near gaps up to which the adaptive fit is a member by default."""
 MAX_BIHARMONIC = 1 << 16
 """Missing samples up to which the biharmonic equation is a member by default."""
 BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
