@@ -1,4 +1,4 @@
-"""Scores of every registered encoder on a bundled picture, as YAML for its page: ``pe-lightning encoders --pages``.
+"""Scores of every registered encoder on a bundled picture, as YAML for its page: ``pe-lightning pages``.
 
     python benchmarks/encoder_scores.py --out benchmarks/encoder_scores.yaml     # minutes on two CPU cores
     python benchmarks/encoder_scores.py --encoders chirp --out chirp.yaml        # of a plugin alone

@@ -38,8 +38,8 @@ from torch import Tensor, nn
 from pe_lightning import encoders
 from pe_lightning.data import Batching, GridSampling, ImageDataModule, TensorDataModule
 from pe_lightning.encodings import Simple
-from pe_lightning.experiments.reproduce.definition import load
 from pe_lightning.modules import SimpleMLP
+from pe_papers.reproduce.definition import load
 
 SIZE, DEPTH, WIDTH, BLOCK = 64, 3, 128, 5
 IDENTITY: dict[str, Any] = {"encoder": "identity"}

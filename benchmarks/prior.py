@@ -41,7 +41,6 @@ from pe_lightning.blocks import grid_axes
 from pe_lightning.checkpoints import locate, read_checkpoint
 from pe_lightning.data import ImageDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.data.batches import GridBatch
-from pe_lightning.data.drawing import HELD_OUT_FONTS, draw_words
 from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
@@ -52,7 +51,8 @@ from pe_lightning.networks.mlp import MLP
 from pe_lightning.solvers.adaptive import AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
-from pe_lightning.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
+from pe_papers.tasks.drawing import HELD_OUT_FONTS, draw_words
+from pe_papers.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
 
 SECTIONS = ("pictures", "others", "strides", "enlarged", "clip", "rows", "missing", "time", "encoders", "weights", "figure")
 ENCODERS: dict[str, dict[str, Any]] = {

@@ -53,12 +53,12 @@ from torch import Tensor
 from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.data.sampling import GridSampling
 from pe_lightning.data.sources.samples import video_samples
-from pe_lightning.experiments.reproduce.definition import load as load_definition
 from pe_lightning.linalg import LIFTINGS, lifting
 from pe_lightning.modules import ComplexLinear
 from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode
+from pe_papers.reproduce.definition import load as load_definition
 
 SECTIONS = ("pictures", "time", "worth", "signals", "noise", "held-out", "trade", "memory")
 ON_REQUEST = {"trade", "memory"}

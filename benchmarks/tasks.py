@@ -17,8 +17,8 @@ from collections.abc import Callable
 import torch
 from quiet import machine
 
-from pe_lightning import tasks
-from pe_lightning.experiments.reproduce.definition import load
+from pe_papers import tasks
+from pe_papers.reproduce.definition import load
 
 BLOCKS = ("layout", "classification", "generation", "detection")
 

@@ -14,8 +14,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from pe_lightning.command_line.pages import markdown as to_markdown
-from pe_lightning.command_line.pages import write_pages
+from pe_papers.pages import markdown as to_markdown
+from pe_papers.pages import write_pages
 
 ROOT = Path(__file__).parents[1]
 GENERATED = tempfile.TemporaryDirectory(prefix="pe_lightning_pages_")

@@ -12,6 +12,8 @@ Importing this package imports neither torch nor Lightning; the names below are 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pe_lightning import _moved  # noqa: F401  # modules are found by their old paths too
+
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import inspect
 import io
 import os
 import re
@@ -14,8 +15,9 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import EntryPoint, entry_points
 from typing import TextIO
 
 from pe_lightning import __version__
@@ -43,8 +45,6 @@ FUNCTIONS = {
     "suggest": "pe_lightning.experiments.suggest.command.suggest",
     "sweep": "pe_lightning.experiments.sweep.command.sweep",
     "compare": "pe_lightning.experiments.compare.command.compare_runs",
-    "analyze": "pe_lightning.command_line.analyze.analyze",
-    "reproduce": "pe_lightning.experiments.reproduce.command.reproduce_command",
     "export": "pe_lightning.export.export",
     "cache": "pe_lightning.command_line.commands.cache",
 }
@@ -63,8 +63,6 @@ VERBS = {
     "suggest": "try all encoders on your signals and write the best as a configuration",
     "sweep": "fit every combination of some settings",
     "compare": "tables, plots and pictures of runs side by side",
-    "analyze": "compare encoders with theory: rank, similarity, distance preservation",
-    "reproduce": "regenerate a table or figure of the papers, with the published values",
     "export": "write the model of a run as safetensors, ONNX or a program of torch.export",
     "cache": "list or clear the cache of decoded signals",
 }
@@ -80,12 +78,15 @@ USES = {
 }
 """Words that people type for a verb, and what to type."""
 
-HELP = f"""\
+VERB_GROUP = "pe_lightning.verbs"
+"""Entry-point group of verbs of other packages: typed functions, as :func:`pe_lightning.command_line.verbs.call` takes."""
+
+HELP = """\
 usage: pe-lightning VERB [options]
 
 Fits functions of position to samples: fill, enlarge, denoise and compress signals, and compare positional encodings.
 
-{chr(10).join(f"  {verb:<10} {text}" for verb, text in VERBS.items())}
+{verbs}
 
   pe-lightning demo gallery                    show every use in a page, within a minute
   pe-lightning fit my.jpg --encoder tri        fit your signals exactly: pictures, sound, tables, videos, volumes
@@ -140,7 +141,7 @@ def _answer(args: Sequence[str]) -> int:
     Durations.command_began = time.perf_counter()
     verb, *arguments = args or ["--help"]
     if verb in ("-h", "--help", "help"):
-        print(HELP, end="")
+        print(HELP.format(verbs="\n".join(f"  {verb:<10} {text}" for verb, text in _described_verbs().items())), end="")
         return 0
     if verb == "--version":
         print(f"pe-lightning {__version__}")
@@ -164,6 +165,33 @@ def _answer(args: Sequence[str]) -> int:
         Durations.command_began = None
 
 
+def _added_verbs() -> dict[str, EntryPoint]:
+    """Verbs of other packages. A verb of this package keeps its name."""
+    return {point.name: point for point in entry_points(group=VERB_GROUP) if point.name not in VERBS}
+
+
+def _function(point: EntryPoint) -> Callable[..., int | None]:
+    """The function of a verb of another package."""
+    try:
+        function: Callable[..., int | None] = point.load()
+    except (ImportError, AttributeError) as error:
+        source = "" if point.dist is None else f" of {point.dist.name} {point.dist.version}"
+        raise InputError(f"the verb {point.name!r}{source} cannot be imported: {error}") from error
+    return function
+
+
+def _described_verbs() -> dict[str, str]:
+    """All verbs with a line of help; that of a verb of another package begins its docstring."""
+    described = dict(VERBS)
+    for name, point in sorted(_added_verbs().items()):
+        try:
+            line = (inspect.getdoc(_function(point)) or "").partition("\n")[0]
+        except InputError as error:
+            line = str(error)
+        described[name] = f"{line[:1].lower()}{line[1:]}".rstrip(".")
+    return described
+
+
 def _fail(message: str, status: int) -> int:
     """Prints an error. The traceback of a fault, printed where no file can be written, is not shortened."""
     try:
@@ -185,17 +213,20 @@ def _check_environment() -> None:
 
 def _run(verb: str, arguments: Sequence[str]) -> int:
     _check_environment()
-    if verb not in VERBS:
+    added = {} if verb in VERBS else _added_verbs()
+    if verb not in VERBS and verb not in added:
         if os.path.exists(verb) or re.search(r"\w\.\w|://", verb):
             raise InputError(f"{verb!r} is not a verb; to fit a file: pe-lightning fit {shlex.quote(verb)}")
         word = verb.lstrip("-")
-        near = f": pe-lightning {USES[word]}." if word in USES else did_you_mean(word, VERBS) or "."
-        raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join(VERBS)}")
-    if verb in FUNCTIONS:
+        near = f": pe-lightning {USES[word]}." if word in USES else did_you_mean(word, [*VERBS, *added]) or "."
+        raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join([*VERBS, *added])}")
+    if verb in FUNCTIONS or verb in added:
         from pe_lightning.command_line.verbs import call
 
-        module, _, name = FUNCTIONS[verb].rpartition(".")
-        return call(verb, getattr(importlib.import_module(module), name), arguments)
+        module, _, name = FUNCTIONS.get(verb, "").rpartition(".")
+        return call(
+            verb, _function(added[verb]) if verb in added else getattr(importlib.import_module(module), name), arguments
+        )
     from pe_lightning.command_line.cli import run
 
     return run(verb, arguments)

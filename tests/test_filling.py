@@ -13,7 +13,6 @@ from PIL import Image
 import pe_lightning
 from pe_lightning import filling
 from pe_lightning.data import FoldSampling, TensorDataModule
-from pe_lightning.data.drawing import draw_words
 from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge
@@ -24,6 +23,7 @@ from pe_lightning.modules import ComplexLinear
 from pe_lightning.quiet_fits import fit_quietly
 from pe_lightning.solvers.choice import ChoiceWarning
 from pe_lightning.solvers.gap_mixture import GapMixture
+from pe_papers.tasks.drawing import draw_words
 
 K = 4
 RNG = np.random.default_rng(0)

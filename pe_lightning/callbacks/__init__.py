@@ -7,7 +7,7 @@ from pe_lightning.callbacks.memory import PeakMemory
 from pe_lightning.callbacks.precision import MatmulPrecision
 from pe_lightning.callbacks.recorder import RunRecorder, reports
 from pe_lightning.callbacks.snapshots import Snapshots
-from pe_lightning.callbacks.stable_rank import StableRank
+from pe_lightning.callbacks.stable_rank import StableRank, encoding_rank, layer_ranks
 from pe_lightning.callbacks.terminal import GracefulStop, PSNRProgressBar
 from pe_lightning.callbacks.time_to_psnr import TimeToPSNR
 
@@ -23,5 +23,7 @@ __all__ = [
     "TimeToPSNR",
     "WandbSettings",
     "check_monitors",
+    "encoding_rank",
+    "layer_ranks",
     "reports",
 ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning import checks
-from pe_lightning.analysis.checkpoints import encoding_rank, layer_ranks
-from pe_lightning.analysis.ranks import sample_coordinates
 from pe_lightning.callbacks.base import (
     PeriodicCallback,
     TrainingClock,
@@ -20,12 +19,31 @@ from pe_lightning.callbacks.base import (
     require_signals,
 )
 from pe_lightning.callbacks.recorder import RunRecorder
+from pe_lightning.data import GridBatch, PointBatch, sample_coordinates
 from pe_lightning.data.dataset import to_device
+from pe_lightning.encodings import Encoding, feature_rank, stable_rank
 from pe_lightning.errors import InputError
 from pe_lightning.media.pictures import plot_curves
 from pe_lightning.modules import CoordinateModule
 
-__all__ = ["StableRank"]
+__all__ = ["StableRank", "encoding_rank", "layer_ranks"]
+
+
+def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
+    """Stable rank of the features of samples at ``coords`` ``(S or 1, P, D)`` of a batch, mean over signals."""
+    networks = module.networks
+    count = 1 if networks.features_are_shared else networks.num_signals
+    encodings: list[Encoding] = [networks.network_of(signal).encoding for signal in range(count)]  # type: ignore[misc]
+    axes = batch.axes if isinstance(batch, GridBatch) else None
+    return torch.stack([feature_rank(encoding, coords, axes).mean() for encoding in encodings]).mean().item()
+
+
+def layer_ranks(module: CoordinateModule, coords: Tensor) -> dict[str, float]:
+    """Stable rank of each hidden layer's activations at points ``(S or 1, P, D)``, mean over signals: ``layer0``, ...
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 8.
+    """
+    return {f"layer{n}": stable_rank(layer).mean().item() for n, layer in enumerate(module.networks.hidden(coords))}
 
 
 @callbacks.register("StableRank")

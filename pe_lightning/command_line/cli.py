@@ -22,7 +22,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning import runs, tasks
+from pe_lightning import runs
 from pe_lightning.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.callbacks.loggers import wandb_may_fail
 from pe_lightning.checkpoints import BestAndLast, locate, read_checkpoint, restoring
@@ -35,7 +35,7 @@ from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.files import write_atomically
 from pe_lightning.folds import fold_scores
 from pe_lightning.interrupts import Interrupted, exit_status
-from pe_lightning.modules import CoordinateModule
+from pe_lightning.modules import CoordinateModule, TrainedModule
 from pe_lightning.modules.base import refuse_other_model
 from pe_lightning.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 from pe_lightning.registry import REGISTRIES, find_registry
@@ -297,7 +297,7 @@ class CommandLine(LightningCLI):
         self.datamodule = self.given_data or self.config_init.data
         self.model = self.config_init.model
         self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
-        if config.ckpt_path and isinstance(self.model, (CoordinateModule, tasks.AttentionTask)):
+        if config.ckpt_path and isinstance(self.model, TrainedModule):
             saved = read_checkpoint(config.ckpt_path)["hyper_parameters"]
             refuse_other_model(saved, dict(self.model.hparams), MEMORY_OPTIONS)
         if self.verb == "fit" and _plain(config.data).get("validation") == "auto":
@@ -379,12 +379,11 @@ class CommandLine(LightningCLI):
 
     def _build_model(self) -> None:
         """Builds the model for the data, so that bad input fails before anything is started or written."""
-        if isinstance(self.datamodule, SignalDataModule) and isinstance(self.model, CoordinateModule):
+        if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
-            self.model.logs_final_score = False
-            self.best.monitor = self.model.monitor  # the metric is the data's
-        elif isinstance(self.datamodule, tasks.TaskDataModule) and isinstance(self.model, tasks.AttentionTask):
-            self.model.build(self.datamodule.info)
+            self.best.monitor = self.model.monitor  # the metric may be the data's
+            if isinstance(self.model, CoordinateModule):
+                self.model.logs_final_score = False
 
 
 def _plain(part: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["cache", "list_encoders", "list_networks", "list_registered"]
 
 
-def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None, scores: str | None = None) -> int:
+def list_encoders(names: list[str] | None = None, /) -> int:
     """Lists the registered encoders, including those of installed plugins: name, feature, arguments, reference.
 
     Encoders given by name are shown with the description of every argument.
@@ -31,22 +31,10 @@ def list_encoders(names: list[str] | None = None, /, *, pages: str | None = None
 
     Args:
         names: Encoders to show: gau tri.
-        pages: Folder for a Markdown page with figures about each encoder and network, instead of the list.
-        scores: File of benchmarks/encoder_scores.py with measured scores for the pages.
-
-    Raises:
-        InputError: If scores are given without pages, or cannot be read.
     """
     from pe_lightning.encoders import registry  # imports torch, which --help does not need
 
-    if pages is not None:
-        from pe_lightning.command_line.pages import write_pages
-
-        written = write_pages(Path(pages), None if scores is None else Path(scores))
-        print(f"wrote {len(written)} pages to {pages}")
-    elif scores is not None:
-        raise InputError("--scores needs --pages DIR")
-    elif names:
+    if names:
         print("\n".join([_describe_encoder(registry.get(name)) for name in names]), end="")
     else:
         return list_registered(["encoders"])

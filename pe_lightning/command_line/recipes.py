@@ -1,8 +1,10 @@
-"""Recipes: the configurations that come with the package, and the one that suits given files."""
+"""Recipes: the configurations of this package and of others, and the one that suits given files."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from lightning.pytorch.utilities import rank_zero_info
@@ -19,6 +21,8 @@ from pe_lightning.errors import InputError, did_you_mean
 __all__ = ["find", "names", "recipe_for"]
 
 FOLDER = Path(__file__).parents[1] / "configs"
+GROUP = "pe_lightning.recipes"
+"""Entry-point group of folders of recipes, ``KIND/NAME.yaml``, of other packages: each entry is a ``Path``."""
 EXACT_FIT = "closed_form"
 """The recipe of the exact fit of a linear layer, which every kind of signal has."""
 ADAPTIVE_FIT = "adaptive"
@@ -27,8 +31,17 @@ ADAPTIVE_FIT = "adaptive"
 
 def names() -> list[str]:
     """The names of the recipes: ``image/demo`` and so on."""
-    found = (path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.glob("*/*.yaml"))
-    return sorted(name for name in found if not name.startswith("sweeps/"))
+    return sorted(_paths())
+
+
+@functools.cache
+def _paths() -> dict[str, Path]:
+    """The file of each recipe by name. A recipe of this package keeps its name; the others do not replace it."""
+    folders = [*(Path(point.load()) for point in entry_points(group=GROUP)), FOLDER]
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.glob("*/*.yaml")
+    }
+    return {name: path for name, path in found.items() if not name.startswith("sweeps/")}
 
 
 def find(config: str) -> str:
@@ -42,10 +55,10 @@ def find(config: str) -> str:
     if config.startswith("{") or Path(config).is_file():
         return config
     name = config.removeprefix("configs/").removesuffix(".yaml")
-    if name not in names():
+    if name not in _paths():
         near = did_you_mean(name, names()) or "."
         raise InputError(f"--config {config!r} is neither a file nor a recipe{near} Recipes: {', '.join(names())}")
-    return str(FOLDER / f"{name}.yaml")
+    return str(_paths()[name])
 
 
 def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pe_lightning.blocks import grid_axes, point_coordinates
 from pe_lightning.data.axes import Axis
-from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo, sample_coordinates
 from pe_lightning.data.options import Batching, Storage
 from pe_lightning.data.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
 from pe_lightning.data.signals import RawSignals, Scaling
@@ -60,6 +60,7 @@ __all__ = [
     "grid_axes",
     "make_datamodule",
     "point_coordinates",
+    "sample_coordinates",
     "samplings",
 ]
 

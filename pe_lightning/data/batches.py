@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from pe_lightning.blocks import Block
+from pe_lightning.blocks import Block, point_coordinates
 from pe_lightning.data.axes import Axis, Samples
 from pe_lightning.data.signals import Media, Scaling
 
-__all__ = ["GridBatch", "PointBatch", "SignalInfo"]
+__all__ = ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"]
 
 
 @dataclass(frozen=True)
@@ -125,3 +128,11 @@ class PointBatch:
     mask: Tensor | None = None
     train_mask: Tensor | None = None
     grid: tuple[int, ...] | None = None
+
+
+def sample_coordinates(batch: GridBatch | PointBatch, points: int) -> Tensor:
+    """Coordinates of all samples of a batch, or of ``points`` of them, always the same: ``(S or 1, P, D)``."""
+    count = math.prod(batch.values.shape[1:-1])
+    chosen = np.arange(count) if count <= points else np.sort(np.random.default_rng(0).choice(count, points, replace=False))
+    index = torch.from_numpy(chosen).to(batch.values.device)
+    return batch.coords[:, index] if isinstance(batch, PointBatch) else point_coordinates(batch.axes, index)[None]

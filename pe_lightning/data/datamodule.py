@@ -32,9 +32,7 @@ WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
 """Attributes of a dataset that hold all samples, and are copied to a device once."""
 
 
-datamodules: Registry[LightningDataModule] = Registry(
-    "DataModule", LightningDataModule, "pe_lightning.datamodules", modules=("pe_lightning.tasks",)
-)
+datamodules: Registry[LightningDataModule] = Registry("DataModule", LightningDataModule, "pe_lightning.datamodules")
 """The names that ``--data`` and ``data:`` accept."""
 
 

@@ -6,6 +6,7 @@
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.encodings.blending import Blended, blending_weights
 from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
+from pe_lightning.encodings.ranks import encoder_rank, feature_rank, stable_rank
 from pe_lightning.encodings.simple import Simple
 
 __all__ = [
@@ -15,7 +16,10 @@ __all__ = [
     "Encoding",
     "Simple",
     "blending_weights",
+    "encoder_rank",
+    "feature_rank",
     "per_axis",
     "samples_per_unit",
     "sized",
+    "stable_rank",
 ]

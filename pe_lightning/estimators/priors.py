@@ -1,4 +1,4 @@
-"""Trained priors: the one that is shipped, and those of checkpoints of :class:`~pe_lightning.tasks.PatchRegression`."""
+"""Trained priors: the one that is shipped, and those of checkpoints of `fit --config prior/pictures`."""
 
 from __future__ import annotations
 

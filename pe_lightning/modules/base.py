@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning import __version__, metrics
+from pe_lightning._moved import current_paths
 from pe_lightning.checkpoints import VERSION_KEY, check_optimizer, refuse_other_version
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.errors import InputError
@@ -29,9 +30,7 @@ from pe_lightning.resumption import Resumption
 
 __all__ = ["Scorer", "TrainedModule", "datamodule_of", "models", "refuse_other_model", "signals_of", "trainer_of"]
 
-models: Registry[LightningModule] = Registry(
-    "model", LightningModule, "pe_lightning.models", modules=("pe_lightning.tasks",)
-)
+models: Registry[LightningModule] = Registry("model", LightningModule, "pe_lightning.models")
 """The names that ``--model`` and ``model:`` accept."""
 
 D = TypeVar("D")
@@ -67,6 +66,8 @@ class TrainedModule(LightningModule, ABC):
     """Key of a checkpoint without which it is not of such a module."""
     content: ClassVar[str]
     """Name of that content, for messages."""
+    takes_data: ClassVar[type[LightningDataModule]] = SignalDataModule
+    """The DataModules that :meth:`build_from` takes."""
     can_solve_exactly: ClassVar[bool] = False
     """Whether ``warm_start: true`` with ``max_steps: 0`` fits without training."""
 
@@ -78,6 +79,14 @@ class TrainedModule(LightningModule, ABC):
         """Optimiser step after which the latest validation of a fit scored the weights."""
         self.optimization: dict[str, Any] | None = None
         """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
+
+    def build_from(self, data: Any, device: torch.device | None = None) -> None:
+        """Takes from a DataModule what the layers depend on, before a fit; a module without such layers does nothing.
+
+        Args:
+            data: The DataModule that the module is going to be fitted to, of the type :attr:`takes_data`.
+            device: Where to compute; the CPU by default.
+        """
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
@@ -283,6 +292,7 @@ def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_d
         names = [entry["class_path"].rpartition(".")[2] for entry in entries]
         return f"encoder {', '.join(f'{name}({text})' for name, text in zip(names, spelt, strict=True))}"
 
+    saved, given = current_paths(dict(saved)), current_paths(dict(given))
     # the class first: of another class, the other hyper-parameters differ anyway
     for key in ("_class_path", "encoder", *given):
         if key not in may_differ and key in saved and saved[key] != given.get(key):

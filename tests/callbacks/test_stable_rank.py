@@ -7,10 +7,10 @@ import pytest
 import torch
 from small_fits import MODULES, signals
 
-from pe_lightning.analysis.ranks import feature_rank, sample_coordinates, stable_rank
 from pe_lightning.callbacks import StableRank, reports
-from pe_lightning.data import TensorDataModule
+from pe_lightning.data import TensorDataModule, sample_coordinates
 from pe_lightning.data.options import Batching
+from pe_lightning.encodings import feature_rank, stable_rank
 from pe_lightning.errors import InputError
 
 
@@ -27,7 +27,7 @@ def test_every_layer_from_the_first_step_to_the_last(kind, fit):
     at_the_end = [stable_rank(layer).mean().item() for layer in run.module.networks.hidden(coords)]
     assert [found[name][-1] for name in layers] == pytest.approx(at_the_end)
     encoding = run.module.networks.network_of(0).encoding
-    assert found["features"] == pytest.approx([feature_rank(encoding, data.train_batch(), coords).item()] * 4)
+    assert found["features"] == pytest.approx([feature_rank(encoding, coords, data.train_batch().axes).item()] * 4)
     for name in layers:
         assert len(set(found[name])) == 4, "a layer that learns changes"
     with (run.folder / "logs/version_0/metrics.csv").open() as file:

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
+from pe_lightning.command_line import recipes
 from pe_lightning.modules import ComplexLinear
 from pe_lightning.modules.complex_linear import SPARSE_KEY
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name not in ("attention", "sweeps"))
+RECIPES = [Path(recipes.find(name)).resolve() for name in recipes.names() if not name.startswith("attention/")]
 STEPS = 12
 SMALL: dict[str, list[str]] = {
     "image": ["--data.resize", "48", "--model.encoder.num_features", "16"],

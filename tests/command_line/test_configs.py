@@ -9,11 +9,12 @@ from lightning.pytorch import LightningDataModule, LightningModule
 
 from pe_lightning import ComplexLinear
 from pe_lightning.__main__ import main
+from pe_lightning.command_line import recipes
 from pe_lightning.encoders import registry
 
 ROOT = Path(__file__).parents[2]
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
-RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(SWEEPS))
+RECIPES = [Path(recipes.find(name)).resolve() for name in recipes.names()]
 DEMO = ["--config", str(ROOT / "configs/image/demo.yaml")]
 
 

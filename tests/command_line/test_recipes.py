@@ -50,14 +50,17 @@ def test_files_and_short_options_are_the_same_fit_as_the_long_ones(tmp_path):
 @pytest.mark.slow
 def test_a_wheel_holds_every_recipe_and_prior(tmp_path):
     source = tmp_path / "source"  # a copy, since setuptools leaves a folder behind
-    for name in ("pe_lightning", "configs"):
+    for name in ("pe_lightning", "pe_papers", "configs"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
     subprocess.run([*command, str(source)], check=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        held = {name.removeprefix("pe_lightning/configs/") for name in wheel.namelist() if "/configs/" in name}
+        held = {name.partition("/configs/")[2] for name in wheel.namelist() if "/configs/" in name}
+        definitions = [name for name in wheel.namelist() if name.startswith("pe_papers/reproduce/definitions/")]
         priors = {Path(name).name for name in wheel.namelist() if "/priors/" in name}
-    assert held == {path.relative_to(ROOT / "configs").as_posix() for path in (ROOT / "configs").rglob("*.yaml")}
+    folders = [ROOT / "configs", ROOT / "pe_papers/configs"]
+    assert held == {path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*.yaml")}
+    assert len(definitions) == len(list((ROOT / "pe_papers/reproduce/definitions").glob("*.yaml"))) > 20
     assert priors == {"pictures.pt", "pictures.json"}

@@ -14,9 +14,10 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 
 from pe_lightning.__main__ import main
+from pe_lightning.command_line import recipes
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "sweeps")
+RECIPES = [Path(recipes.find(name)).resolve() for name in recipes.names()]
 PICTURE = ["--data.paths=samples://astronaut", "--data.resize=24", "--trainer.accelerator=cpu"]
 QUIET = ["--trainer.logger=false", "--trainer.enable_checkpointing=false", "--trainer.enable_progress_bar=false"]
 
@@ -52,7 +53,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_recipe_is_parsed(path):
-    assert stock(f"--config={path}", cls=Parsed).config.model.class_path.startswith("pe_lightning.")
+    assert stock(f"--config={path}", cls=Parsed).config.model.class_path.startswith(("pe_lightning.", "pe_papers."))
 
 
 KINDS = {
@@ -69,7 +70,7 @@ KINDS = {
 
 @pytest.mark.parametrize("recipe", KINDS)
 def test_a_fit_has_the_weights_of_the_command_and_its_saved_configuration_repeats_it(recipe):
-    given = [f"--config={ROOT}/configs/{recipe}.yaml", *KINDS[recipe], "--trainer.accelerator=cpu"]
+    given = [f"--config={recipes.find(recipe)}", *KINDS[recipe], "--trainer.accelerator=cpu"]
     run = fit(*given, *NO_WANDB)
     expected = weights(run)
     for args in (given, [f"--config={run}/config.yaml", "--trainer.callbacks=null"]):

@@ -14,6 +14,7 @@ they stand for the first command of the block. Programs of others, pip among the
 import functools
 import importlib
 import inspect
+import pkgutil
 import re
 import shlex
 import shutil
@@ -21,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +33,13 @@ import torch
 from lightning.pytorch import Trainer
 from PIL import Image
 
-from pe_lightning.__main__ import FUNCTIONS, VERBS, main
+from pe_lightning.__main__ import FUNCTIONS, VERB_GROUP, VERBS, main
 from pe_lightning.callbacks import WandbSettings
 from pe_lightning.command_line import verbs
 from pe_lightning.command_line.arguments import rewrite
 from pe_lightning.command_line.cli import parse, prepare
-from pe_lightning.experiments.reproduce import definition
 from pe_lightning.media.signals import write_signal
+from pe_papers.reproduce import definition
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "datasets/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -185,10 +187,10 @@ def _parse(words: list[str], sandbox: Path) -> None:
 
 
 def _parse_verb(verb: str, arguments: list[str], sandbox: Path) -> None:
-    assert verb in VERBS, f"no verb {verb!r}"
-    if verb in FUNCTIONS:
-        module, _, name = FUNCTIONS[verb].rpartition(".")
-        function = getattr(importlib.import_module(module), name)
+    added = {point.name: point.value for point in entry_points(group=VERB_GROUP)}
+    assert verb in VERBS or verb in added, f"no verb {verb!r}"
+    if verb in FUNCTIONS or verb in added:
+        function = pkgutil.resolve_name(added.get(verb) or ":".join(FUNCTIONS[verb].rsplit(".", 1)))
         given: list[str] = []
 
         @functools.wraps(function)

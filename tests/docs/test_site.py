@@ -11,7 +11,7 @@ import yaml
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
-from pe_lightning.command_line.pages import markdown, sections
+from pe_papers.pages import markdown, sections
 
 ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(
@@ -50,7 +50,7 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
         "scores": {"ripple": {"exact": 12.345, "trained": "too large"}},
     }
     (tmp_path / "scores.yaml").write_text(yaml.safe_dump(scores))
-    assert main(["encoders", "--pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "scores.yaml")]) == 0
+    assert main(["pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "scores.yaml")]) == 0
     page = (tmp_path / "pages/encoders/ripple.md").read_text()
     for part in (
         r"Cosines: $\cos(\pi i x)$.",
@@ -67,14 +67,11 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
     assert "`ridge`" in (tmp_path / "pages/networks/ComplexLinear.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("given", "text"), [("- 1", "not a file of scores"), ("{scores: 3}", "not a file of scores"), (None, "--pages DIR")]
-)
-def test_scores_that_cannot_be_used(given, text, tmp_path, capsys):
-    (tmp_path / "scores.yaml").write_text(given or "")
-    pages = ["--pages", str(tmp_path / "pages")] if given else []
-    assert main(["encoders", *pages, "--scores", str(tmp_path / "scores.yaml")]) == 2
-    assert text in capsys.readouterr().err
+@pytest.mark.parametrize("given", ["- 1", "{scores: 3}"])
+def test_scores_that_cannot_be_used(given, tmp_path, capsys):
+    (tmp_path / "scores.yaml").write_text(given)
+    assert main(["pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "scores.yaml")]) == 2
+    assert "not a file of scores" in capsys.readouterr().err
     assert not (tmp_path / "pages").exists()
 
 

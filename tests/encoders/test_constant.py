@@ -9,7 +9,7 @@ import torch
 from pe_lightning import ComplexLinear, TensorDataModule, analysis, encoders
 from pe_lightning.__main__ import main
 from pe_lightning.estimators.linear import ConstantWarning
-from pe_lightning.experiments.reproduce.papers import BlendedAxis
+from pe_papers.reproduce.papers import BlendedAxis
 
 X = torch.arange(64, dtype=torch.float64) / 64
 GOOD, BAD = 0, 7  # seeds

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.analysis.ranks import stable_rank
 from pe_lightning.encoders import Directional, Samples, create
-from pe_lightning.encodings import Simple
+from pe_lightning.encodings import Simple, stable_rank
 from pe_lightning.errors import InputError
 
 POINTS = torch.rand(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -23,7 +23,7 @@ from pe_lightning.data import PointsDataModule, TensorDataModule
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.estimators.priors import PRIOR_KEY
 from pe_lightning.networks.local import LocalPrior
-from pe_lightning.tasks import LayoutDataModule, LayoutRelations
+from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 FOLDER = Path(__file__).parent
 EXPECTED, PRIOR, PICTURE, STATIONS = map(FOLDER.joinpath, ("expected.json", "prior.ckpt", "picture.png", "stations.csv"))

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 import yaml
 from fits import fit, signals
 
-import pe_lightning
+import pe_papers
 from pe_lightning.data import TensorDataModule
-from pe_lightning.data.drawing import draw_words
 from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.modules import Adaptive, Local
 from pe_lightning.networks.local import LocalPrior
+from pe_papers.tasks.drawing import draw_words
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +90,7 @@ def test_a_prior_without_support_changes_nothing(noise, make_trainer):
 def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
     assert shipped_file("pictures").stat().st_size < 400_000
     assert read_prior("pictures").num_params == card("pictures")["num_params"]
-    recipe = yaml.safe_load((Path(pe_lightning.__file__).parent / "configs/prior/pictures.yaml").read_text())
+    recipe = yaml.safe_load((pe_papers.RECIPES / "prior/pictures.yaml").read_text())
     assert recipe["trainer"]["max_steps"] == card("pictures")["steps"]
     monkeypatch.setattr("pe_lightning.estimators.priors.card", lambda name: {"sha256": "0"})
     with pytest.raises(InputError, match="damaged"):

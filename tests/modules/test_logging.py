@@ -12,7 +12,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 
 from pe_lightning.data import Batching, TensorDataModule
 from pe_lightning.modules import ComplexLinear
-from pe_lightning.tasks import LayoutDataModule, LayoutRelations
+from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 
 class Rows(DummyLogger):

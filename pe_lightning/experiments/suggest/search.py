@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from pe_lightning import encoders, metrics
-from pe_lightning.analysis.ranks import feature_rank, sample_coordinates
 from pe_lightning.baselines import baselines, interpolate
 from pe_lightning.checks import free_memory
+from pe_lightning.data import GridBatch, sample_coordinates
 from pe_lightning.data.dataset import to_device
 from pe_lightning.distributed import Process
-from pe_lightning.encodings import Complex, per_axis
+from pe_lightning.encodings import Complex, feature_rank, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
 from pe_lightning.estimators.linear import size_encoders, solve_data
@@ -343,7 +343,8 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     seconds = time.perf_counter() - began
     batch = to_device(signals.dataset.train_batch, device)
     encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
-    rank = float(feature_rank(encoding, batch, sample_coordinates(batch, RANK_POINTS).to(torch.float32)).mean())
+    axes = batch.axes if isinstance(batch, GridBatch) else None
+    rank = float(feature_rank(encoding, sample_coordinates(batch, RANK_POINTS).to(torch.float32), axes).mean())
     found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
     return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
 

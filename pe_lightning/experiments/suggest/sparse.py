@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from pe_lightning import encoders as known
-from pe_lightning.analysis.sparsity import SHARES, sparsity, sparsity_table
 from pe_lightning.command_line.verbs import console
 from pe_lightning.data.datamodule import SignalDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.sparsity import SHARES, sparsity, sparsity_table
 from pe_lightning.experiments.suggest.report import data_lines
 from pe_lightning.linalg import LIFTINGS
 from pe_lightning.solvers import LowRankWarning

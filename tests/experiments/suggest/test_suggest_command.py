@@ -11,9 +11,9 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
-from pe_lightning.data.drawing import draw_words
 from pe_lightning.data.sources.samples import image_samples
 from pe_lightning.experiments.suggest import networks
+from pe_papers.tasks.drawing import draw_words
 
 FEW = ["--encoders", "gau,bspline,rff"]
 

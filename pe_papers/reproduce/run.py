@@ -1,0 +1,159 @@
+"""Runs the cells of a definition that have no result yet, and collects all results as rows."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from pe_lightning import data as datamodules
+from pe_lightning import runs
+from pe_lightning.errors import InputError
+from pe_lightning.experiments.sweep.cells import Cell, checked, reseeded
+from pe_lightning.experiments.sweep.fits import Fits
+from pe_lightning.experiments.sweep.record import Outcome, SweepProgress, SweepRecord
+from pe_lightning.files import write_atomically
+from pe_papers.reproduce.definition import Definition, Entry
+
+__all__ = ["Row", "run_definition"]
+
+Row = dict[str, Any]
+"""Labels and results of a cell; ``folder`` is its run directory."""
+
+
+def run_definition(
+    definition: Definition,
+    folder: Path,
+    blocks: Sequence[str] = (),
+    quick: bool = False,
+    paths: Sequence[str] = (),
+    options: Sequence[str] = (),
+    launcher: Literal["process", "ray"] = "process",
+    gpus_per_cell: float = 0,
+) -> tuple[list[Row], int | None]:
+    """Runs the cells that have no result in the folder.
+
+    Args:
+        definition: What to reproduce.
+        folder: Folder for the run directories.
+        blocks: The blocks to run; all by default. Existing results of other blocks are collected too.
+        quick: Whether to run the quick version.
+        paths: Signals that replace those of the definition.
+        options: Additional options of ``fit`` for all fits.
+        launcher: ``process`` runs one cell after the other, ``ray`` in parallel.
+        gpus_per_cell: With ``ray``.
+
+    Returns:
+        A row per cell with a result, and the number of the signal that stopped the run, if any.
+
+    Raises:
+        InputError: If a setting is wrong, or the folder holds results for other settings.
+    """
+    fits = Fits(pictures=False)
+    entries: dict[str, Entry] = {}
+    cells: list[Cell] = []
+    others: list[Cell] = []
+    for entry in definition.entries(quick, paths):
+        cell = _cell(entry, options, fits, folder.absolute().name)
+        entries[cell.name] = entry
+        (cells if not blocks or entry.labels["block"] in blocks else others).append(cell)
+    order = [cell.data_options for cell in cells]
+    cells.sort(key=lambda cell: order.index(cell.data_options))  # fits that share data are consecutive
+    record = SweepRecord(folder)
+    done = []
+    for cell in others:
+        try:
+            done += [cell.name] if record.finished(cell) else []
+        except InputError:  # results for other settings are an error only for the blocks to run
+            continue
+    missing = [cell for cell in cells if record.finished(cell) is None]
+    if fitted := [cell for cell in missing if cell.arguments]:
+        fits.load(fitted[0].tree or {})  # data that cannot be read is an error of the command, not of each cell
+    on_ray: AbstractContextManager[None] = nullcontext()
+    if launcher == "ray" and fitted:
+        from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
+
+        on_ray = cluster(1, gpus_per_cell)
+    with on_ray, record.locked():
+        progress = SweepProgress(cells, record)
+        with progress.following() if launcher == "ray" else progress.following(fits.stop_now):
+            for cell in [cell for cell in missing if launcher != "ray" or not cell.arguments]:
+                if not progress.interrupted:
+                    progress.start(cell)
+                    run = fits.run if cell.arguments else _call
+                    progress.finish(cell, run(cell.tree or {}, record.run_dir(cell)))
+            if launcher == "ray" and fitted:
+                progress.waiting = fitted
+                run_on_ray(progress, 1, gpus_per_cell, None, 0)
+    done += [cell.name for cell in cells if record.status(cell) == "done"]
+    rows = [_row(entry, record.folder / name) for name, entry in entries.items() if name in done]
+    return rows, progress.signum
+
+
+def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
+    tree = entry.tree()
+    arguments: tuple[str, ...] = ()
+    if "function" in tree:
+        tree |= {"model": {"class_path": tree["function"], "init_args": tree.pop("arguments", {})}}
+        tree = reseeded({"data": None, "seed_everything": 0, **tree}, entry.repeat)
+    else:
+        # as options of fit, so that names and short forms have the same meaning as on the command line
+        arguments = ("--config", json.dumps(tree), *options)
+        try:
+            tree = reseeded(checked(fits.resolve(arguments), repeats=1, name=group), entry.repeat)
+        except InputError as error:
+            raise InputError(f"{', '.join(map(str, entry.labels.values()))}: {error}") from error
+    name = "-".join(runs.slug(str(label)) for label in entry.labels.values())
+    return Cell(name, {key: str(label) for key, label in entry.labels.items()}, entry.repeat, arguments, tree)
+
+
+def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
+    """Calls the function of a cell and writes its results to ``metrics.json``, as a fit does."""
+    began = time.perf_counter()
+    module, _, name = tree["function"].rpartition(".")
+    arguments = dict(tree["model"]["init_args"])
+    try:
+        if tree["data"] is not None:
+            arguments["data"] = getattr(datamodules, tree["data"]["class_path"])(**tree["data"]["init_args"])
+        found = getattr(importlib.import_module(module), name)(**arguments)
+    except Exception as error:  # the other cells still run
+        return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / runs.CONFIG, yaml.safe_dump(dict(tree)))
+    write_atomically(folder / runs.METRICS, json.dumps(found, indent=2, allow_nan=False) + "\n")
+    return Outcome(time.perf_counter() - began, found)
+
+
+def _row(entry: Entry, folder: Path) -> Row:
+    metrics: dict[str, Any] = json.loads((folder / runs.METRICS).read_text())
+    paper = dict(zip(("paper", "paper_std", "paper_seconds"), entry.paper, strict=False))
+    row = {**entry.labels, **paper, "folder": folder}
+    if "function" in entry.settings:
+        return row | metrics
+    score = metrics["metric"]
+    ranks = metrics.get("stable_rank", {}).get("features", [])
+    if "grid" not in metrics:  # an attention task, whose "signals" are its test sets
+        each = zip(metrics["signals"], metrics[f"test/{score}_per_signal"], strict=True)
+        row |= {"metric": score, **{f"{score} {name}": value for name, value in each}}
+    return row | {
+        score: metrics[f"test/{score}"],
+        f"{score}_std": metrics[f"test/{score}_std"],
+        f"train_{score}": metrics.get(f"train/{score}"),
+        f"{score}_per_signal": metrics[f"test/{score}_per_signal"],
+        "parameters": metrics["num_params"],
+        "seconds": None if metrics["fit_seconds"] is None else metrics["fit_seconds"] / metrics["num_signals"],
+        "steps": metrics["steps"],
+        "ridge": metrics.get("ridge"),
+        "stable_rank": ranks[-1] if ranks else None,
+        "signals": metrics["signals"],
+        "grid": metrics.get("grid"),
+        "protocol": metrics["protocol"],
+        "baselines": metrics["baselines"],
+    }

@@ -1,0 +1,421 @@
+"""The regression task that trains a :class:`~pe_lightning.networks.local.LocalPrior`: samples between those of patches."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections import UserList
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+
+from pe_lightning import checks, metrics
+from pe_lightning.data.loaders import TrainLoader
+from pe_lightning.data.sources.paths import SourceFile, expand
+from pe_lightning.data.sources.pictures import decode_image, over_white, to_unit
+from pe_lightning.data.sources.samples import sample_path
+from pe_lightning.distributed import Process
+from pe_lightning.encoders import Encoder
+from pe_lightning.encoders.base import check_count, check_positive
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
+from pe_lightning.modules.base import TrainedModule, datamodule_of, trainer_of
+from pe_lightning.modules.optimization import warm_up_and_cosine
+from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
+from pe_lightning.registry import Description
+from pe_papers.tasks.base import TaskScores
+from pe_papers.tasks.drawing import draw_picture
+
+__all__ = ["PHOTOGRAPHS", "PatchDataModule", "PatchRegression"]
+
+SHIPPED_PHOTOGRAPHS = "shipped"
+"""The value of ``paths`` that stands for :data:`PHOTOGRAPHS`."""
+PHOTOGRAPHS = {
+    "skimage.data": (
+        "coffee.png",
+        "chelsea.png",
+        "rocket.jpg",
+        "hubble_deep_field.jpg",
+        "retina.jpg",
+        "coins.png",
+        "clock_motion.png",
+        "ihc.png",
+        "cell.png",
+        "brick.png",
+        "grass.png",
+        "gravel.png",
+    ),
+    "sklearn.datasets.images": ("china.jpg", "flower.jpg"),
+    "matplotlib": ("mpl-data/sample_data/grace_hopper.jpg",),
+}
+"""Photographs of installed packages whose licences allow their use; docs/prior.md lists the licences."""
+STRIDES = (2, 2, 2, 3, 2, 2, 2, 4)
+"""Distance of the known samples, in samples of the picture, of one batch after another."""
+CANDIDATES = 4
+"""Patches that are drawn for each one that is trained on, so that those of high contrast can be preferred."""
+MIN_PROBABILITY = 1e-12
+"""Relative probability of flat patches, which are interpolated bicubically and need no training."""
+HELD_OUT_SHARE = 8
+"""The lowest rows of every picture, one of this many, are validated on."""
+MIN_HELD_OUT_ROWS = 16
+"""Pictures of which fewer rows would be held out are trained on as a whole."""
+STEPS_PER_EPOCH = 500
+LR_WARM_UP_STEPS = 50
+"""Steps in which the learning rate rises linearly."""
+
+Picture = NDArray[np.uint8]
+
+
+def shipped_photographs() -> list[Picture]:
+    """The pictures of :data:`PHOTOGRAPHS`, ``(H, W, 3 or 1)``.
+
+    Raises:
+        InputError: If scikit-learn is not installed.
+    """
+    found = []
+    for package, names in PHOTOGRAPHS.items():
+        if package == "skimage.data":
+            files = [sample_path(f"samples://{Path(name).stem}") for name in names]
+        else:
+            try:
+                spec = importlib.util.find_spec(package)
+            except ModuleNotFoundError:
+                spec = None
+            if spec is None or not spec.submodule_search_locations:
+                raise InputError(
+                    'two photographs are part of scikit-learn: pip install "pe-lightning[tasks]", or name pictures of your '
+                    "own with --data.paths FOLDER"
+                )
+            files = [Path(next(iter(spec.submodule_search_locations))) / name for name in names]
+        found += [_read(SourceFile(file, str(file))) for file in files]
+    return found
+
+
+def _read(file: SourceFile) -> Picture:
+    image = decode_image(file)
+    values = to_unit(over_white(image) if image.shape[-1] in (2, 4) else image)
+    picture: Picture = np.round(values.clip(0, 1) * 255).astype(np.uint8)
+    return picture
+
+
+def _halved(picture: Picture) -> Picture:
+    size = (picture.shape[1] // 2, picture.shape[0] // 2)
+    planes = [Image.fromarray(np.ascontiguousarray(plane)) for plane in np.moveaxis(picture, -1, 0)]
+    return np.stack([np.asarray(plane.resize(size, Image.Resampling.LANCZOS)) for plane in planes], -1)
+
+
+class _Planes:
+    """Channels of pictures of any sizes in one tensor, from which patches are drawn."""
+
+    def __init__(self, pictures: Sequence[Picture]) -> None:
+        planes = [picture[..., c] for picture in pictures for c in range(picture.shape[-1])]
+        sizes = [plane.size for plane in planes]
+        self.shapes = torch.tensor([plane.shape for plane in planes])
+        self.starts = torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()])
+        self.data = torch.from_numpy(np.concatenate([plane.ravel() for plane in planes]))
+        # large pictures do not outweigh the others
+        self.weights = torch.tensor(sizes, dtype=torch.float64).sqrt()
+
+    def origins(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random cells: positions of their first samples in :attr:`data` and widths of their planes, each ``(count,)``."""
+        chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator)
+        height, width = self.shapes[chosen].unbind(1)
+        reach = (PATCH - 1) * stride
+        y = (torch.rand(count, generator=generator) * (height - reach)).long() + 2 * stride
+        x = (torch.rand(count, generator=generator) * (width - reach)).long() + 2 * stride
+        return self.starts[chosen] + y * width + x, width
+
+    def around(self, cells: tuple[Tensor, Tensor], offsets: Tensor) -> Tensor:
+        """Values at all pairs of ``offsets`` ``(n,)`` from the first samples of cells: ``(count, n, n)``."""
+        origin, width = (part[:, None, None] for part in cells)
+        return self.data[origin + offsets[:, None] * width + offsets].float() / 255
+
+    def draw(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random patches ``(count, 6, 6)`` of samples ``stride`` apart, and the truth at all places of their cells."""
+        cells = self.origins(count, stride, generator)
+        return self.around(cells, torch.arange(-2, PATCH - 2) * stride), self.around(cells, places_of(stride))
+
+    def draw_by_contrast(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """As :meth:`draw`, with a probability in proportion to the squared scale of a patch, so that few are flat."""
+        cells = self.origins(CANDIDATES * count, stride, generator)
+        scale, flat = contrast(self.around(cells, torch.arange(-2, PATCH - 2)[INNER] * stride))
+        chosen = torch.multinomial(
+            scale.double().square().masked_fill(flat, MIN_PROBABILITY), count, replacement=True, generator=generator
+        )
+        kept = (cells[0][chosen], cells[1][chosen])
+        return self.around(kept, torch.arange(-2, PATCH - 2) * stride), self.around(kept, places_of(stride))
+
+
+def places_of(stride: int) -> Tensor:
+    """Positions of the samples within half a cell around a cell, from its first sample, where the blend is not zero."""
+    return torch.tensor([k for k in range(-stride, 2 * stride + 1) if abs(k / stride - 0.5) < 1])
+
+
+class _PatchLoader(TrainLoader):
+    """Random patches; batch ``k`` depends on the seed and on ``k`` alone."""
+
+    def __init__(self, data: PatchDataModule, planes: Mapping[str, _Planes], process: Process) -> None:
+        super().__init__(1, STEPS_PER_EPOCH, process, data.seed)
+        self.planes, self.data = planes, data
+
+    def one_pass(self, number: int, first: int) -> Iterator[Any]:
+        generator = torch.Generator().manual_seed((self.seed << 32) + number)
+        stride, own = STRIDES[number % len(STRIDES)], self.process.share(self.data.batch_size)
+        size, kinds = self.data.batch_size, len(self.planes)
+        counts = [size] if kinds == 1 else [size // 2, size - size // 2]
+        each = zip(counts, self.planes.values(), strict=True)
+        parts = [planes.draw_by_contrast(n, stride, generator) for n, planes in each]
+        patches, targets = (torch.cat(some) for some in zip(*parts, strict=True))
+        scale = contrast(patches[:, INNER, INNER])[0]
+        if self.data.noise:
+            patches = patches + self.data.noise * torch.randn(patches.shape, generator=generator)
+        place = places_of(stride) / stride
+        found = {"patches": patches[own], "targets": targets[own], "scale": scale[own]}
+        yield {**found, "place": place, "total": self.data.batch_size}
+
+
+class _Batches(UserList[dict[str, Any]]):
+    """Batches in memory; Lightning takes a list for several loaders."""
+
+
+class PatchDataModule(LightningDataModule):
+    """Patches of pictures on a coarser grid, and the samples between: what a prior is trained on (``prior/pictures``).
+
+    Known samples are 2, 3 or 4 samples apart. Half of a batch is of photographs, which are also used at half their size, and
+    half of drawn pictures. The lowest eighth of the rows of every picture is held out, for validation and test.
+
+    Args:
+        paths: Pictures or folders, in place of ``shipped``: the photographs that scikit-image, scikit-learn and Matplotlib
+            ship and whose licences allow it (docs/prior.md); ``[]``: drawn pictures alone.
+        drawn: Number of drawn pictures (:func:`~pe_papers.tasks.drawing.draw_picture`); 0: photographs alone.
+        noise: Standard deviation of noise that is added to the known samples, relative to the range; the truth has none.
+        batch_size: Patches in a batch of all processes.
+        seed: Seed of the drawn pictures and of the patches.
+
+    Raises:
+        InputError: If there is no picture, or a picture is too small.
+    """
+
+    task: ClassVar[str] = "patches"
+
+    def __init__(
+        self,
+        paths: str | list[str] = "shipped",
+        drawn: int = 100,
+        noise: float = 0.0,
+        batch_size: int = 1024,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.paths = [paths] if isinstance(paths, str) else list(paths)
+        self.drawn = check_count(self, "drawn", drawn, minimum=0)
+        self.noise = checks.number("PatchDataModule: noise", noise, "[0, 1]")
+        self.batch_size = check_count(self, "batch_size", batch_size)
+        self.seed = check_count(self, "seed", seed, minimum=0)
+        if not self.paths and not drawn:
+            raise InputError("PatchDataModule: there is no picture: give paths, or drawn above 0")
+
+    @cached_property
+    def pictures(self) -> dict[str, list[Picture]]:
+        """The pictures by kind, ``photographs`` and ``drawn``."""
+        found: dict[str, list[Picture]] = {}
+        if self.paths:
+            whole = shipped_photographs() if self.paths == [SHIPPED_PHOTOGRAPHS] else self._own()
+            small = [_halved(picture) for picture in whole]
+            smallest = PATCH * max(STRIDES)
+            found["photographs"] = whole + [picture for picture in small if min(picture.shape[:2]) > smallest]
+        if self.drawn:
+            random = np.random.default_rng(self.seed)
+            found["drawn"] = [draw_picture(random) for _ in range(self.drawn)]
+        return found
+
+    def _own(self) -> list[Picture]:
+        files = expand(self.paths, ["picture", "tiff"], "image")
+        pictures = [_read(file) for file in files]
+        for file, picture in zip(files, pictures, strict=True):
+            if min(picture.shape[:2]) <= PATCH * max(STRIDES):
+                height, width = picture.shape[:2]
+                raise InputError(
+                    f"{file.given!r} is {height}x{width}; patches need more than {PATCH * max(STRIDES)} samples per axis"
+                )
+        return pictures
+
+    @property
+    def sets(self) -> list[str]:
+        """Names of the test sets: those kinds of pictures that have held-out rows."""
+        return [kind for kind, pictures in self.pictures.items() if any(map(self._held_out_rows, pictures))]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with any picture."""
+        digest = hashlib.sha256(f"{self.noise}".encode())
+        for pictures in self.pictures.values():
+            for picture in pictures:
+                digest.update(f"{picture.shape};".encode() + np.ascontiguousarray(picture).tobytes())
+        return digest.hexdigest()[:16]
+
+    def prepare_data(self) -> None:
+        """Reads and draws the pictures, so that bad input fails first."""
+        _ = self.pictures
+
+    @property
+    def process(self) -> Process:
+        """This process."""
+        return Process() if self.trainer is None else Process(self.trainer.global_rank, self.trainer.world_size)
+
+    def _held_out_rows(self, picture: Picture) -> int:
+        rows = len(picture) // HELD_OUT_SHARE
+        return rows if rows >= MIN_HELD_OUT_ROWS else 0
+
+    def train_dataloader(self) -> TrainLoader:
+        """This process's share of batches of random patches."""
+        planes = {
+            kind: _Planes([picture[: len(picture) - self._held_out_rows(picture)] for picture in pictures])
+            for kind, pictures in self.pictures.items()
+        }
+        return _PatchLoader(self, planes, self.process)
+
+    def _evaluation(self) -> _Batches:
+        batches = _Batches()
+        for number, kind in enumerate(self.sets):
+            planes = _Planes([p[len(p) - rows :] for p in self.pictures[kind] if (rows := self._held_out_rows(p))])
+            generator = torch.Generator().manual_seed(self.seed)
+            for _ in range(4):
+                patches, targets = planes.draw(2048, 2, generator)
+                batch = {"patches": patches, "targets": targets, "place": places_of(2) / 2, "subset": number}
+                batches.append(batch)
+        return _Batches(batches[self.process.rank :: self.process.world_size])
+
+    def val_dataloader(self) -> _Batches:
+        """Patches of held-out rows, every second sample known."""
+        return self._evaluation()
+
+    def test_dataloader(self) -> _Batches:
+        """The same as for validation; ``subset`` of a batch is the index of its kind of picture in :attr:`sets`."""
+        return self._evaluation()
+
+
+class PatchRegression(TrainedModule):
+    """Trains the prior of :class:`~pe_lightning.modules.Local` and ``Adaptive``: predicts samples between those of patches.
+
+    The loss is the mean squared error at all samples of a cell and half a cell around it, weighted as cells are blended.
+    Patches are drawn with a probability in proportion to their squared scale, by which their errors are divided: the
+    expected loss of each kind of picture is in proportion to the mean over all its patches. The optimiser is Adam; its rate
+    falls to zero as a half cosine. Scores are the PSNR of the samples between the known ones, of held-out rows of the
+    pictures.
+
+    Args:
+        encoder: Encoder of the place within a cell; ``null``: five Gaussians (:class:`~pe_lightning.networks.LocalPrior`).
+        width: Units per hidden layer.
+        depth: Number of hidden layers.
+        activation: Name of the activation.
+        lr: The highest learning rate.
+    """
+
+    may_differ: ClassVar[frozenset[str]] = frozenset({"lr"})
+    content_key: ClassVar[str] = PRIOR_KEY
+    content: ClassVar[str] = "trained prior"
+    scorer: TaskScores
+
+    def __init__(
+        self,
+        encoder: Encoder | str | Description | None = None,
+        width: int = 192,
+        depth: int = 2,
+        activation: str = "relu",
+        lr: float = 3e-3,
+    ) -> None:
+        super().__init__()
+        self.metric_name = "psnr"
+        self.lr = check_positive(self, "lr", lr)
+        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+            self.prior = LocalPrior(encoder, width, depth, activation)
+        self.scorer = TaskScores("psnr", 1)
+        self.save_arguments(encoder=self.prior.encoders[0].spec(), width=width, depth=depth, activation=activation, lr=lr)
+
+    def _data(self) -> PatchDataModule:
+        data = datamodule_of(trainer_of(self), PatchDataModule)
+        if data is None:
+            raise InputError(
+                "PatchRegression trains on patches: give the DataModule PatchDataModule (--data PatchDataModule)"
+            )
+        return data
+
+    def configure_model(self) -> None:
+        """Makes the scores for the DataModule's test sets.
+
+        Raises:
+            InputError: If the DataModule is not one of patches.
+        """
+        if trainer_of(self) is not None:
+            self.scorer = TaskScores("psnr", max(1, len(self._data().sets))).to(self.device)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the arguments of the prior."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[PRIOR_KEY] = self.prior.spec()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Continues a prior as it was trained."""
+        super().on_load_checkpoint(checkpoint)
+        self.prior.negated = prior_from(checkpoint[PRIOR_KEY]).negated
+
+    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LambdaLR, str]:
+        """Adam, with a short linear warm-up and a half cosine over the steps of the fit."""
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
+        schedule = warm_up_and_cosine(optimizer, LR_WARM_UP_STEPS, self.trainer.estimated_stepping_batches)
+        return optimizer, schedule, "cosine"
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
+        """The weighted mean squared error over the batches of all processes, ``()``."""
+        weight = blend_weight(batch["place"])
+        weight = weight[:, None] * weight
+        errors = (self.prior(batch["patches"], batch["place"]) - batch["targets"]) / batch["scale"][:, None, None]
+        errors = errors.square() * (weight / weight.sum())
+        # processes average their gradients, and each has its share of the sum
+        loss: Tensor = errors.sum() * (self.trainer.world_size / batch["total"])
+        if self.logs_this_step:
+            self.log_step({"train/loss": self.trainer.strategy.reduce(loss.detach().clone(), reduce_op="mean")})
+        return loss
+
+    def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
+        found, count = self.prior(batch["patches"], batch["place"]), len(metric.count)
+        known = batch["place"] % 1 == 0
+        between = ~(known[:, None] & known)
+        sets = torch.arange(count, device=self.device) == (batch["subset"] if count > 1 else 0)
+        shape = (count, *found.shape, 1)
+        prediction, truth = (each[None, ..., None].expand(shape) for each in (found, batch["targets"]))
+        metric.update(prediction, truth, sets[:, None, None, None] & between.expand(shape[:-1]))
+
+    def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
+        """Scores patches of held-out rows."""
+        self._add(self.scorer.held_out, batch)
+
+    def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
+        """Scores patches of held-out rows, each in its test set."""
+        self._add(self.scorer.tested, batch)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values for ``metrics.json``: model, encoder and optimiser, and the data if a Trainer has some."""
+        data, encoder = datamodule_of(trainer_of(self), PatchDataModule), self.prior.encoders[0]
+        return {
+            "model": type(self).__name__,
+            "num_params": self.prior.num_params,
+            "data_name": PatchDataModule.task,
+            "signals": data.sets if data is not None and data.sets else ["data"],
+            "encoder": {"name": encoder.name, **encoder.resolved()},
+            "learned": {},
+            "optimizer": {"name": "Adam", "lr": self.lr, "schedule": "cosine"},
+            "protocol": "held-out rows",
+            "sampling": {"name": "grid"},
+            "data_fingerprint": None if data is None else data.fingerprint,
+        }

@@ -1,0 +1,147 @@
+"""Positions of tokens: features of an encoder added or concatenated to them, rotary positions, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders import Encoder, Samples
+from pe_lightning.encoders.base import mean
+from pe_lightning.encodings import Simple
+from pe_lightning.encodings.base import EncoderList
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Description
+from pe_papers.tasks.transformer import MixedRotary, Rotary
+
+__all__ = ["WITHOUT_FEATURES", "Combine", "PositionChoice", "Positions", "encoding_of"]
+
+PositionChoice: TypeAlias = Encoder | str | Description
+"""An encoder, its name or its description; ``rope`` or ``rope_mixed`` for rotary positions, axial or mixed; ``none``."""
+WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
+"""The choices that add no features to the tokens."""
+Combine: TypeAlias = Literal["add", "concat"]
+SCALE_SAMPLES = 4096
+"""Number of random positions over which the length of the features is measured."""
+TABLE_ITERATIONS = 32
+"""Iterations that scale tables to features of mean length 1; each at least halves the logarithm of the length."""
+
+
+def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
+    """The simple encoding of positions by an encoder, with the arguments resolved that were left to the data.
+
+    ``num_features: auto`` becomes ``width``, divided among the axes; the others follow the number of positions.
+
+    Args:
+        encoder: The encoder as configured.
+        samples: Positions per unit length of each axis.
+        width: Number of features for ``auto``.
+
+    Raises:
+        InputError: If the encoder does not support the number of axes, or its width is left to an exact fit.
+    """
+    if argument := encoder.automatic():
+        raise InputError(
+            f"{encoder.name}: {argument}: auto is chosen by exact fits of signals; leave it out, or give a number"
+        )
+    made = encoder.copy(num_features=width) if encoder.is_open else encoder
+    if encoder.joint:
+        return Simple(made.for_data(Samples(tuple(samples), use="tokens")), len(samples))
+    encoding, per_axis = Simple(made, len(samples)), Samples((mean(samples),), use="tokens")
+    encoding.encoders = EncoderList([each.for_data(per_axis) for each in encoding.encoders])
+    return encoding
+
+
+class Positions(nn.Module):
+    """Adds positions to tokens.
+
+    Features of another width than the tokens' pass a linear layer before they are added, as in the paper. The vectors that
+    are added or concatenated are multiplied by :attr:`scale`, so that their mean length before training is 1, as that of the
+    tokens, for every encoder.
+
+    Args:
+        choice: An encoder, ``rope``, ``rope_mixed`` or ``none``.
+        samples: Positions per unit length of each axis, ``D`` numbers.
+        width: Features of a token.
+        heads: Number of heads, for rotary positions.
+        depth: Number of blocks of the Transformer, for ``rope_mixed``.
+        combine: ``add``, or ``concat`` and a linear layer back to ``width``.
+
+    Shape:
+        tokens ``(B, T, width)``, positions ``(B or 1, T, D)`` in [0, 1] -> ``(B, T, width)``.
+
+    Reference: Li et al., 2021, Eq. 9 and App. A.
+    """
+
+    scale: Tensor
+    """Factor of the features, ``()``: measured once before training, and stored in checkpoints."""
+
+    def __init__(
+        self, choice: PositionChoice, samples: Sequence[float], width: int, heads: int, depth: int, combine: Combine
+    ) -> None:
+        super().__init__()
+        if combine not in ("add", "concat"):
+            raise InputError(f"combine must be add or concat, got {combine!r}")
+        self.combine = combine
+        self.rotary: Rotary | MixedRotary | None = None
+        if choice == "rope":
+            self.rotary = Rotary(width // heads, samples)
+        elif choice == "rope_mixed":
+            self.rotary = MixedRotary(depth, heads, width // heads, samples)
+        self.encoding = encoding_of(choice, samples, width) if isinstance(choice, Encoder) else None
+        features = 0 if self.encoding is None else self.encoding.num_features
+        wide = width + features if combine == "concat" else features
+        self.project = nn.Linear(wide, width) if features and wide != width else None
+        if self.project is not None and combine == "add":
+            nn.init.zeros_(self.project.bias)
+        self.register_buffer("scale", torch.ones(()))
+        self.register_load_state_dict_pre_hook(_add_missing_scale)  # type: ignore[no-untyped-call]
+        if self.encoding is not None:
+            self._set_length_to_one(self.encoding, len(samples))
+
+    @torch.no_grad()
+    def _set_length_to_one(self, encoding: Simple, num_axes: int) -> None:
+        """Sets :attr:`scale`, and the scale of tables, from the mean length at random positions."""
+        positions = torch.rand(SCALE_SAMPLES, num_axes, generator=torch.Generator().manual_seed(0))
+        training = encoding.training
+        encoding.eval()  # without dropout
+        if not all(encoder.normalizable for encoder in encoding.encoders):
+            # trained tables are scaled themselves: the optimiser's steps are relative to their entries, not to the scale.
+            # The features may be sums of products of entries, so the factor is found iteratively
+            for _ in range(TABLE_ITERATIONS):
+                length = self._features(encoding, positions).norm(dim=-1).mean()
+                for parameter in encoding.parameters():
+                    parameter.mul_(length**-0.5)
+        self.scale.copy_(1 / self._features(encoding, positions).norm(dim=-1).mean())
+        encoding.train(training)
+
+    def _features(self, encoding: Simple, positions: Tensor) -> Tensor:
+        """Returns the vectors that are added or concatenated, ``(*batch, features)``."""
+        features: Tensor = encoding(positions)
+        features = features * self.scale.to(features.dtype)
+        return features if self.combine == "concat" or self.project is None else self.project(features)
+
+    def angles(self, positions: Tensor) -> Tensor | None:
+        """Returns rotary angles ``(depth or 1, B, heads or 1, T, pairs)``; ``None`` without rotary positions."""
+        return None if self.rotary is None else self.rotary(positions)
+
+    def penalty(self) -> Tensor | float:
+        """The sum of the encoders' auxiliary losses, ``()``."""
+        return 0.0 if self.encoding is None else sum(encoder.penalty() for encoder in self.encoding.encoders)
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The tokens with their positions; unchanged without an encoder."""
+        if self.encoding is None:
+            return tokens
+        features = self._features(self.encoding, positions)
+        if self.project is None or self.combine == "add":
+            return tokens + features
+        joined: Tensor = self.project(torch.cat([tokens, features.expand(*tokens.shape[:-1], -1)], -1))
+        return joined
+
+
+def _add_missing_scale(module: nn.Module, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Takes 1 for the scale of checkpoints that have none."""
+    state_dict.setdefault(f"{prefix}scale", torch.ones(()))

@@ -1,0 +1,109 @@
+"""Cells of the reproduced figures that measure encoders: against the functions of the analysis, on small data."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pe_lightning import encoders
+from pe_lightning.data import ImageDataModule, TensorDataModule
+from pe_lightning.data.options import Batching
+from pe_papers import analysis
+from pe_papers.reproduce import measured
+from pe_papers.reproduce.command import reproduce
+
+
+def rows():
+    values = torch.rand(2, 16, 3, generator=torch.Generator().manual_seed(0))
+    return TensorDataModule(values, ["first", "second"], batching=Batching(steps_per_epoch=4))
+
+
+def test_ranks_in_training_are_those_of_every_layer_at_the_steps():
+    found = measured.ranks_in_training(rows(), {"name": "gau", "num_features": 8}, 4, 1e-3, every=2, depth=2, width=6)
+    assert found["step"] == [1] * 3 + [2] * 3 + [4] * 3
+    assert found["layer"] == ["features", "layer0", "layer1"] * 3
+    encoder = encoders.create("gau", num_features=8)
+    x = rows().train_batch().axes[0].double()
+    assert found["stable_rank"][::3] == pytest.approx([analysis.encoder_rank(encoder, x)] * 3, rel=1e-5)
+    assert all(math.isfinite(value) for value in found["train_psnr"])
+    other = measured.ranks_in_training(rows(), {"name": "gau", "num_features": 8}, 4, 1e-3, True, every=2, depth=2, width=6)
+    assert other["train_psnr"] != found["train_psnr"]
+
+
+def test_maps_before_training_are_those_of_the_encoder_and_change_with_it():
+    encoder = {"name": "lff", "num_features": 16, "gamma": 0.3}
+
+    def image(steps):
+        data = ImageDataModule("samples://astronaut", resize=16, batching=Batching(steps_per_epoch=8))
+        return np.array(measured.similarity_maps(data, encoder, steps, 0.05, positions=8)["image"], dtype=float)
+
+    start = image(0)
+    found = analysis.similarity(
+        encoders.resolve({**encoder, "num_axes": 2}), (31 / 64, 31 / 64), [analysis.positions(8)] * 2
+    )
+    scaled = (found - found.min()) / (found.max() - found.min())
+    assert start.shape == (28, 28)
+    assert start[10:18, 10:18] == pytest.approx(scaled.numpy(), abs=2e-3)
+    assert np.isnan(start[:8, 10:18]).all()
+    assert np.nanmax(np.abs(image(8) - start)) > 0.05
+
+
+def test_a_direction_map_is_the_sum_or_product_of_the_directions_similarities():
+    encoder = {"name": "gau", "num_features": 64, "sigma": 0.05}
+    maps = {way: np.array(measured.direction_map(encoder, way, 8)["image"]) for way in ("axes", "directions")}
+    maps["grid"] = np.array(measured.direction_map({**encoder, "num_features": 16}, "grid", 8)["image"])
+    delta = np.arange(8) / 8 - 0.5
+    row = np.exp(-(delta**2) / (4 * 0.05**2))
+    assert maps["grid"] == pytest.approx(np.outer(row, row), abs=0.01)
+    assert maps["axes"] == pytest.approx((row[:, None] + row) / 2, abs=0.02)
+    assert maps["directions"][2, 2] > 0.2 > maps["directions"][2, 3]
+    assert maps["axes"][2, 2] < 0.02
+
+
+@pytest.mark.slow  # convex hulls of many boxes
+def test_boxes_with_new_coordinates_are_within_the_hull_of_the_trained_ones_or_not():
+    found = {name: measured.layout_hull(name, num_test=16, shown=9) for name in ("seen", "unseen-inside", "unseen-outside")}
+    assert [each["inside"] for each in found.values()] == [1.0, 1.0, 0.0]
+    assert {np.shape(each["points"]) for each in found.values()} == {(2, 9)}
+    assert all(each["hull"] == found["seen"]["hull"] for each in found.values())
+
+
+def test_corners_of_boxes_are_like_their_neighbours_and_change_with_training():
+    encoder = {"name": "lff", "groups": 2, "num_axes": 4, "num_features": 64, "num_inputs": 64, "gamma": 0.3, "mlp": True}
+    start, learned = (
+        np.array(measured.layout_similarity_maps(encoder, steps, num_train=64, positions=8)["image"], dtype=float)
+        for steps in (0, 5)
+    )
+    assert start.shape == (28, 28)
+    top, left = np.unravel_index(start[20:, :8].argmax(), (8, 8))  # of the corner (left, top) = (4/64, 57/64)
+    assert (top, left) in ((7, 0), (7, 1))
+    assert np.nanmax(np.abs(learned - start)) > 1e-3
+
+
+def test_weights_before_training_are_those_of_the_encoder_and_change_with_it():
+    encoder = {"name": "lff", "num_features": 64, "num_inputs": 64, "gamma": 0.3, "seed": 2, "num_axes": 4, "mlp": True}
+    start, learned = (measured.layout_weights(encoder, steps, num_train=64) for steps in (0, 5))
+    weights = encoders.resolve(encoder).frequencies.detach().numpy() * 0.3
+    assert (start["mean"], start["std"]) == pytest.approx((weights.mean(), weights.std()), rel=1e-5)
+    assert start["density"] == pytest.approx(np.histogram(weights, 20, (-4, 4), density=True)[0], rel=1e-4)
+    assert abs(learned["std"] - start["std"]) > 1e-6
+
+
+def test_scattered_positions_take_rank_from_shifted_features():
+    encoder = {"name": "tri", "num_features": 32, "half_width": 1 / 32}
+    even, scattered = (measured.singular_values(encoder, 32, where) for where in (False, True))
+    assert (even["numerical_rank"], even["singular_value"]) == (32, pytest.approx([1.0] * 32))
+    assert scattered["numerical_rank"] < 32
+
+
+@pytest.mark.slow
+def test_a_figure_has_measurement_beside_theory(tmp_path):
+    found = reproduce("r-fig2", quick=True, out=tmp_path)
+    assert found.failed == 0
+    for row in found.rows:
+        expected = [min(row["positions"][0], 1 / (2 * math.sqrt(math.pi) * width)) for width in row["width"]]
+        assert row["theory"] == pytest.approx(expected)
+        assert max(row["deviation"]) < 0.15
+        assert row["stable_rank"] == pytest.approx(row["theory"], rel=0.15)
+    assert {path.name for path in found.files} == {"r-fig2.csv", "r-fig2.md", "r-fig2.png", "r-fig2.pdf"}
