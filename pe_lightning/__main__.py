@@ -106,8 +106,6 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: The arguments; ``None`` for those of the process.
     """
-    if args is None:  # before NumPy is imported: its threads wait busily between the small systems of SciPy's interpolation
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

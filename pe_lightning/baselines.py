@@ -25,6 +25,7 @@ import torch
 from scipy.interpolate import CloughTocher2DInterpolator, CubicSpline, LinearNDInterpolator, RBFInterpolator
 from scipy.spatial import Delaunay as Triangulation
 from scipy.spatial import QhullError, cKDTree
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from pe_lightning.blocks import grid_blocks
@@ -327,7 +328,8 @@ class _RadialBasis(Interpolation):
     def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
         try:
             found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
-            result: Array = found(wanted) if len(wanted) else known[:0]
+            with threadpool_limits(1, "blas"):  # threads of OpenBLAS would wait busily between small systems
+                result: Array = found(wanted) if len(wanted) else known[:0]
         except (ValueError, np.linalg.LinAlgError) as error:
             raise InputError(
                 f"{baselines.name_of(type(self))}: {str(error).strip().splitlines()[0]}; use nearest"

@@ -13,7 +13,7 @@ from torch import Tensor
 from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.solvers import adaptive_points, grid, solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers import adaptive_points, gap_mixture, grid, solve_blocks, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 from pe_lightning.threads import OPERATIONS_PER_THREAD, side_by_side, sized_threads
 
@@ -126,3 +126,27 @@ def test_layers_of_a_grid_that_are_fitted_side_by_side_have_the_weights_of_one_t
     torch.testing.assert_close(found[1].weight, together.weight, rtol=0, atol=1e-12)
     torch.testing.assert_close(found[1].squared_error, together.squared_error)
     torch.testing.assert_close(found[1].mean, values.double().mean((1, 2)))
+
+
+def test_gaps_are_filled_by_members_side_by_side_with_the_values_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, known = torch.rand(20, 18, 1, generator=torch.Generator().manual_seed(0)), torch.ones(20, 18, dtype=torch.bool)
+    known[8:10] = False
+    meeting, threads = threading.Barrier(2, timeout=30), set[int]()
+
+    def together(*_: object) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        def predict(values: Tensor, known: Tensor, wanted: Tensor) -> Tensor:
+            threads.add(torch.get_num_threads())
+            meeting.wait()  # another member has begun
+            return values
+
+        return predict
+
+    found = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        found.append(gap_mixture.fill_gaps(values, known, ["adaptive", "fourier"], gap_mixture.imitated_gaps(known)))
+    assert torch.equal(found[0].values, found[1].values)
+    assert torch.equal(found[0].std, found[1].std)
+    monkeypatch.setattr(gap_mixture, "MEMBERS", {"a": together, "b": together})
+    gap_mixture.fill_gaps(values, known, ["a", "b"], [])
+    assert threads == {1}

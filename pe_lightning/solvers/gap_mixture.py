@@ -24,6 +24,7 @@ from pe_lightning.encodings.bank import Bank
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
 from pe_lightning.solvers.local_fourier import FourierSettings, local_fourier, smooth_continuation
+from pe_lightning.threads import one_thread, side_by_side
 
 __all__ = ["MEMBERS", "GapMixture", "default_members", "fill_gaps", "imitated_gaps", "least_variance"]
 
@@ -96,10 +97,11 @@ class GapMixture:
     held_out: list[tuple[Tensor, Tensor, Tensor]]
 
 
+@one_thread
 def fill_gaps(
     values: Tensor, known: Tensor, members: Sequence[str], hidden: Sequence[Tensor], periodic: Sequence[bool] = ()
 ) -> GapMixture:
-    """Predicts missing samples by a mixture of members.
+    """Predicts missing samples by a mixture of members, which are computed side by side, with one thread each.
 
     Args:
         values: One signal ``(N_1, ..., N_D, C)``, D of 1 to 3; values of missing samples are ignored.
@@ -112,22 +114,21 @@ def fill_gaps(
     functions = {name: MEMBERS[name](periodic) for name in members}
     flat, grid = values.flatten(0, -2), known.shape
     where = [some.flatten().nonzero()[:, 0] for some in hidden]
-    predictions = [_predict(functions, values, known & ~some, some) for some in hidden]  # (M, H, C) each
+    found, *predictions = _predict(functions, values, [(known, ~known), *((known & ~some, some) for some in hidden)])
     truths = [flat[index] for index in where]
-    moments = [_moments(found - truth, index, grid) for found, truth, index in zip(predictions, truths, where, strict=True)]
+    moments = [_moments(made - truth, index, grid) for made, truth, index in zip(predictions, truths, where, strict=True)]
     total = np.sum(moments, 0) if moments else np.zeros((len(members) ** 2 + 1, *grid), np.float32)
 
     mixed, variances, distances = [], [], []
-    for found, index, own, some in zip(predictions, where, moments, hidden, strict=True):
+    for predicted, index, own, some in zip(predictions, where, moments, hidden, strict=True):
         others = total - own if len(moments) > 1 else total
         weights, variance = least_variance(_local(others, index.cpu().numpy()))
-        mixed.append(torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(found), found))
+        mixed.append(torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted))
         variances.append(variance)
         distances.append(distance_transform_edt((~known | some).cpu().numpy()).ravel()[index.cpu().numpy()])
 
     missing = (~known).flatten().nonzero()[:, 0]
     weights, variance = least_variance(_local(total, missing.cpu().numpy()))
-    found = _predict(functions, values, known, ~known)
     result = flat.clone()
     result[missing] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(found), found)
     distance = distance_transform_edt((~known).cpu().numpy())
@@ -146,12 +147,24 @@ def fill_gaps(
     )
 
 
-def _predict(functions: Mapping[str, Member], values: Tensor, known: Tensor, wanted: Tensor) -> Tensor:
-    """Predictions of every member at the wanted samples, ``(M, H, C)``."""
-    given = torch.where(known[..., None], values, 0)
-    found = torch.stack([function(given, known, wanted)[wanted] for function in functions.values()])
-    middle = torch.nan_to_num(found, 0.0).median(0).values
-    return torch.where(found.isfinite(), found, middle)
+def _predict(functions: Mapping[str, Member], values: Tensor, masks: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Predictions of every member at the wanted samples, ``(M, H, C)`` for each pair of masks, known and wanted.
+
+    Members and masks are computed side by side; a number that is not finite is replaced by the median of the members.
+    """
+
+    def predict(item: tuple[Member, tuple[Tensor, Tensor]]) -> Tensor:
+        function, (known, wanted) = item
+        return function(torch.where(known[..., None], values, 0), known, wanted)[wanted]
+
+    items = [(function, pair) for pair in masks for function in functions.values()]
+    every = side_by_side(predict, items, values.device)
+    result = []
+    for start in range(0, len(every), len(functions)):
+        found = torch.stack(every[start : start + len(functions)])
+        middle = torch.nan_to_num(found, 0.0).median(0).values
+        result.append(torch.where(found.isfinite(), found, middle))
+    return result
 
 
 def _root_mean_squares(
