@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -97,46 +98,11 @@ class _Wave(Shifted):
 
     Args:
         frequency: Frequency ``f``, in periods per unit length.
+        offset: Constant ``c`` >= 0 that is added to every feature; the rank is then greater by up to 1.
     """
 
-    def __init__(
-        self,
-        num_features: CountLike = "auto",
-        frequency: float = 1.0,
-        padding: PaddingLike = "auto",
-        spacing: float | None = None,
-    ) -> None:
-        super().__init__(num_features, padding, spacing)
-        self.frequency = check_positive(self, "frequency", frequency)
-
-    @property
-    def unit(self) -> float:
-        """The period."""
-        return 1 / self.frequency
-
-    def distance(self, delta: Tensor) -> Tensor:
-        """The mean over a period, which the integral over the shifts is if ``2f`` is a whole number."""
-        assert self.kernel.similarity is not None
-        return self.kernel.similarity(delta * self.frequency)
-
-
-@registry.register("sine")
-class Sine(_Wave):
-    r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
-
-    The similarity is :math:`D(\Delta) = \frac12 \cos(2\pi f \Delta) + c^2`, if ``2f`` is a whole number (``f``, with ``c``).
-
-    When to use:
-        A control: the rank is at most 2, however many features there are. Represents a single wave only.
-
-    Args:
-        offset: Constant ``c`` >= 0 that is added to every feature; the rank is then up to 3. The authors' figures have 0.7.
-
-    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
-    """
-
-    formula = "sin(2π f (t_i - x)), t_i = i/K"
-    kernel = KERNELS["sine"]
+    fundamental: ClassVar[float]
+    """Squared singular value of the sine, and of the cosine, of the fundamental frequency, relative to ``K``."""
 
     def __init__(
         self,
@@ -146,28 +112,57 @@ class Sine(_Wave):
         spacing: float | None = None,
         offset: float = 0.0,
     ) -> None:
-        super().__init__(num_features, frequency, padding, spacing)
+        super().__init__(num_features, padding, spacing)
+        self.frequency = check_positive(self, "frequency", frequency)
         self.offset = check_positive(self, "offset", offset, minimum=0)
 
+    @property
+    def unit(self) -> float:
+        """The period."""
+        return 1 / self.frequency
+
+    def wave(self, x: Tensor) -> Tensor:
+        """The features without the offset."""
+        return super().forward(x)
+
     def forward(self, x: Tensor) -> Tensor:
-        """The sine at every shift, plus the offset."""
-        return (super().forward(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
+        """The wave at every shift, plus the offset."""
+        return (self.wave(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
 
     def antiderivative(self, x: Tensor) -> Tensor:
-        """That of the sine, plus the offset's."""
+        """That of the wave, plus the offset's."""
         return super().antiderivative(x) + self.offset * self.placed(x)[..., None]
 
     def distance(self, delta: Tensor) -> Tensor:
-        """That of the sine, plus the squared offset."""
-        return super().distance(delta) + self.offset**2
+        """The mean over a period, which the integral over the shifts is if ``2f`` is a whole number."""
+        assert self.kernel.similarity is not None
+        return self.kernel.similarity(delta * self.frequency) + self.offset**2
 
     def stable_rank(self, num_samples: int) -> float:
         """The sum of all squared singular values over the largest, where samples and shifts cover whole periods.
 
-        The sine and the cosine have 1/4 each, the constant has ``c`` squared.
+        The sine and the cosine of the fundamental have :attr:`fundamental` each, the constant has ``c`` squared.
         """
-        shares = (0.25, 0.25, self.offset**2)
-        return self._bounded(sum(shares) / max(shares), num_samples)
+        total = self.kernel.similarity(torch.zeros(())).item() + self.offset**2  # type: ignore[misc]
+        return self._bounded(total / max(self.fundamental, self.offset**2), num_samples)
+
+
+@registry.register("sine")
+class Sine(_Wave):
+    r"""Shifted sines: :math:`\psi_i(x) = \sin(2\pi f (t_i - x))`, :math:`t_i = i/K`.
+
+    The similarity is :math:`D(\Delta) = \frac12 \cos(2\pi f \Delta) + c^2`, if ``2f`` is a whole number (``f``, with ``c``).
+    The authors' figure of similarities has ``offset: 0.7``.
+
+    When to use:
+        A control: the rank is at most 2, however many features there are. Represents a single wave only.
+
+    Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
+    """
+
+    formula = "sin(2π f (t_i - x)) + c, t_i = i/K"
+    kernel = KERNELS["sine"]
+    fundamental = 1 / 4
 
 
 @registry.register("square")
@@ -176,6 +171,7 @@ class Square(_Wave):
 
     Piecewise constant: no gradient with respect to ``x``. :math:`D(\Delta) = 1 - 4f|\Delta|` for :math:`|\Delta| \le
     1/2f`, of period ``1/f``, if ``2f`` is whole. (The paper prints :math:`1 - 2|\Delta|`, which has ``f = 1/2``.)
+    With an ``offset`` of 1 the levels are 0 and 2.
 
     When to use:
         A control: distances are preserved linearly up to half a period, at a stable rank near that of ``sine``.
@@ -183,10 +179,11 @@ class Square(_Wave):
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """
 
-    formula = "sgn sin(2π f (t_i - x)), t_i = i/K"
+    formula = "sgn sin(2π f (t_i - x)) + c, t_i = i/K"
     kernel = KERNELS["square"]
+    fundamental = 4 / math.pi**2
 
-    def forward(self, x: Tensor) -> Tensor:
+    def wave(self, x: Tensor) -> Tensor:
         """The sign of the half period the offset is in; 0 within rounding of a jump, where samples often are."""
         with torch.no_grad():
             half_periods = self.offsets(x).mul_(-2 * self.frequency)
@@ -194,7 +191,3 @@ class Square(_Wave):
             on_a_jump = (half_periods - half_periods.round()).abs_() <= rounding
             sign = half_periods.floor_().remainder(2).mul_(-2).add_(1)
             return sign.masked_fill_(on_a_jump, 0).to(x.dtype)
-
-    def stable_rank(self, num_samples: int) -> float:
-        r""":math:`\min(N, \pi^2/4)`, if ``2f`` is whole: the fundamental has 8/π² of a square wave's energy."""
-        return self._bounded(math.pi**2 / 4, num_samples)

@@ -9,6 +9,7 @@ Settings are dotted options of ``fit``, as on its command line; later settings o
     vary:                                       # every combination is a cell
       encoder: {linf: {model.encoder: {name: linf, sigma: 5}}, gau: {model.encoder: {name: gau, sigma: 0.006}}}
       samples: {key: data.sampling.stride, values: [2, 4, 8]}
+      sigma: {key: [model.encoder.sigma, model.optimizer.init_args.lr], values: [[0.01, 1.0e-3], [0.1, 1.0e-4]]}
     blocks:
       simple: {title: Simple encoding, base: {...}, vary: {...}, seeds: 3, paper: {linf: [24.46, 3.66, 60.61]}}
     quick: {notes: [...], base: {...}, blocks: {simple: {...}}, only: {samples: [2, 8]}, seeds: 2}
@@ -116,9 +117,11 @@ class Definition:
         """Raises InputError for options of ``fit`` that no cell takes, or that would override a varied setting."""
         given = [option.key for option in read(options)[1]]
         entries = [entry for entry in self.entries(quick) if not blocks or entry.labels["block"] in blocks]
-        if given and not any("model" in entry.settings for entry in entries):
-            near = did_you_mean(f"--{given[0]}", OPTIONS) or "."
-            raise InputError(f"{self.name} has no fits that --{given[0]} could change{near} Leave it out")
+        if not any("model" in entry.settings for entry in entries):
+            takes_data = any("data" in entry.settings for entry in entries)
+            if wrong := [key for key in given if not (takes_data and key.startswith("data."))]:
+                near = did_you_mean(f"--{wrong[0]}", OPTIONS) or "."
+                raise InputError(f"{self.name} has no fits that --{wrong[0]} could change{near} Leave it out")
         for key in given:
             if key == "data.paths":
                 raise InputError("--data.paths: give signals by --paths")
@@ -131,7 +134,7 @@ class Definition:
         for block in blocks or self.blocks:
             for values in self.blocks[block].get("vary", self.vary).values():
                 if values.keys() == {"key", "values"}:
-                    found.append(values["key"])
+                    found += [values["key"]] if isinstance(values["key"], str) else values["key"]
                 else:
                     found += [key for more in values.values() for key, _ in flatten(more)]
         return found
@@ -151,7 +154,11 @@ class Definition:
         axes = []
         for axis, values in block.get("vary", self.vary).items():
             if values.keys() == {"key", "values"}:
-                choices = [(value, {values["key"]: value}) for value in values["values"]]
+                several = not isinstance(keys := values["key"], str)
+                choices = [
+                    (value[0], dict(zip(keys, value, strict=True))) if several else (value, {keys: value})
+                    for value in values["values"]
+                ]
             else:
                 choices = list(values.items())
             axes.append([(axis, label, more) for label, more in choices if label in only.get(axis, [label])])

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 from torch import Tensor
 
+from pe_lightning import metrics
 from pe_lightning.callbacks import encoding_rank, layer_ranks
-from pe_lightning.data import SignalDataModule, TensorDataModule, sample_coordinates
+from pe_lightning.data import RawSignals, Scaling, SignalDataModule, Source, sample_coordinates
 from pe_lightning.encoders import Encoder, LearnableFourier, registry, resolve
 from pe_lightning.encodings import Complex, Encoding, Simple
 from pe_lightning.modules import SimpleMLP
@@ -92,6 +93,48 @@ def singular_values(encoder: Mapping[str, Any], samples: int, scattered: bool = 
     }
 
 
+class ScoreOfLast(Callback):
+    """Reports ``psnr_of_last``: the mean of the held-out PSNR after each of the last steps of a fit.
+
+    Args:
+        steps: Number of steps.
+    """
+
+    def __init__(self, steps: int = 100) -> None:
+        self.steps = steps
+        self.scores: list[float] = []
+
+    @torch.no_grad()
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Scores the weights after a step."""
+        if trainer.global_step > trainer.max_steps - self.steps:
+            assert isinstance(pl_module, SimpleMLP)
+            batch = trainer.datamodule.evaluation_batch()  # type: ignore[attr-defined]
+            metric = metrics.create("psnr", len(batch.values)).to(pl_module.device)
+            metric.update(pl_module.predict_grid(batch.axes), batch.values, batch.mask)
+            self.scores.append(metric.per_signal().mean().item())
+
+    def report(self) -> dict[str, float]:
+        """An entry of ``metrics.json``."""
+        return {"psnr_of_last": sum(self.scores) / len(self.scores)} if self.scores else {}
+
+
+class NormalSignals(Source):
+    """Standard normal numbers as signals, also outside of [0, 1].
+
+    Args:
+        shape: ``(S, N_1, ..., N_D, C)``.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = shape
+
+    def read(self) -> RawSignals:
+        """Draws the numbers."""
+        values = torch.randn(*self.shape, generator=torch.Generator().manual_seed(0)).numpy()
+        return RawSignals.in_memory(values, [f"normal{n}" for n in range(len(values))], Scaling("float32"))
+
+
 class _Ranks(Callback):
     """Records training PSNR and the stable rank of every layer every few steps."""
 
@@ -135,8 +178,7 @@ def ranks_in_training(
     """
     if random:
         shape = (data.info.num_signals, *data.info.grid, data.info.channels)
-        values = (0.5 + 0.15 * torch.randn(shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
-        data = TensorDataModule(values, list(data.info.names), sampling=data.sampling, batching=data.batching)
+        data = SignalDataModule(NormalSignals(shape), sampling=data.sampling, batching=data.batching)
     module = _module(encoder, learning_rate, depth, width, normalize=False)
     module.build_from(data)
     batch = data.train_batch()

@@ -15,6 +15,7 @@ import yaml
 
 from pe_lightning import data as datamodules
 from pe_lightning import runs
+from pe_lightning.command_line.arguments import read
 from pe_lightning.errors import InputError
 from pe_lightning.experiments.sweep.cells import Cell, checked, reseeded
 from pe_lightning.experiments.sweep.fits import Fits
@@ -101,6 +102,11 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
     tree = entry.tree()
     arguments: tuple[str, ...] = ()
     if "function" in tree:
+        for option in read(options)[1] if "data" in tree else ():
+            inner, (_, *parts, last) = tree["data"]["init_args"], option.key.split(".")
+            for part in parts:
+                inner = inner.setdefault(part, {})
+            inner[last] = yaml.safe_load(option.value or "null")
         tree |= {"model": {"class_path": tree["function"], "init_args": tree.pop("arguments", {})}}
         tree = reseeded({"data": None, "seed_everything": 0, **tree}, entry.repeat)
     else:
@@ -152,6 +158,7 @@ def _row(entry: Entry, folder: Path) -> Row:
         "steps": metrics["steps"],
         "ridge": metrics.get("ridge"),
         "stable_rank": ranks[-1] if ranks else None,
+        "psnr_of_last": metrics.get("psnr_of_last"),
         "signals": metrics["signals"],
         "grid": metrics.get("grid"),
         "protocol": metrics["protocol"],

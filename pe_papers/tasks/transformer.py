@@ -53,7 +53,8 @@ class Rotary(nn.Module):
 class MixedRotary(nn.Module):
     """Angles of mixed rotary positions in D dimensions: each pair has a trained frequency vector over all axes.
 
-    Every block and head has its own frequencies. Their initial values are the axial ones, rotated at random for each head.
+    Every block and head has its own frequencies. Their initial values are the axial ones, rotated for each head by a
+    uniformly random rotation or reflection: of two axes, by an angle from the whole circle.
 
     Args:
         depth: Number of blocks.
@@ -73,7 +74,9 @@ class MixedRotary(nn.Module):
     def __init__(self, depth: int, heads: int, head_width: int, samples: Sequence[float]) -> None:
         super().__init__()
         axial = _axial_frequencies(head_width, [1.0] * len(samples), MIXED_ROTARY_BASE)
-        rotations = torch.linalg.qr(torch.randn(depth, heads, len(samples), len(samples))).Q
+        # of the QR decompositions of normal matrices, those with a positive diagonal are uniformly distributed
+        q, r = torch.linalg.qr(torch.randn(depth, heads, len(samples), len(samples)))
+        rotations = q * r.diagonal(dim1=-2, dim2=-1).sgn()[..., None, :]
         self.samples: Tensor
         self.register_buffer("samples", torch.tensor(list(samples)).float(), persistent=False)
         self.frequencies = nn.Parameter(axial @ rotations)
