@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from pe_lightning import encoders
 from pe_lightning.data import ImageDataModule, TensorDataModule
 from pe_lightning.data.options import Batching
+from pe_lightning.modules import SimpleMLP
 from pe_papers import analysis
 from pe_papers.reproduce import measured
 from pe_papers.reproduce.command import reproduce
@@ -107,3 +109,32 @@ def test_a_figure_has_measurement_beside_theory(tmp_path):
         assert max(row["deviation"]) < 0.15
         assert row["stable_rank"] == pytest.approx(row["theory"], rel=0.15)
     assert {path.name for path in found.files} == {"r-fig2.csv", "r-fig2.md", "r-fig2.png", "r-fig2.pdf"}
+
+
+def test_the_score_of_the_last_steps_is_the_mean_of_the_scores_after_each(make_trainer):
+    def fitted(steps, count):
+        torch.manual_seed(0)
+        values = torch.rand(1, 16, 1, generator=torch.Generator().manual_seed(0))
+        model, callback = SimpleMLP({"name": "gau", "num_features": 8}, depth=0), measured.ScoreOfLast(count)
+        data = TensorDataModule(values, protocol="midpoints", batching=Batching(steps_per_epoch=1))
+        trainer = make_trainer(max_steps=steps, callbacks=[callback])
+        trainer.fit(model, data)
+        trainer.test(model, data, verbose=False)
+        return model.psnr, callback.report()["psnr_of_last"]
+
+    (third, _), (fourth, mean) = fitted(3, 1), fitted(4, 2)
+    assert mean == pytest.approx((third + fourth) / 2, rel=1e-5)
+
+
+def test_a_figure_that_measures_takes_options_of_its_data(tmp_path):
+    arguments = {"encoder": {"name": "gau", "num_features": 8}, "steps": 1, "learning_rate": 1e-3, "depth": 1, "width": 4}
+    base = {"function": "pe_papers.reproduce.measured.ranks_in_training", "arguments": arguments}
+    base |= {"data": "RowDataModule", "data.paths": ["samples://astronaut"], "data.num_rows": 10, "data.num_columns": 0}
+    vary = {"rate": {"key": ["arguments.learning_rate", "arguments.random"], "values": [[0.001, False], [0.01, True]]}}
+    definition = {"title": "t", "source": "s", "base": base, "vary": vary, "blocks": {"one": {}}, "layout": []}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(definition))
+    found = reproduce(str(tmp_path / "small.yaml"), "--data.num_rows", "1", "--data.length=16", out=tmp_path / "out")
+    assert (found.failed, [row["rate"] for row in found.rows]) == (0, [0.001, 0.01])
+    config = yaml.safe_load((tmp_path / "out/one-0.01/config.yaml").read_text())
+    assert config["model"]["init_args"]["random"] is True
+    assert (config["data"]["init_args"]["num_rows"], config["data"]["init_args"]["length"]) == (1, 16)

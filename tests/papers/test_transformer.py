@@ -73,6 +73,9 @@ def test_mixed_rotary_positions_are_relative_and_trained():
     torch.testing.assert_close(lengths, torch.tensor([1, 10**-0.5] * 2).expand(2, 2, 4))
     model(x, angles).square().sum().backward()
     assert rotary.frequencies.grad.abs().min() > 0
+    first = MixedRotary(1, 4000, 4, [32.0] * 2).frequencies[0, :, 0]
+    quadrants = (first > 0).int() @ torch.tensor([1, 2], dtype=torch.int32)
+    assert quadrants.bincount(minlength=4).tolist() == pytest.approx([1000] * 4, rel=0.1), "angles over the whole circle"
 
 
 @pytest.mark.parametrize("name", encoders.names())
