@@ -3,7 +3,7 @@ r"""Gaps of rows filled by autoregression: the missing samples that leave the le
 With the coefficients :math:`a` of an autoregression of order p and the banded matrix :math:`A` of its prediction errors,
 :math:`e_t = x_t - \sum_j a_j x_{t-j}`, the missing samples are the least-squares solution of :math:`A x = 0`, and
 their variances the diagonal of :math:`\sigma^2 (A_m^T A_m)^{-1}`, with the columns :math:`A_m` of the missing samples.
-Coefficients and missing samples are computed in turn. The order is the one with the least Bayesian information criterion.
+Coefficients and missing samples are computed in turn. The order is the one with the least corrected Akaike information criterion.
 
 Reference: Janssen, Veldhuis and Vries, *Adaptive interpolation of discrete-time signals that can be modeled as
 autoregressive processes*, IEEE Trans. ASSP 34, 1986.
@@ -12,6 +12,7 @@ autoregressive processes*, IEEE Trans. ASSP 34, 1986.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,10 +24,13 @@ ORDERS = (2, 4, 8, 16, 32, 64)
 ROWS_PER_COEFFICIENT = 4
 ITERATIONS = 3
 """Estimates of the coefficients and of the missing samples with the chosen order."""
-SEGMENT, CONTEXT = 256, 384
+SEGMENT, CONTEXT = 512, 256
 """Samples that are filled together, and samples on both sides of them that take part."""
 RIDGE = 1e-9
 """Ridge of the coefficients, relative to the sum of squares of the signal."""
+
+GAP_RIDGE = 1e-5
+"""Weight of the equations that set missing samples to the mean, which those at the ends of a row need."""
 
 
 def autoregressive(values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,30 +66,37 @@ def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = OR
         orders: Candidate orders.
     """
     mean = row[known].mean() if bool(known.any()) else row.mean()
-    centred, missing = (row - mean).double(), (~known).nonzero()[:, 0]
-    best = math.inf, row, torch.where(known, 0.0, math.inf).to(row)
-    for order in orders:
-        equations = len(row) - order - len(missing)
-        if equations < ROWS_PER_COEFFICIENT * order:
-            continue
-        filled = centred.clone()
-        whole = _whole_rows(known, order)
-        for iteration in range(ITERATIONS):
-            # the first estimate is from equations without missing samples, if there are enough
-            use = whole if iteration == 0 and int(whole.sum()) >= ROWS_PER_COEFFICIENT * order else None
-            coefficients = _coefficients(filled, order, use)
-            matrix = _columns(coefficients, len(row), missing)
-            right = -_errors(filled.masked_fill(~known, 0), coefficients)
-            filled[missing] = torch.linalg.lstsq(matrix, right[:, None]).solution[:, 0]
-        noise = float(_errors(filled, coefficients).square().sum()) / equations
-        criterion = math.log(max(noise, 1e-300)) + order * math.log(equations) / equations
-        if criterion < best[0]:
-            triangle = torch.linalg.qr(matrix).R
-            eye = torch.eye(len(missing), dtype=triangle.dtype, device=triangle.device)
-            spread = torch.zeros_like(filled)
-            spread[missing] = noise * torch.linalg.solve_triangular(triangle, eye, upper=True).square().sum(1)
-            best = criterion, torch.where(known, row, (filled + mean).to(row)), spread.to(row)
-    return best[1:]
+    filled, missing = (row - mean).double(), (~known).nonzero()[:, 0]
+    orders = tuple(order for order in orders if len(row) - order - len(missing) >= ROWS_PER_COEFFICIENT * order)
+    if not orders:
+        return row, torch.where(known, 0.0, math.inf).to(row)
+    whole = {order: known.unfold(0, order + 1, 1).all(1) for order in orders}
+    # the first estimates are from equations without missing samples, if there are enough
+    enough = [order for order in orders if int(whole[order].sum()) >= ROWS_PER_COEFFICIENT * order]
+    order = _best_order(filled, enough or orders, whole[enough[-1]] if enough else None)
+    eye = torch.eye(len(missing), dtype=filled.dtype, device=filled.device)
+    for iteration in range(ITERATIONS):
+        coefficients = _coefficients(filled, order, whole[order] if enough and iteration == 0 else None)
+        matrix = _columns(coefficients, len(row), missing)
+        factor, triangle = torch.linalg.qr(torch.cat([matrix, eye * GAP_RIDGE]))
+        right = factor[: len(matrix)].T @ -_errors(filled.masked_fill(~known, 0), coefficients)
+        filled[missing] = torch.linalg.solve_triangular(triangle, right[:, None], upper=True)[:, 0]
+    noise = float(_errors(filled, coefficients).square().sum()) / (len(row) - order - len(missing))
+    spread = torch.zeros_like(filled)
+    spread[missing] = noise * torch.linalg.solve_triangular(triangle, eye, upper=True).square().sum(1)
+    return torch.where(known, row, (filled + mean).to(row)), spread.to(row)
+
+
+def _best_order(row: Tensor, orders: Sequence[int], use: Tensor | None) -> int:
+    """The order of the least criterion: one QR of the lagged samples has the prediction errors of all."""
+    lagged = row.unfold(0, orders[-1] + 1, 1).flip(1)
+    lagged = lagged if use is None else lagged[use]
+    last = torch.linalg.qr(lagged.roll(-1, 1), mode="r").R[:, -1].square()
+    squared = last.flip(0).cumsum(0).flip(0)  # what is left after the first p lags
+    count = len(lagged)
+    penalty = [(count + order) / max(count - order - 2, 1) for order in orders]  # Hurvich and Tsai, Biometrika 76, 1989
+    criterion = [math.log(max(float(squared[p]) / count, 1e-300)) + more for p, more in zip(orders, penalty, strict=True)]
+    return orders[criterion.index(min(criterion))]
 
 
 def _coefficients(row: Tensor, order: int, use: Tensor | None) -> Tensor:
@@ -96,7 +107,7 @@ def _coefficients(row: Tensor, order: int, use: Tensor | None) -> Tensor:
     eye = torch.eye(order, dtype=row.dtype, device=row.device) * ridge
     stacked = torch.cat([lagged[:, 1:], eye])
     right = torch.cat([lagged[:, 0], row.new_zeros(order)])[:, None]
-    return torch.cat([row.new_ones(1), -torch.linalg.lstsq(stacked, right).solution[:, 0]])
+    return torch.cat([row.new_ones(1), -torch.linalg.lstsq(stacked, right, driver="gels").solution[:, 0]])
 
 
 def _errors(row: Tensor, coefficients: Tensor) -> Tensor:
@@ -109,11 +120,6 @@ def _columns(coefficients: Tensor, length: int, missing: Tensor) -> Tensor:
     order = len(coefficients) - 1
     lag = torch.arange(order, length, device=missing.device)[:, None] - missing
     return torch.where((lag >= 0) & (lag <= order), coefficients[lag.clamp(0, order)], 0.0)
-
-
-def _whole_rows(known: Tensor, order: int) -> Tensor:
-    """Equations of which all samples are known, ``(n - p,)``."""
-    return known.unfold(0, order + 1, 1).all(1)
 
 
 def _linear(values: Tensor, known: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ SMOOTHING = 18.0
 SHRINKAGE, PRIOR_COUNT = 0.25, 10.0
 """Share of the mean over all imitated gaps in the moments, and number of hidden samples that it counts as besides."""
 MOMENT_RIDGE = 1e-3
-"""Added to the diagonal of the moments, relative to their mean diagonal."""
+"""Added to the diagonal of the moments, relative to it."""
 DENSE_SHARE, DENSE_SETTINGS = 0.5, FourierSettings(8, 32, 0.75, 1.0, (20, 50))
 """Share of missing samples from which pictures have larger blocks, and these: every block has missing samples."""
 SHORT_SETTINGS = {
@@ -65,8 +65,8 @@ MIN_BIN = 40
 """Fewest hidden samples of such a bin."""
 COVERAGE, COVERAGE_DEVIATIONS = 0.9, 1.6448536
 """Share of the errors within so many standard deviations."""
-FAR = (10.0, 16.0)
-"""Distances from known samples, in samples, between which the mixture passes into the smooth continuation."""
+FAR = {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
+"""Distances from known samples, in samples, between which the mixture passes into the smooth continuation, by axes."""
 NEAR = 8.0
 """Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
 MAX_ADAPTIVE = 1 << 18
@@ -217,8 +217,9 @@ def least_variance(moments: Array) -> tuple[Array, Array]:
         ``(P, M)`` and ``(P,)``.
     """
     size = moments.shape[-1]
-    level = np.trace(moments, axis1=1, axis2=2)[:, None] / size
-    ridged = moments + (MOMENT_RIDGE * level + 1e-14)[..., None] * np.eye(size)
+    own = np.diagonal(moments, axis1=1, axis2=2)
+    ridged = moments + (MOMENT_RIDGE * own + 1e-14)[..., None] * np.eye(size)
+    level = own.mean(1, keepdims=True)
     out = np.zeros(moments.shape[:2], bool)
     weights = np.full(moments.shape[:2], 1 / size)
     for _ in range(size):
@@ -406,7 +407,8 @@ def _distance_to(wanted: Tensor) -> Array:
 
 def _with_far(filled: Tensor, known: Tensor, distance: Tensor) -> Tensor:
     """The filled values near known samples, and their smooth continuation far from them."""
-    if float(distance.max()) <= FAR[0]:
+    near, far = FAR[known.ndim]
+    if float(distance.max()) <= near:
         return filled
-    share = ((distance - FAR[0]) / (FAR[1] - FAR[0])).clamp(0, 1)[..., None]
-    return filled.lerp(smooth_continuation(filled, distance <= FAR[0]), share)
+    share = ((distance - near) / (far - near)).clamp(0, 1)[..., None]
+    return filled.lerp(smooth_continuation(filled, distance <= near), share)

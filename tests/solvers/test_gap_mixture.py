@@ -95,3 +95,13 @@ def test_far_from_known_samples_values_are_smooth() -> None:
     assert float((found - values[..., 0]).abs().max()) < 0.35
     made = fill_gaps(values, known, ["fourier_short"], imitated_gaps(known))
     assert float(made.values[..., 0].diff(dim=0).abs().max()) < 0.15
+
+
+def test_dropouts_of_a_sound_are_continued_across_their_whole_width() -> None:
+    t = torch.arange(2400, dtype=torch.float64)
+    truth = (torch.sin(0.21 * t) + torch.sin(0.83 * t + 1))[:, None]
+    known = torch.ones(2400, dtype=torch.bool)
+    for start in range(150, 2300, 400):
+        known[start : start + 59] = False
+    found = fill_gaps(truth, known, ["autoregressive"], imitated_gaps(known))
+    assert float((found.values - truth).abs().max()) < 0.1
